@@ -1,0 +1,1 @@
+"""What a release costs a person: pure functions on arrays, one file per bound."""

@@ -1,0 +1,111 @@
+"""One value that knows how a bound's costs add up: the unit of every account.
+
+A cost is a vector: Rényi costs at a list of orders, or the single number μ² under gdp. A meter
+turns budgets into limits on such vectors and vectors back into ε; it remembers nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ipate.accounting import conversion as convert
+from ipate.accounting import gdp, loose
+from ipate.accounting._checks import Floats, check_orders
+from ipate.errors import InputError
+
+__all__ = ["BOUNDS", "CONVERSIONS", "DATA_INDEPENDENT", "PAPER_ORDERS", "Bound", "Conversion", "Meter"]
+
+Bound: TypeAlias = Literal["loose", "gdp", "sup", "tight", "exact"]
+Conversion: TypeAlias = Literal["classic", "improved", "gdp"]
+BOUNDS: tuple[Bound, ...] = get_args(Bound)
+CONVERSIONS: tuple[Conversion, ...] = get_args(Conversion)
+DATA_INDEPENDENT: tuple[Bound, ...] = ("loose", "gdp", "sup")
+PAPER_ORDERS: tuple[float, ...] = tuple(float(order) for order in range(2, 51))
+
+
+@dataclass(frozen=True)
+class Meter:
+    """How the costs of one bound compose and convert.
+
+    Parameters
+    ----------
+    bound : {"loose", "gdp", "sup", "tight", "exact"}
+        What a release is charged.
+    conversion : {"classic", "improved", "gdp"}
+        How Rényi costs become ε. The gdp bound has its own and ignores this.
+    orders : sequence of float
+        Rényi orders, 2 to 50 as in the paper unless said; unused under gdp.
+    """
+
+    bound: Bound = "gdp"
+    conversion: Conversion = "improved"
+    orders: Sequence[float] = PAPER_ORDERS
+
+    def __post_init__(self) -> None:
+        if self.bound not in BOUNDS:
+            raise InputError(f"bound is {self.bound!r}: it must be one of {', '.join(BOUNDS)}")
+        if self.conversion not in CONVERSIONS:
+            raise InputError(f"conversion is {self.conversion!r}: it must be one of {', '.join(CONVERSIONS)}")
+        object.__setattr__(self, "orders", tuple(float(order) for order in check_orders(self.orders)))
+        if self.bound == "gdp":
+            object.__setattr__(self, "conversion", "gdp")
+        elif self.conversion == "gdp":
+            raise InputError(f"conversion is 'gdp': bound {self.bound!r} needs 'classic' or 'improved'")
+
+    @property
+    def data_independent(self) -> bool:
+        """Whether costs are the same for all votes, so that they may be published."""
+        return self.bound in DATA_INDEPENDENT
+
+    @property
+    def width(self) -> int:
+        """The length of a cost vector."""
+        return 1 if self.bound == "gdp" else len(self.orders)
+
+    def at_order(self, order: float) -> "Meter":
+        """Return the same meter reduced to one Rényi order, as a filter fixed beforehand needs."""
+        return Meter(self.bound, self.conversion, (order,))
+
+    def limit(self, epsilon: ArrayLike, delta: ArrayLike) -> Floats:
+        """Return what (ε, δ) affords: a cost fits when it is at or under this in one place at least.
+
+        Budgets are arrays of any shape (...); the result has the shape (..., width).
+        """
+        if self.bound == "gdp":
+            return np.asarray(gdp.mu_of(epsilon, delta) ** 2)[..., None]
+        return convert.rdp_limit(self.orders, epsilon=epsilon, delta=delta, conversion=self._rdp)
+
+    def epsilon(self, cost: ArrayLike, delta: ArrayLike) -> tuple[Floats, Floats]:
+        """Return ε of composed costs (..., width), and the Rényi order that gives it (NaN under gdp)."""
+        spent = np.asarray(cost, dtype=np.float64)
+        if self.bound == "gdp":
+            epsilon = gdp.epsilon_of(np.sqrt(spent[..., 0]), delta)
+            return epsilon, np.full(epsilon.shape, np.nan)
+        return convert.epsilon_of(spent, self.orders, delta=delta, conversion=self._rdp)
+
+    def worst_check(self, *, sensitivity: ArrayLike, check_sigma: float) -> Floats:
+        """Return what a check can cost at most, whatever the votes: shape (*sensitivity.shape, width)."""
+        if self.bound == "gdp":
+            return gdp.check_mu2(sensitivity=sensitivity, check_sigma=check_sigma)[..., None]
+        if self.bound == "sup":
+            from ipate.accounting import sup
+
+            return sup.check_rdp(self.orders, sensitivity=sensitivity, check_sigma=check_sigma)
+        return loose.check_rdp(self.orders, sensitivity=sensitivity, check_sigma=check_sigma)
+
+    def worst_label(self, *, sensitivity: ArrayLike, sigma: float) -> Floats:
+        """Return what a label can cost at most, whatever the votes: shape (*sensitivity.shape, width)."""
+        if self.bound == "gdp":
+            return gdp.label_mu2(sensitivity=sensitivity, sigma=sigma)[..., None]
+        if self.bound == "sup":
+            from ipate.accounting import sup
+
+            return sup.label_rdp(self.orders, sensitivity=sensitivity, sigma=sigma)
+        return loose.label_rdp(self.orders, sensitivity=sensitivity, sigma=sigma)
+
+    @property
+    def _rdp(self) -> convert.Conversion:
+        return "classic" if self.conversion == "classic" else "improved"
