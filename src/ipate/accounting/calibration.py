@@ -54,9 +54,16 @@ def _queries(limit: float, check: float, label: float, rate: float) -> int:
     if per_query == 0:
         raise InputError("sensitivity is 0: such a person pays nothing, and any number of queries is afforded")
     n = int((limit - check - label) / per_query) + 1
-    while n > 0 and (n - 1) * check + int((n - 1) * rate) * label + check + label > limit:
+    while n > 0 and not _fits(n, limit, check, label, rate):
         n -= 1
+    while _fits(n + 1, limit, check, label, rate):
+        n += 1
     return n
+
+
+def _fits(n: int, limit: float, check: float, label: float, rate: float) -> bool:
+    """Whether n queries fit, of which the share `rate` is answered, and the last one too if it must."""
+    return n * check + (int((n - 1) * rate) + 1) * label <= limit
 
 
 def best_order(meter: Meter, *, epsilon: float, delta: float, label: Floats, check: Floats | None = None) -> float:
