@@ -1,0 +1,237 @@
+"""One run of the labelling loop: batches are answered in memory, cut, charged, then released."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.accounting.meter import Meter
+from ipate.aggregators.base import Aggregator, Outcome
+from ipate.costs import check_costs, label_costs
+from ipate.guarantee import Guarantee
+from ipate.labelling.results import Ending, GroupResult, Labelling
+from ipate.ledger import Charge, Ledger
+from ipate.noise import NoiseSource
+from ipate.panel import Panel, Tally
+from ipate.votes import Votes
+
+__all__ = ["Engine"]
+
+Floats = NDArray[np.float64]
+_MARGIN = 1e-12  # batches are cut this much (relative) before the ledger would refuse
+
+
+class Engine:
+    """One run of the loop: the answers so far, the panel as it stands, the ledger that pays."""
+
+    def __init__(
+        self,
+        *,
+        votes: Votes,
+        panel: Panel,
+        aggregator: Aggregator,
+        meter: Meter,
+        ledger: Ledger,
+        noise: NoiseSource,
+        probs: Floats | None,
+    ) -> None:
+        self.votes, self.panel, self.aggregator, self.meter = votes, panel, aggregator, meter
+        self.ledger, self.noise, self.probs = ledger, noise, probs
+        self.start = panel
+        self.n_labels = self.n_asked = 0
+        self.parts: list[tuple[NDArray[np.int64], Outcome, NDArray[np.bool_]]] = []
+        self.store: dict[str, tuple[int, bool, bool]] = {}
+        self.may_repeat = votes.queries is not None and len(set(votes.queries)) < votes.n_queries
+        self.exhausted: dict[str, int] = {}
+        self.sensitivity = dict.fromkeys(panel.account_ids, 0.0)
+        self.gone: frozenset[str] = frozenset()
+
+    def ask(self, chunk: NDArray[np.int64], labels: float, queries: float) -> tuple[int, frozenset[str]]:
+        """Ask as many of these queries as can be paid, and as many as may be asked.
+
+        Returns how many were dealt with, and the groups that could not pay the next one.
+        """
+        fresh = self._fresh(chunk)
+        positions = chunk[fresh]
+        tally = self._tally(positions)
+        ids = self._ids(positions)
+        probs = None if self.probs is None else self.probs[positions]
+        outcome = self.aggregator.ask(
+            tally.counts, queries=ids, noise=self.noise, total_weight=self.panel.total_weight, probs=probs
+        )
+        checks, label_cost = self._costs(tally, probs)
+        paid = checks + outcome.answered[:, None, None] * label_cost
+        total = np.cumsum(paid, axis=0)
+        running = self._spent() + total
+        broke = ~self._payable(running - paid + checks + label_cost)
+        cut = int(np.argmax(broke.any(axis=1))) if broke.any() else len(positions)
+        allowed = self._allowed(outcome.answered, labels, queries)
+        whom: frozenset[str] = frozenset()
+        if cut < len(positions) and cut <= allowed:
+            whom = self._groups(broke[cut])
+        cut = min(cut, allowed)
+        if cut:
+            self._charge(ids[:cut], outcome.answered[:cut], total[cut - 1], tally)
+        taken = len(chunk) if cut == len(positions) else int(np.flatnonzero(fresh)[cut])
+        self._release(chunk[:taken], fresh[:taken], ids[:cut], outcome, cut)
+        for group in whom:
+            self.exhausted.setdefault(group, self.n_labels)
+        return taken, whom
+
+    def _allowed(self, answered: NDArray[np.bool_], labels: float, queries: float) -> int:
+        """How many queries may be asked before the fixed numbers are reached."""
+        reached = np.flatnonzero(np.cumsum(answered) >= labels)
+        by_labels = int(reached[0]) + 1 if reached.size else len(answered)
+        return int(min(by_labels, queries, len(answered)))
+
+    def _fresh(self, chunk: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which queries are asked for the first time; the others have, or will have, an answer."""
+        if not self.may_repeat:
+            return np.ones(len(chunk), dtype=bool)
+        seen = set(self.store)
+        fresh = np.empty(len(chunk), dtype=bool)
+        for index, name in enumerate(self._ids(chunk)):
+            fresh[index] = name not in seen
+            seen.add(name)
+        return fresh
+
+    def _ids(self, positions: NDArray[np.int64]) -> list[str]:
+        if self.votes.queries is None:
+            return [str(position) for position in positions.tolist()]
+        return [self.votes.queries[position] for position in positions.tolist()]
+
+    def _tally(self, positions: NDArray[np.int64]) -> Tally:
+        first = int(positions[0]) if len(positions) else 0
+        where: slice | NDArray[np.int64] = positions
+        if np.array_equal(positions, np.arange(first, first + len(positions))):
+            where = slice(first, first + len(positions))  # a view, not a copy
+        here = self.votes.participation
+        present = None if here is None else np.asarray(here[:, where])
+        return self.panel.tally(np.asarray(self.votes.votes[:, where]), self.votes.n_classes, present)
+
+    def _costs(self, tally: Tally, probs: Floats | None) -> tuple[Floats, Floats]:
+        """Costs of checks and labels, (B or 1, accounts, width), in every account's own unit."""
+        maxima = self.aggregator.maxima(tally.counts, total_weight=self.panel.total_weight, probs=probs)
+        mechanism = self.aggregator.mechanism
+        checks = check_costs(self.meter, mechanism, self.panel, tally, maxima)
+        labels = label_costs(self.meter, mechanism, self.panel, tally, abstain=self.votes.abstains)
+        if self.meter.data_independent and self.meter.bound != "gdp":
+            orders = [self.ledger.terms[account].meter.orders[0] for account in self.panel.account_ids]
+            column = np.array([self.meter.orders.index(order) for order in orders])[None, :, None]
+            checks = np.take_along_axis(checks, np.broadcast_to(column, (*checks.shape[:2], 1)), axis=2)
+            labels = np.take_along_axis(labels, np.broadcast_to(column, (*labels.shape[:2], 1)), axis=2)
+        return checks, labels
+
+    def _spent(self) -> Floats:
+        return np.stack([self.ledger.spent(account) for account in self.panel.account_ids])
+
+    def _payable(self, cost: Floats) -> NDArray[np.bool_]:
+        """Which accounts could pay each query if it were answered: (B, accounts)."""
+        limit = np.stack([self.ledger.limit(account) for account in self.panel.account_ids])
+        active = np.array([group.id not in self.gone for group in self.panel.groups])[self.panel.account_group]
+        return np.asarray(np.any(cost <= limit * (1 - _MARGIN), axis=2) | ~active)
+
+    def _groups(self, broke: NDArray[np.bool_]) -> frozenset[str]:
+        return frozenset(self.panel.groups[int(index)].id for index in self.panel.account_group[broke])
+
+    def _charge(self, ids: list[str], answered: NDArray[np.bool_], total: Floats, tally: Tally) -> None:
+        accounts = self.panel.account_ids
+        moved = self.panel.sensitivities(tally)
+        columns = [moved[index] if moved.ndim == 1 else moved[: len(ids), index] for index in range(len(accounts))]
+        mechanism = self.aggregator.mechanism
+        self.ledger.charge(
+            Charge(
+                cost={account: total[index] for index, account in enumerate(accounts)},
+                queries=tuple(ids),
+                answered=answered.copy(),
+                sensitivity={account: np.asarray(columns[index]) for index, account in enumerate(accounts)},
+                sigma=mechanism.sigma,
+                check_sigma=mechanism.check_sigma,
+                bound=self.meter.bound,
+            )
+        )
+        for index, account in enumerate(accounts):
+            self.sensitivity[account] = max(self.sensitivity[account], float(np.max(columns[index])))
+
+    def _release(
+        self, chunk: NDArray[np.int64], fresh: NDArray[np.bool_], ids: list[str], outcome: Outcome, cut: int
+    ) -> None:
+        """Let the answers be seen, after they are paid; repeats get what was stored."""
+        self.n_asked += cut
+        self.n_labels += int(outcome.answered[:cut].sum())
+        if not self.may_repeat:
+            kept = Outcome(
+                labels=outcome.labels[:cut],
+                answered=outcome.answered[:cut],
+                reinforced=outcome.reinforced[:cut],
+            )
+            self.parts.append((chunk, kept, np.zeros(cut, dtype=bool)))
+            return
+        for index, name in enumerate(ids):
+            self.store[name] = (
+                int(outcome.labels[index]),
+                bool(outcome.answered[index]),
+                bool(outcome.reinforced[index]),
+            )
+        stored = [self.store[name] for name in self._ids(chunk)]
+        kept = Outcome(
+            labels=np.array([entry[0] for entry in stored], dtype=np.int64),
+            answered=np.array([entry[1] for entry in stored], dtype=bool),
+            reinforced=np.array([entry[2] for entry in stored], dtype=bool),
+        )
+        self.parts.append((chunk, kept, ~fresh))
+
+    def drop(self, broke: frozenset[str]) -> bool:
+        """Let the groups leave that could not pay; return whether anybody stays who can vote."""
+        self.gone |= broke
+        staying = {group.id for group in self.start.groups} - self.gone
+        silent = {group.id for group in self.start.groups if group.sensitivity == 0}
+        if not staying - silent:
+            return False
+        self.panel = self.start.without(self.gone)
+        return True
+
+    def result(self, ended: Ending, guarantee: Guarantee) -> Labelling:
+        """Everything released, with what every group paid."""
+
+        def joined(arrays: list[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:
+            return np.concatenate([*arrays, np.zeros(0, dtype=dtype)]).astype(dtype)
+
+        return Labelling(
+            queries=joined([part[0] for part in self.parts], np.int64),  # type: ignore[arg-type]
+            labels=joined([part[1].labels for part in self.parts], np.int64),  # type: ignore[arg-type]
+            answered=joined([part[1].answered for part in self.parts], np.bool_),  # type: ignore[arg-type]
+            reinforced=joined([part[1].reinforced for part in self.parts], np.bool_),  # type: ignore[arg-type]
+            repeated=joined([part[2] for part in self.parts], np.bool_),  # type: ignore[arg-type]
+            stopped_by=ended,
+            guarantee=guarantee,
+            seeded=self.noise.seeded,
+            meter=self.meter,
+            groups=self._group_results(),
+        )
+
+    def _group_results(self) -> tuple[GroupResult, ...]:
+        results = []
+        for position, group in enumerate(self.start.groups):
+            own = [
+                account
+                for account, owner in zip(self.start.account_ids, self.start.account_group, strict=True)
+                if owner == position
+            ]
+            costs = []
+            for account in own:
+                terms = self.ledger.terms[account]
+                costs.append(float(terms.meter.epsilon(self.ledger.spent(account), terms.delta)[0]))
+            member = self.start.member
+            mine = None if member is None else self.start.weights[member == position]
+            results.append(
+                GroupResult(
+                    group=group.id,
+                    teachers=None if mine is None else int(mine.size),
+                    weight=None if mine is None else float(mine.max()),
+                    sensitivity=max(self.sensitivity[account] for account in own),
+                    budget=group.epsilon,
+                    delta=group.delta,
+                    epsilon=max(costs),
+                    labels_until_exhausted=self.exhausted.get(group.id),
+                )
+            )
+        return tuple(results)

@@ -1,0 +1,153 @@
+"""The loop over queries: test what a query could cost, charge it, and only then let it be seen.
+
+A batch of queries is answered in memory, cut before the first query that somebody might not be
+able to pay, charged as a whole, and released. Data-independent bounds test the worst case, from
+public figures, and stop as a filter: every person keeps their budget as an (ε, δ) guarantee. The
+data-dependent bounds test a query's own cost, the paper's rule, which is not a guarantee.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.accounting.calibration import best_order
+from ipate.accounting.meter import Meter
+from ipate.aggregators.base import Aggregator
+from ipate.costs import check_costs, check_supported, label_costs
+from ipate.errors import InputError
+from ipate.guarantee import StoppedBy, state_guarantee
+from ipate.labelling.engine import Engine
+from ipate.labelling.results import Ending, Labelling
+from ipate.ledger import Ledger, MemoryLedger, Terms
+from ipate.noise import NoiseSource, SecureNoise
+from ipate.panel import Panel, Tally
+from ipate.votes import Votes
+
+__all__ = ["Stop", "label", "open_ledger"]
+
+Floats = NDArray[np.float64]
+Stop: TypeAlias = Literal["budget", "drop", "count"]
+_MEMORY = 1 << 25  # bytes that the cost array of one batch may take
+
+
+def open_ledger(panel: Panel, meter: Meter, aggregator: Aggregator, *, transcript: bool = False) -> MemoryLedger:
+    """Open an account per group (or per teacher, where they take turns), each with its own budget.
+
+    Under loose and sup every account fixes its Rényi order now, from its budget and the worst case
+    of a query, because a filter that may be released needs that.
+    """
+    mechanism = aggregator.mechanism
+    check_supported(meter, mechanism)
+    terms = []
+    for account, position in zip(panel.account_ids, panel.account_group, strict=True):
+        group = panel.groups[int(position)]
+        unit = meter
+        if meter.data_independent and meter.bound != "gdp":
+            nominal = Tally(counts=np.zeros((1, 2)), voted=np.zeros((0, 1, 3), bool), votes=np.zeros((0, 1), np.int64))
+            own = Panel(groups=(group,), weights=np.zeros(1))
+            label = label_costs(meter, mechanism, own, nominal)[0, 0]
+            check = check_costs(meter, mechanism, own, nominal, np.zeros(1))[0, 0]
+            order = best_order(meter, epsilon=group.epsilon, delta=group.delta, label=label, check=check)
+            unit = meter.at_order(order)
+        terms.append(Terms(account=account, group=group.id, epsilon=group.epsilon, delta=group.delta, meter=unit))
+    return MemoryLedger(terms, transcript=transcript)
+
+
+def label(
+    votes: Votes,
+    panel: Panel,
+    aggregator: Aggregator,
+    meter: Meter,
+    *,
+    stop: Stop = "budget",
+    max_labels: int | None = None,
+    max_queries: int | None = None,
+    order: Sequence[int] | NDArray[np.integer] | None = None,
+    student_probs: Floats | None = None,
+    noise: NoiseSource | None = None,
+    ledger: Ledger | None = None,
+    batch: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Labelling:
+    """Label queries until the rule says stop; nobody's cost ever passes their budget.
+
+    Parameters
+    ----------
+    votes, panel, aggregator, meter
+        Who votes what, whose accounts pay, how votes become labels, how costs are counted.
+    stop : {"budget", "drop", "count"}
+        budget: before the first query that could overspend anyone. drop: exhausted groups leave,
+        the others' weights are scaled up and charged so, until nobody is left. count: at
+        `max_labels` or `max_queries`, fixed beforehand, or when a budget ends sooner.
+    max_labels, max_queries : int, optional
+        With any rule, stop there at the latest.
+    order : sequence of int, optional
+        Positions of the queries in the order to ask; file order unless given.
+    student_probs : array of shape (Q, C), optional
+        For the interactive aggregator.
+    noise : NoiseSource, optional
+        Secure unless given.
+    ledger : Ledger, optional
+        Accounts for the panel's account ids; opened in memory unless given.
+    batch : int, optional
+        Queries answered and charged at a time.
+    progress : callable, optional
+        Receives the number of queries dealt with after every batch.
+    """
+    _check_request(stop, max_labels, max_queries, panel)
+    source = SecureNoise() if noise is None else noise
+    book = open_ledger(panel, meter, aggregator) if ledger is None else ledger
+    positions = np.arange(votes.n_queries) if order is None else np.asarray(order, dtype=np.int64)
+    run = Engine(
+        votes=votes,
+        panel=panel,
+        aggregator=aggregator,
+        meter=meter,
+        ledger=book,
+        noise=source,
+        probs=student_probs,
+    )
+    size = batch or _batch_size(panel, meter)
+    most_labels = np.inf if max_labels is None else max_labels
+    most_queries = np.inf if max_queries is None else max_queries
+    ended: Ending = "pool"
+    done = 0
+    while done < len(positions):
+        if run.n_labels >= most_labels or run.n_asked >= most_queries:
+            ended = "count"
+            break
+        chunk = positions[done : done + size]
+        taken, broke = run.ask(chunk, most_labels - run.n_labels, most_queries - run.n_asked)
+        done += taken
+        if progress is not None:
+            progress(done)
+        if broke and not (stop == "drop" and run.drop(broke)):
+            ended = "budget"
+            break
+    else:
+        if run.n_labels >= most_labels or run.n_asked >= most_queries:
+            ended = "count"
+    fixed = stop == "count" and ended != "budget"
+    stopped_by: StoppedBy = "fixed" if fixed else "account"
+    return run.result(ended, state_guarantee(meter, stopped_by=stopped_by, seeded=source.seeded))
+
+
+def _check_request(stop: str, max_labels: int | None, max_queries: int | None, panel: Panel) -> None:
+    if stop not in ("budget", "drop", "count"):
+        raise InputError(f"stop is {stop!r}: it must be budget, drop or count")
+    if stop == "count" and max_labels is None and max_queries is None:
+        raise InputError("stop is 'count' without a number: say how many labels or queries, fixed beforehand")
+    for name, value in (("max_labels", max_labels), ("max_queries", max_queries)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}: it must be at least 1")
+    if stop == "drop" and (panel.member is None or panel.rotating):
+        raise InputError("stop is 'drop': groups can leave only where each teacher has one group and always votes")
+
+
+def _batch_size(panel: Panel, meter: Meter) -> int:
+    """Batches are as large as memory allows, and smaller where a query's own cost takes time."""
+    most = {"exact": 256, "tight": 2048}.get(meter.bound, 8192)
+    width = 1 if meter.data_independent else meter.width
+    return max(1, min(most, _MEMORY // (8 * width * len(panel.account_ids))))
