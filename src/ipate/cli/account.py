@@ -1,0 +1,176 @@
+"""`ipate account`: what releases cost each group, under any bound."""
+
+import csv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from ipate.errors import InputError
+
+if TYPE_CHECKING:
+    from ipate.account import Account, HistoryRow
+
+__all__ = ["EXAMPLE", "command"]
+
+EXAMPLE = (
+    "Example: ipate account votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
+    "--bound gdp --delta 1e-5. The votes file is an npz with 'votes' (teachers × queries, class ids) and "
+    "'groups' (one per teacher); the group file is a csv with the columns group,epsilon and optionally "
+    "delta,sensitivity,weight."
+)
+
+
+def command(
+    votes: Annotated[Path, typer.Argument(help="npz with the teachers' votes.", metavar="VOTES.npz")],
+    groups: Annotated[Path, typer.Option(help="csv with every group's budget.", metavar="GROUPS.csv")],
+    sigma: Annotated[float | None, typer.Option(help="σ, the noise of a label.")] = None,
+    check_sigma: Annotated[float | None, typer.Option(help="σ_T, the noise of the check.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="T, what the check compares with.")] = None,
+    aggregator: Annotated[
+        str,
+        typer.Option(help="gnmax, confident, interactive or lnmax; read off the other options unless said."),
+    ] = "auto",
+    scale: Annotated[float | None, typer.Option(help="The Laplace scale of lnmax.")] = None,
+    student_probs: Annotated[
+        Path | None, typer.Option(help="npy, queries × classes: the student's probabilities (interactive).")
+    ] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="γ of interactive; it changes no cost and is accepted for symmetry.")
+    ] = None,
+    answered: Annotated[
+        Path | None,
+        typer.Option(help="npy: 1 answered, 0 asked but not answered, -1 not asked; all answered unless said."),
+    ] = None,
+    bound: Annotated[str, typer.Option(help="loose, gdp, sup, tight or exact.")] = "gdp",
+    conversion: Annotated[str, typer.Option(help="classic or improved; gdp has its own.")] = "improved",
+    delta: Annotated[float, typer.Option(help="δ where the group file gives none.")] = 1e-5,
+    orders: Annotated[str, typer.Option(help="Rényi orders, FIRST:LAST or a list.")] = "2:50",
+    classes: Annotated[int | None, typer.Option(help="Number of classes; a public fact.")] = None,
+    stopped_by: Annotated[
+        str, typer.Option(help="What ended the queries: fixed beforehand, this same account, or other.")
+    ] = "fixed",
+    history: Annotated[Path | None, typer.Option(help="Write query,group,epsilon to this csv.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+) -> None:
+    """What the releases on these votes cost each group of people, under any bound."""
+    from ipate.account import account_for, check_mask
+    from ipate.accounting.meter import Bound, Conversion, Meter
+    from ipate.cli.common import load_npy, parse_orders, progress_bar, teacher_weights
+    from ipate.cli.mechanisms import build_mechanism, load_probs
+    from ipate.costs import check_supported
+    from ipate.guarantee import StoppedBy, state_guarantee
+    from ipate.panel import Panel
+    from ipate.tables import check_number, read_groups
+    from ipate.votes import read_votes
+
+    check_number("delta", delta)
+    mechanism, interactive = build_mechanism(
+        aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
+        student_probs=student_probs,
+    )  # fmt: skip
+    meter = Meter(
+        cast("Bound", bound),
+        cast("Conversion", "gdp" if bound == "gdp" else conversion),
+        parse_orders(orders),
+    )
+    check_supported(meter, mechanism)
+    state_guarantee(meter, stopped_by=cast("StoppedBy", stopped_by))
+    rows = read_groups(groups)
+    ballot = read_votes(votes, classes=classes)
+    panel = Panel.from_votes(
+        ballot,
+        [(row.group, row.epsilon, delta if row.delta is None else row.delta, row.sensitivity) for row in rows],
+        weights=teacher_weights(rows, ballot.groups, ballot.weights, ballot.n_teachers),
+    )
+    mask = None if answered is None else check_mask(load_npy(answered, "--answered"), ballot.n_queries)
+    probs = load_probs(student_probs, ballot) if interactive else None
+    with (
+        _history_writer(history, ballot.queries) as write_history,
+        progress_bar("accounting", ballot.n_queries, quiet=as_json) as progress,
+    ):
+        result = account_for(
+            ballot,
+            panel,
+            mechanism,
+            meter,
+            answered=mask,
+            student_probs=probs,
+            stopped_by=cast("StoppedBy", stopped_by),
+            history=write_history,
+            progress=progress,
+        )
+    _show(result, delta, as_json)
+
+
+@contextmanager
+def _history_writer(
+    path: Path | None, ids: tuple[str, ...] | None
+) -> Iterator["Callable[[list[HistoryRow]], None] | None"]:
+    """Yield a function that appends rows to the history csv, or None where none is wanted."""
+    if path is None:
+        yield None
+        return
+    try:
+        stream = path.open("w", newline="", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"history is {path}: it cannot be written ({error.strerror})") from None
+    with stream:
+        writer = csv.writer(stream)
+        writer.writerow(["query", "group", "epsilon"])
+        yield lambda rows: writer.writerows(
+            (query if ids is None else ids[query], group, repr(value)) for query, group, value in rows
+        )
+
+
+def _show(result: "Account", delta: float, as_json: bool) -> None:
+    from ipate.cli.common import print_json, print_table
+
+    if as_json:
+        print_json(_payload(result, delta))
+        return
+    private = result.guarantee.kind == "private"
+    print_table(
+        f"Costs by the {result.meter.bound} bound, {result.guarantee.kind.upper()}: "
+        f"{result.queries} queries, {result.answered} of them answered",
+        ["group", "sensitivity", "budget ε", "cost ε", "δ", "used", "exhausted at query"],
+        [
+            [
+                group.group,
+                f"{group.sensitivity:.4g}",
+                f"{group.budget:.4g}",
+                f"{group.epsilon:.4f}",
+                f"{group.delta:g}",
+                f"{group.epsilon / group.budget:.0%}",
+                "—" if group.exhausted_at is None else str(group.exhausted_at),
+            ]
+            for group in result.groups
+        ],
+        [("PRIVATE. " if private else "") + result.guarantee.statement],
+    )
+
+
+def _payload(result: "Account", delta: float) -> dict[str, Any]:
+    return {
+        "bound": result.meter.bound,
+        "conversion": result.meter.conversion,
+        "guarantee": result.guarantee.kind,
+        "statement": result.guarantee.statement,
+        "delta": delta,
+        "queries": result.queries,
+        "answered": result.answered,
+        "groups": [
+            {
+                "group": group.group,
+                "sensitivity": group.sensitivity,
+                "budget": group.budget,
+                "delta": group.delta,
+                "epsilon": group.epsilon,
+                "order": group.order,
+                "exhausted_at": group.exhausted_at,
+            }
+            for group in result.groups
+        ],
+    }

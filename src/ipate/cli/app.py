@@ -1,0 +1,41 @@
+"""The commands of `ipate`; each imports what it needs only when it runs."""
+
+from typing import Annotated
+
+import typer
+
+from ipate import __version__
+from ipate.cli import account, demo, label, plan
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="ipate",
+    help="Machine learning in which every person decides how well their own data is protected.",
+    epilog="Example: ipate account votes.npz --groups groups.csv --sigma 40. Each command has a --help.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ipate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Machine learning in which every person decides how well their own data is protected."""
+
+
+app.command("plan", epilog=plan.EXAMPLE)(plan.command)
+app.command("account", epilog=account.EXAMPLE)(account.command)
+app.command("label", epilog=label.EXAMPLE)(label.command)
+app.command("demo", epilog=demo.EXAMPLE)(demo.command)

@@ -1,0 +1,335 @@
+"""`ipate plan`: before any training, what these budgets afford, per variant."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+if TYPE_CHECKING:
+    from ipate.budgets import Group
+    from ipate.mechanism import Mechanism
+    from ipate.plan import Plan, VariantPlan
+
+__all__ = ["EXAMPLE", "command"]
+
+EXAMPLE = (
+    "Example: ipate plan --groups groups.csv --people 60000 --share high=0.54 --share mid=0.37 --share low=0.09 "
+    "--teachers 250 --classes 10. The group file is a csv with the columns group,epsilon and optionally delta, and "
+    "share or people instead of --share. Or, with one row per person: ipate plan --people people.csv "
+    "--level-column consent --policy policy.toml --teachers auto. The keys of --json: groups, n_people, n_teachers, "
+    "classes, bound, conversion, variants (each with its rule, n_teachers, people_per_teacher, scale, sigma, "
+    "check_sigma, threshold, groups and guaranteed), more_teachers, suits, why, chances, notes."
+)
+
+
+def command(
+    people: Annotated[
+        str | None,
+        typer.Option(help="How many people there are, or a csv with one row per person.", metavar="N|PEOPLE.csv"),
+    ] = None,
+    groups: Annotated[Path | None, typer.Option(help="csv with every group's budget.", metavar="GROUPS.csv")] = None,
+    share: Annotated[
+        list[str] | None, typer.Option(help="A group's share of all people; once per group.", metavar="ID=SHARE")
+    ] = None,
+    teachers: Annotated[
+        str, typer.Option(help="k, or auto: people over --points-per-teacher.", metavar="K|auto")
+    ] = "auto",
+    points_per_teacher: Annotated[
+        int, typer.Option(help="What auto gives each teacher; the paper's MNIST has 240.")
+    ] = 240,
+    classes: Annotated[int | None, typer.Option(help="Number of classes; a public fact.")] = None,
+    aggregator: Annotated[str, typer.Option(help="confident (with a check) or gnmax (without).")] = "confident",
+    sigma: Annotated[float | None, typer.Option(help="σ at k teachers; .16k unless said, as in the paper.")] = None,
+    check_sigma: Annotated[
+        float | None, typer.Option(help="σ_T at k teachers; .6k unless said, as in the paper.")
+    ] = None,
+    threshold: Annotated[float | None, typer.Option(help="T at k teachers; .8k unless said, as in the paper.")] = None,
+    bound: Annotated[str, typer.Option(help="gdp, loose or sup.")] = "gdp",
+    conversion: Annotated[str, typer.Option(help="classic or improved; gdp has its own.")] = "improved",
+    orders: Annotated[str, typer.Option(help="Rényi orders, FIRST:LAST or a list.")] = "2:50",
+    delta: Annotated[float, typer.Option(help="δ where no file gives one.")] = 1e-5,
+    weights: Annotated[
+        str, typer.Option(help="The rule of weighting: gdp, proportional, algorithm2, classic or uniform.")
+    ] = "gdp",
+    copies: Annotated[str, typer.Option(help="The rule of upsampling: gdp, proportional, classic or uniform.")] = "gdp",
+    tolerance: Annotated[
+        float, typer.Option(help="How far the ratios of copies may be off; a larger one needs fewer teachers.")
+    ] = 0.02,
+    max_copies: Annotated[int, typer.Option(help="The most copies of anybody.")] = 20,
+    power: Annotated[float | None, typer.Option(help="Vanishing takes (ε/ε_max)^power instead of (μ/μ_max)².")] = None,
+    parties: Annotated[
+        bool, typer.Option("--parties", help="The groups are parties that cannot share their data.")
+    ] = False,
+    epsilon_column: Annotated[str | None, typer.Option(help="The people csv's column of ε.")] = None,
+    level_column: Annotated[
+        str | None, typer.Option(help="The people csv's column of consent levels; needs --policy.")
+    ] = None,
+    person_column: Annotated[
+        str | None, typer.Option(help="The people csv's column of person ids, if a person has several rows.")
+    ] = None,
+    delta_column: Annotated[str | None, typer.Option(help="The people csv's column of δ.")] = None,
+    policy: Annotated[Path | None, typer.Option(help="TOML: what each consent level means as ε.")] = None,
+    split_seed: Annotated[int, typer.Option(help="The public seed of vanishing's rotation.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+) -> None:
+    """What these budgets afford before any training, variant by variant, from public information only."""
+    from ipate.accounting.meter import Bound, Conversion, Meter
+    from ipate.cli.common import parse_orders
+    from ipate.plan import auto_teachers, make_plan
+    from ipate.tables import check_number
+    from ipate.variants.rules import check_count
+
+    check_number("delta", delta)
+    columns = {
+        "epsilon_column": epsilon_column,
+        "level_column": level_column,
+        "person_column": person_column,
+        "delta_column": delta_column,
+    }
+    asked = _read_groups(people, groups, share or [], delta, columns, policy)
+    k = auto_teachers(asked, points_per_teacher=points_per_teacher) if teachers == "auto" else _whole(teachers)
+    check_count("teachers", k)
+    plan = make_plan(
+        groups=asked,
+        n_teachers=k,
+        mechanism=_mechanism(aggregator, k, sigma, check_sigma, threshold),
+        meter=Meter(
+            cast("Bound", bound), cast("Conversion", "gdp" if bound == "gdp" else conversion), parse_orders(orders)
+        ),
+        n_classes=classes,
+        parties=parties,
+        seed=split_seed,
+        options={
+            "upsampling": {"rule": copies, "tolerance": tolerance, "max_copies": max_copies},
+            "weighting": {"rule": weights},
+            "vanishing": {"power": power},
+        },
+    )
+    _show(plan, as_json)
+
+
+def _whole(text: str) -> int:
+    from ipate.errors import InputError
+
+    if not text.removeprefix("-").isdecimal():
+        raise InputError(f"teachers is {text!r}: it must be a whole number, 1 or above, or auto")
+    return int(text)
+
+
+def _mechanism(
+    aggregator: str, k: int, sigma: float | None, check_sigma: float | None, threshold: float | None
+) -> "Mechanism":
+    """Fill in the paper's ratios to k where nothing is said."""
+    from ipate.errors import InputError
+    from ipate.mechanism import Mechanism
+    from ipate.plan import default_mechanism
+    from ipate.variants.rules import refuse_name
+
+    if aggregator not in ("confident", "gnmax"):
+        refuse_name("aggregator", aggregator, ("confident", "gnmax"))
+    usual = default_mechanism(k, check=aggregator == "confident")
+    if aggregator == "gnmax" and (check_sigma is not None or threshold is not None):
+        raise InputError("check_sigma or threshold is given: gnmax has no check; use confident")
+    return Mechanism(
+        sigma=usual.sigma if sigma is None else sigma,
+        check_sigma=usual.check_sigma if check_sigma is None else check_sigma,
+        threshold=usual.threshold if threshold is None else threshold,
+    )
+
+
+def _read_groups(
+    people: str | None,
+    groups: Path | None,
+    shares: list[str],
+    delta: float,
+    columns: dict[str, Any],
+    policy: Path | None,
+) -> "tuple[Group, ...]":
+    """Read who there is: a people csv, or a group csv with numbers or shares of people."""
+    from ipate.budgets import People, Policy
+    from ipate.errors import InputError
+
+    number = people is not None and people.removeprefix("-").isdecimal()
+    if groups is None:
+        if people is None or number:
+            raise InputError("groups are not given: name a group file (--groups) or a people csv (--people)")
+        if shares:
+            raise InputError("share is given with a people csv: the csv itself says how many people a group has")
+        words = None if policy is None else Policy.from_file(policy)
+        given = None if words is not None and words.delta is not None else delta
+        return People.from_csv(people, policy=words, delta=given, **columns).groups
+    named = next((name for name, value in {**columns, "policy": policy}.items() if value is not None), None)
+    if named is not None:
+        raise InputError(f"{named} is given with --groups: it belongs to a people csv (--people)")
+    if people is not None and not number:
+        raise InputError(f"people is {people!r}: with --groups it must be a whole number, 1 or above")
+    return _group_file(groups, None if people is None else int(people), shares, delta)
+
+
+def _group_file(path: Path, people: int | None, shares: list[str], delta: float) -> "tuple[Group, ...]":
+    """Read a group csv; its columns sensitivity and weight, which other commands use, are left alone."""
+    from ipate.budgets import Group
+    from ipate.errors import InputError
+    from ipate.plan import groups_of_shares
+    from ipate.tables import check_id, read_table
+
+    table = read_table(
+        path, required=("group", "epsilon"), optional=("delta", "share", "people", "sensitivity", "weight")
+    )
+    ids = [check_id(name) for name in table.texts("group")]
+    twice = next((name for name in ids if ids.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{path}: group {twice!r} is there twice: ids must differ")
+    given = table.numbers("delta", "delta", optional=True) if "delta" in table.columns else [None] * len(ids)
+    epsilon = cast("list[float]", table.numbers("epsilon", "epsilon"))
+    rows = [(n, e, delta if d is None else d) for n, e, d in zip(ids, epsilon, given, strict=True)]
+    if "people" in table.columns and not shares and "share" not in table.columns:
+        counts = [_count(cell, n, path) for cell, n in zip(table.texts("people"), ids, strict=True)]
+        if people is not None and people != sum(counts):
+            raise InputError(f"people is {people} and {path} has {sum(counts)} in all: they must agree")
+        return tuple(Group(id=n, epsilon=e, delta=d, people=c) for (n, e, d), c in zip(rows, counts, strict=True))
+    if people is None:
+        raise InputError(f"people is not given: say how many there are (--people N), or in a column of {path}")
+    told = dict(zip(ids, table.texts("share"), strict=True)) if "share" in table.columns else {}
+    for text in shares:
+        name, _, value = text.rpartition("=")
+        told[name] = value
+    return groups_of_shares(rows, shares={n: _share(n, value) for n, value in told.items()}, n_people=people)
+
+
+def _count(cell: str, name: str, path: Path) -> int:
+    from ipate.errors import InputError
+
+    if not cell.isdecimal() or int(cell) < 1:
+        raise InputError(f"{path}: people of group {name!r} is {cell!r}: it must be a whole number, 1 or above")
+    return int(cell)
+
+
+def _share(name: str, text: str) -> float:
+    from ipate.errors import InputError
+
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"share of {name!r} is {text!r}: write ID=SHARE with a number, such as high=0.5") from None
+
+
+def _show(plan: "Plan", as_json: bool) -> None:
+    from ipate.cli.common import print_json, print_table
+    from ipate.plan import FEWER_POINTS, RATES
+
+    if as_json:
+        print_json(_payload(plan))
+        return
+    for variant in plan.variants:
+        noise = variant.mechanism
+        check = "" if not noise.has_check else f", σ_T = {noise.check_sigma:.5g}, T = {noise.threshold:.5g}"
+        print_table(
+            f"{variant.variant} ({variant.rule}): {variant.n_teachers} teachers of "
+            f"{variant.people_per_teacher:.4g} people, σ = {noise.sigma:.5g}{check}",
+            ["group", "ε", "δ", "people", "teachers", variant.influence, "Δ", *(f"queries at {r:.0%}" for r in RATES)],
+            [
+                [
+                    group.id,
+                    f"{group.epsilon:.4g}",
+                    f"{group.delta:g}",
+                    str(group.people),
+                    str(group.teachers),
+                    f"{group.influence:.4g}",
+                    f"{group.sensitivity:.4g}",
+                    *("far more" if n is None else str(n) for n in group.queries),
+                ]
+                for group in variant.groups
+            ],
+            variant.notes,
+        )
+    print_table(
+        f"Labels that the budgets guarantee, by the {plan.meter.bound} bound (and the group that ends it)",
+        ["variant", *(f"{rate:.0%} answered" for rate in RATES), "against standard"],
+        [_guaranteed(variant) for variant in plan.variants],
+        [f"Suits: {plan.suits}. {plan.why}", *_chances(plan), *plan.notes],
+    )
+    names = list(plan.more[0].labels)
+    print_table(
+        "What more teachers would afford, at equal σ/k and 100% answered",
+        ["teachers", "people each", *names],
+        [
+            [
+                str(row.n_teachers),
+                f"{row.people_per_teacher:.4g}",
+                *("—" if row.labels[name] is None else str(row.labels[name]) for name in names),
+            ]
+            for row in plan.more
+        ],
+        [FEWER_POINTS, "From public information only: budgets, numbers and noise; no data was looked at."],
+    )
+
+
+def _guaranteed(variant: "VariantPlan") -> list[str]:
+    last = variant.guaranteed[-1].ratio
+    cells = [f"{given.labels} ({given.binding})" for given in variant.guaranteed]
+    return [variant.variant, *cells, "—" if last is None else f"×{last:.2f}"]
+
+
+def _chances(plan: "Plan") -> list[str]:
+    said, chances = [], plan.chances
+    if chances.unanimous_passes is not None:
+        said.append(
+            f"A unanimous vote passes the check with the probability {chances.unanimous_passes:.2f}: "
+            "expect no higher answer rate."
+        )
+    if chances.label_right is not None:
+        said.append(
+            f"Where {chances.share:.0%} of the votes go to one of {plan.n_classes} classes and the rest is spread "
+            f"evenly, the label names it with the probability {chances.label_right:.4f}."
+        )
+    return said
+
+
+def _payload(plan: "Plan") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "groups": [asdict(group) for group in plan.groups],
+        "n_people": sum(group.people or 0 for group in plan.groups),
+        "n_teachers": plan.n_teachers,
+        "classes": plan.n_classes,
+        "bound": plan.meter.bound,
+        "conversion": plan.meter.conversion,
+        "variants": [
+            {
+                "variant": variant.variant,
+                "rule": variant.rule,
+                "n_teachers": variant.n_teachers,
+                "people_per_teacher": variant.people_per_teacher,
+                "scale": variant.scale,
+                "sigma": variant.mechanism.sigma,
+                "check_sigma": variant.mechanism.check_sigma,
+                "threshold": variant.mechanism.threshold,
+                "groups": [_group(variant, place) for place in range(len(variant.groups))],
+                "guaranteed": [asdict(given) for given in variant.guaranteed],
+                "notes": list(variant.notes),
+            }
+            for variant in plan.variants
+        ],
+        "more_teachers": [asdict(row) for row in plan.more],
+        "suits": plan.suits,
+        "why": plan.why,
+        "chances": asdict(plan.chances),
+        "notes": list(plan.notes),
+    }
+
+
+def _group(variant: "VariantPlan", place: int) -> dict[str, Any]:
+    group = variant.groups[place]
+    afforded = {f"{given.rate:g}": n for given, n in zip(variant.guaranteed, group.queries, strict=True)}
+    return {
+        "group": group.id,
+        "epsilon": group.epsilon,
+        "delta": group.delta,
+        "people": group.people,
+        "teachers": group.teachers,
+        "sensitivity": group.sensitivity,
+        variant.influence: group.influence,
+        "queries": afforded,
+    }

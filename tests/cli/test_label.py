@@ -1,0 +1,266 @@
+"""`ipate label` as a user runs it."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ipate.cli import _run
+from ipate.demo import DEMO_GROUPS, synthetic_votes
+
+CHECKED = ["--sigma", "10", "--check-sigma", "30", "--threshold", "30"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A votes file of 40 teachers on 300 queries, and a group file, in a folder of their own."""
+    votes = synthetic_votes(n_teachers=40, n_queries=300, n_classes=5)
+    np.savez(tmp_path / "votes.npz", votes=votes.votes, groups=np.array(votes.groups), labels=votes.labels, classes=5)
+    write_groups(tmp_path, [(name, epsilon) for name, epsilon, _ in DEMO_GROUPS])
+    return tmp_path
+
+
+def write_groups(folder, rows, header="group,epsilon"):
+    lines = [header, *(",".join(str(cell) for cell in row) for row in rows)]
+    (folder / "groups.csv").write_text("\n".join(lines) + "\n")
+
+
+def arguments(folder, *extra, checked=True):
+    return [
+        "label", str(folder / "votes.npz"), "--groups", str(folder / "groups.csv"),
+        "--out", str(folder / "labels.csv"), *(CHECKED if checked else []), *extra,
+    ]  # fmt: skip
+
+
+def run_json(folder, capsys, *extra, checked=True):
+    assert _run(arguments(folder, *extra, "--json", checked=checked)) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(folder, capsys, *extra, checked=True):
+    """The single line that a bad input gets, with exit code 2 and no labels on disk."""
+    assert _run(arguments(folder, *extra, checked=checked)) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert not (folder / "labels.csv").exists()
+    return lines[0]
+
+
+def read_labels(folder):
+    with (folder / "labels.csv").open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_as_a_process_it_labels_says_what_it_cost_and_writes_the_file(files):
+    program = Path(sys.executable).with_name("ipate")
+    done = subprocess.run(
+        [program, *arguments(files, "--json")], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert {"labels", "queries", "accuracy", "guarantee", "seeded", "groups"} <= set(report)
+    assert report["guarantee"] == "releasable"
+    assert report["seeded"] is False
+    assert report["labels"] > 0
+    for group in report["groups"]:
+        assert {
+            "group", "teachers", "weight", "sensitivity", "budget", "epsilon", "labels_until_exhausted",
+        } <= set(group)  # fmt: skip
+        assert group["epsilon"] <= group["budget"]
+        assert group["sensitivity"] == group["weight"]
+    rows = read_labels(files)
+    assert list(rows[0]) == ["query", "answered", "label"]
+    assert [row["query"] for row in rows] == [str(i) for i in range(report["queries"])]
+    assert sum(row["answered"] == "1" for row in rows) == report["labels"]
+    assert all((row["label"] == "") == (row["answered"] == "0") for row in rows)
+
+
+def test_the_table_is_readable_and_says_what_may_be_published(files, capsys):
+    assert _run(arguments(files)) == 0
+    out = capsys.readouterr().out
+    assert "RELEASABLE" in out
+    assert "may be published" in out
+    for name, _, _ in DEMO_GROUPS:
+        assert name in out
+
+
+@pytest.mark.parametrize("bound", ["tight", "exact"])
+def test_data_dependent_costs_are_never_called_releasable(files, capsys, bound):
+    assert _run(arguments(files, "--bound", bound)) == 0
+    out = capsys.readouterr().out
+    assert "PRIVATE" in out
+    assert "RELEASABLE" not in out
+    assert "not a differential privacy guarantee" in " ".join(out.split())
+    assert run_json(files, capsys, "--bound", bound)["guarantee"] == "private"
+
+
+def test_a_seed_repeats_the_run_and_says_that_it_is_not_private(files, capsys):
+    one = run_json(files, capsys, "--seed", "3")
+    first = read_labels(files)
+    two = run_json(files, capsys, "--seed", "3")
+    assert one == two
+    assert read_labels(files) == first
+    assert one["seeded"] is True
+    assert "seeded: reproducible, not private" in one["statement"]
+    assert _run(arguments(files, "--seed", "3")) == 0
+    assert "seeded: reproducible, not private" in " ".join(capsys.readouterr().out.split())
+
+
+def test_without_a_seed_two_runs_differ(files, capsys):
+    runs = []
+    for _ in range(3):
+        run_json(files, capsys)
+        runs.append(read_labels(files))
+    assert runs[0] != runs[1] or runs[1] != runs[2]
+
+
+def test_the_order_of_queries_can_be_shuffled_and_the_file_follows_the_order_asked(files, capsys):
+    run_json(files, capsys, "--order-seed", "5", "--seed", "1")
+    expected = np.random.default_rng(5).permutation(300)
+    asked = [int(row["query"]) for row in read_labels(files)]
+    assert asked == expected[: len(asked)].tolist()
+
+
+@pytest.mark.parametrize("variant", ["standard", "weighting", "vanishing"])
+def test_every_variant_runs_and_keeps_the_budgets(files, capsys, variant):
+    report = run_json(files, capsys, "--variant", variant, "--seed", "1")
+    assert report["variant"] == variant
+    assert all(group["epsilon"] <= group["budget"] for group in report["groups"])
+    if variant == "standard":
+        assert {group["budget"] for group in report["groups"]} == {1.0}
+
+
+def test_upsampling_takes_sensitivities_from_the_csv(files, capsys):
+    votes = synthetic_votes(n_teachers=40, n_queries=300, n_classes=5)
+    np.savez(files / "votes.npz", votes=votes.votes, classes=5)
+    write_groups(files, [("strict", 1, 1), ("lax", 3, 3)], header="group,epsilon,sensitivity")
+    report = run_json(files, capsys, "--seed", "1")
+    assert report["variant"] == "upsampling"
+    assert [group["sensitivity"] for group in report["groups"]] == [1, 3]
+    write_groups(files, [("strict", 1), ("lax", 3)])
+    (files / "labels.csv").unlink()
+    assert "'strict' has no sensitivity" in refusal(files, capsys)
+
+
+def test_costs_follow_ids_whatever_the_order_of_rows(files, capsys):
+    rows = [(name, epsilon) for name, epsilon, _ in DEMO_GROUPS]
+    one = run_json(files, capsys, "--seed", "2")
+    write_groups(files, rows[::-1])
+    other = run_json(files, capsys, "--seed", "2")
+    assert {g["group"]: g["epsilon"] for g in one["groups"]} == {g["group"]: g["epsilon"] for g in other["groups"]}
+    assert one["labels"] == other["labels"]
+
+
+def test_weights_of_the_files_are_used_as_given(files, capsys):
+    rows = [(name, epsilon, weight) for (name, epsilon, _), weight in zip(DEMO_GROUPS, (0.5, 1, 2), strict=True)]
+    write_groups(files, rows, header="group,epsilon,weight")
+    report = run_json(files, capsys, "--weights", "file", "--seed", "1")
+    assert {g["group"]: g["weight"] for g in report["groups"]} == {"high": 0.5, "average": 1.0, "low": 2.0}
+
+
+def test_a_rule_replaces_weights_in_the_files_and_says_so(files, capsys):
+    write_groups(files, [(n, e, 1) for n, e, _ in DEMO_GROUPS], header="group,epsilon,weight")
+    assert _run(arguments(files, "--weights", "gdp", "--json")) == 0
+    captured = capsys.readouterr()
+    assert "replaces" in captured.err
+    json.loads(captured.out)
+
+
+def test_algorithm2_says_that_it_is_for_reproduction_only_and_who_was_exhausted(files, capsys):
+    assert _run(arguments(files, "--weights", "algorithm2", "--seed", "1")) == 0
+    captured = capsys.readouterr()
+    assert "reproduce" in captured.err
+    assert "the weights do not match the budgets" in " ".join(captured.out.split())
+
+
+def test_a_threshold_above_all_votes_is_a_warning_with_the_chance_to_pass(files, capsys):
+    assert _run([*arguments(files, checked=False), "--sigma", "10", "--check-sigma", "30", "--threshold", "60"]) == 0
+    err = capsys.readouterr().err
+    assert "warning" in err
+    assert "0.252" in err  # Φ((40 − 60)/30)
+
+
+def test_interactive_and_lnmax_run(files, capsys):
+    probs = np.full((300, 5), 0.02)
+    probs[np.arange(300), np.load(files / "votes.npz")["labels"]] = 0.92
+    np.save(files / "probs.npy", probs)
+    report = run_json(files, capsys, "--student-probs", str(files / "probs.npy"), "--gamma", "0.9", "--seed", "1")
+    assert report["reinforced"] > 0
+    assert report["accuracy"] > 0.8
+    lnmax = run_json(files, capsys, "--aggregator", "lnmax", "--scale", "20", "--seed", "1", checked=False)
+    assert lnmax["labels"] > 0
+
+
+def test_max_labels_and_the_other_stop_rules(files, capsys):
+    counted = run_json(files, capsys, "--stop", "count", "--max-labels", "3", "--seed", "1")
+    assert (counted["labels"], counted["stopped_by"]) == (3, "count")
+    stopped = run_json(files, capsys, "--weights", "uniform", "--seed", "1")
+    dropped = run_json(files, capsys, "--weights", "uniform", "--stop", "drop", "--seed", "1")
+    assert dropped["labels"] > stopped["labels"]
+
+
+def test_repeated_query_ids_are_answered_from_the_store(files, capsys):
+    votes = synthetic_votes(n_teachers=40, n_queries=300, n_classes=5)
+    ids = np.array([f"point-{i % 100}" for i in range(300)])
+    np.savez(files / "votes.npz", votes=votes.votes, groups=np.array(votes.groups), classes=5, queries=ids)
+    write_groups(files, [(name, 50 * epsilon) for name, epsilon, _ in DEMO_GROUPS])
+    report = run_json(files, capsys)
+    rows = read_labels(files)
+    assert report["queries"] == 100
+    assert len(rows) == 300
+    assert rows[:100] == rows[100:200] == rows[200:]
+
+
+def two_teachers(folder):
+    np.savez(folder / "votes.npz", votes=np.zeros((2, 5), int), groups=["high", "low"], classes=5)
+
+
+def negative_weights(folder):
+    write_groups(folder, [(name, epsilon, -1) for name, epsilon, _ in DEMO_GROUPS], "group,epsilon,weight")
+
+
+def probabilities(values, rows=300):
+    return lambda folder: np.save(folder / "p.npy", np.tile(values, (rows, 1)))
+
+
+WITH_STUDENT = ["--student-probs", "P"]
+BAD = {
+    "more groups than teachers": (two_teachers, [], "3 groups and 2 teachers"),
+    "an unknown variant": (None, ["--variant", "voting"], "'voting'"),
+    "an unknown weight rule": (None, ["--weights", "gpd"], "'gdp'"),
+    "an unknown aggregator": (None, ["--aggregator", "max"], "'max'"),
+    "an unknown stop rule": (None, ["--stop", "never"], "'never'"),
+    "count without a number": (None, ["--stop", "count"], "fixed beforehand"),
+    "a count of nothing": (None, ["--max-labels", "0"], "max_labels is 0"),
+    "a negative seed": (None, ["--seed", "-1"], "seed is -1"),
+    "weights from files that have none": (None, ["--weights", "file"], "neither"),
+    "a power without vanishing": (None, ["--power", "2"], "power is 2"),
+    "gamma without a student": (None, ["--gamma", "0.5"], "gamma"),
+    "a sigma of zero": (None, ["--sigma", "0"], "sigma is 0"),
+    "a delta of one": (None, ["--delta", "1"], "delta is 1"),
+    "orders at one": (None, ["--bound", "loose", "--orders", "1:5"], "orders hold 1"),
+    "negative weights": (negative_weights, [], "weight"),
+    "probabilities of the wrong sum": (probabilities([0.3] * 5), WITH_STUDENT, "sum to 1.5"),
+    "probabilities of the wrong shape": (probabilities([0.2] * 5, rows=3), WITH_STUDENT, "(300, 5)"),
+    "negative probabilities": (probabilities([1.5, -0.5, 0, 0, 0]), WITH_STUDENT, "1.5"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_one_line_that_names_it(files, capsys, case):
+    spoil, extra, words = BAD[case]
+    if spoil is not None:
+        spoil(files)
+    extra = [str(files / "p.npy") if part == "P" else part for part in extra]
+    assert words in refusal(files, capsys, *extra)
+
+
+def test_a_failure_to_write_is_an_error_of_one_line(files, capsys):
+    args = arguments(files)
+    args[args.index("--out") + 1] = str(files / "nowhere" / "labels.csv")
+    assert _run(args) in (1, 2)
+    assert "nowhere" in capsys.readouterr().err
