@@ -57,7 +57,13 @@ def make_task(seed: int) -> tuple[Votes, Floats]:
 
 
 def spend(
-    *, votes: Votes, aggregator: Aggregator, epsilon: float, order: NDArray[np.int64], seed: int, probs: Floats | None = None
+    *,
+    votes: Votes,
+    aggregator: Aggregator,
+    epsilon: float,
+    order: NDArray[np.int64],
+    seed: int,
+    probs: Floats | None = None,
 ) -> Labelling:
     """Label with one uniform budget under the gdp account."""
     panel = Panel.from_votes(votes, [("all", epsilon, 1e-5, None)])

@@ -387,3 +387,97 @@ def test_a_disjoint_panel_without_group_names_costs_what_a_named_one_costs(rng):
     one = account_for(votes, named, mechanism, Meter("exact"))
     other = account_for(replace(votes, groups=None), unnamed, mechanism, Meter("exact"))
     assert one.groups[0].epsilon == pytest.approx(other.groups[0].epsilon, rel=1e-12)
+
+
+def small_run(rng):
+    votes, panel = make_panel(make_votes(rng, queries=20), {"a": 1.0, "b": 2.0}, "weighting")
+    return votes, panel, make_aggregator("gnmax", 8.0)
+
+
+def test_a_ledger_in_another_unit_is_refused(rng):
+    """Otherwise μ² would be added up as if it were a Rényi cost, and people charged a fraction."""
+    votes, panel, aggregator = small_run(rng)
+    for theirs, ours in (
+        (Meter("loose"), Meter("gdp")),
+        (Meter("gdp"), Meter("loose")),
+        (Meter("tight"), Meter("exact")),
+    ):
+        ledger = open_ledger(panel, theirs, aggregator)
+        with pytest.raises(InputError, match="one account has one unit"):
+            label(votes, panel, aggregator, ours, ledger=ledger)
+
+
+def test_a_ledger_with_other_budgets_or_accounts_is_refused(rng):
+    votes, panel, aggregator = small_run(rng)
+    _, richer = make_panel(votes, {"a": 9.0, "b": 2.0}, "weighting")
+    with pytest.raises(InputError, match=r"the ledger has the budget 9 .* the panel 1"):
+        label(votes, panel, aggregator, Meter(), ledger=open_ledger(richer, Meter(), aggregator))
+    with pytest.raises(InputError, match="account 'a' is not in the ledger"):
+        label(votes, panel, aggregator, Meter(), ledger=MemoryLedger([]))
+
+
+def test_votes_and_panel_of_different_ensembles_are_refused(rng):
+    votes, panel, aggregator = small_run(rng)
+    fewer = replace(votes, votes=votes.votes[:29], groups=votes.groups[:29])
+    with pytest.raises(InputError, match="the panel has 30 teachers and the votes 29"):
+        label(fewer, panel, aggregator, Meter())
+    turns = replace(votes, participation=np.ones(votes.votes.shape, dtype=bool))
+    with pytest.raises(InputError, match="participation"):
+        label(turns, panel, aggregator, Meter())
+
+
+def test_the_same_position_twice_is_a_repeat_and_wrong_positions_are_refused(rng):
+    votes, panel, aggregator = small_run(rng)
+    result = label(votes, panel, aggregator, Meter(), order=[3, 3, 1], noise=SecureNoise())
+    assert result.repeated.tolist() == [False, True, False]
+    assert result.labels[0] == result.labels[1]
+    assert result.n_queries == 2
+    for order, words in (([20], "20"), ([-1], "-1"), ([0.5], "float64"), ([[1]], "shape")):
+        with pytest.raises(InputError, match=words):
+            label(votes, panel, aggregator, Meter(), order=order)
+
+
+def test_a_student_that_is_not_sure_of_anything_sensible_is_refused(rng):
+    votes, panel, _ = small_run(rng)
+    probs = np.full((20, 4), 0.25)
+    probs[7, 2] = np.nan
+    with pytest.raises(InputError, match="nan in row 7"):
+        label(votes, panel, make_aggregator("interactive", 8.0), Meter(), student_probs=probs)
+
+
+@pytest.mark.parametrize("bound", ["loose", "tight", "exact"])
+def test_a_group_that_can_afford_nothing_is_dropped_and_the_others_go_on(rng, bound):
+    """Under the classic conversion no order affords ε = 0.1: that group leaves and costs nothing."""
+    votes = make_votes(rng, queries=200, agreement=0.95)
+    votes, panel = make_panel(votes, {"a": 0.1, "b": 6.0}, "weighting", rule="uniform")
+    result = label(
+        votes, panel, make_aggregator("gnmax", 8.0), Meter(bound, "classic"), stop="drop", noise=SeededNoise(1)
+    )  # fmt: skip
+    cost = {group.group: group.epsilon for group in result.groups}
+    assert result.n_labels > 0
+    assert cost["a"] == 0.0
+    assert 0 < cost["b"] <= 6.0
+
+
+def test_a_stop_at_exactly_the_affordable_number_is_a_stop_by_count(rng):
+    votes, panel = make_panel(make_votes(rng, queries=300), {"a": 1.0, "b": 2.0}, "weighting")
+    aggregator = make_aggregator("gnmax", 8.0)
+    all_of_it = label(votes, panel, aggregator, Meter(), noise=SeededNoise(1)).n_labels
+    counted = label(votes, panel, aggregator, Meter(), stop="count", max_labels=all_of_it, noise=SeededNoise(1))
+    assert (counted.n_labels, counted.stopped_by) == (all_of_it, "count")
+
+
+@pytest.mark.parametrize("bound", ["loose", "sup"])
+def test_an_account_that_stopped_the_run_is_read_at_the_order_fixed_beforehand(rng, bound):
+    votes, panel = make_panel(make_votes(rng, queries=300), {"a": 1.0, "b": 2.0}, "weighting")
+    aggregator = make_aggregator("confident", 8.0)
+    meter = Meter(bound)
+    ledger = open_ledger(panel, meter, aggregator)
+    result = label(votes, panel, aggregator, meter, ledger=ledger, noise=SeededNoise(1))
+    mask = np.full(votes.n_queries, -1, dtype=np.int8)
+    mask[result.queries] = result.answered
+    again = account_for(votes, panel, aggregator.mechanism, meter, answered=mask, stopped_by="account")
+    for paid, told in zip(result.groups, again.groups, strict=True):
+        assert told.epsilon == pytest.approx(paid.epsilon, rel=1e-12)
+        assert told.order == ledger.terms[told.group].meter.orders[0]
+    assert again.guarantee.kind == "releasable"

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
-from ipate.costs import check_costs, check_supported, label_costs
+from ipate.costs import check_costs, check_supported, fixed_orders, label_costs
 from ipate.errors import InputError
 from ipate.guarantee import Guarantee, StoppedBy, state_guarantee
 from ipate.mechanism import Mechanism
@@ -88,7 +88,8 @@ def account_for(
     student_probs : array of shape (Q, C), optional
         The student's probabilities, where the interactive check was used.
     stopped_by : {"fixed", "account", "other"}
-        What decided how many queries were asked.
+        What decided how many queries were asked. If this account did, loose and sup are read at the one
+        order that each group's budget fixes beforehand, as a filter needs.
     history : callable, optional
         Receives (query, group, ε) rows as they are computed, in order.
     progress : callable, optional
@@ -97,7 +98,8 @@ def account_for(
     check_supported(meter, mechanism)
     guarantee = state_guarantee(meter, stopped_by=stopped_by, seeded=seeded)
     mask = check_mask(answered, votes.n_queries)
-    ledger = _Running(panel, meter)
+    orders = fixed_orders(panel, meter, mechanism) if stopped_by == "account" else None
+    ledger = _Running(panel, meter, orders)
     for queries in _chunks(votes.n_queries, panel, meter):
         tally = panel.tally(
             np.asarray(votes.votes[:, queries]),
@@ -158,8 +160,9 @@ def check_mask(answered: NDArray[np.generic] | None, n_queries: int) -> NDArray[
 class _Running:
     """The running costs of all accounts while the queries stream by."""
 
-    def __init__(self, panel: Panel, meter: Meter) -> None:
+    def __init__(self, panel: Panel, meter: Meter, orders: tuple[float, ...] | None) -> None:
         self.panel, self.meter = panel, meter
+        self.allowed = None if orders is None else np.array(orders)[:, None] == np.array(meter.orders)
         epsilon, self.delta = panel.budgets
         self.limit = meter.limit(epsilon, self.delta)
         self.spent = np.zeros((len(panel.account_ids), meter.width))
@@ -170,13 +173,14 @@ class _Running:
         """Add a chunk's costs (B, accounts, width); return its history rows if they are wanted."""
         cost[0] += self.spent
         running = np.cumsum(cost, axis=0, out=cost)
-        over = running.any(axis=2) & ~np.any(running <= self.limit, axis=2)  # nothing spent is never too much
+        seen = self._at_fixed_orders(running)
+        over = running.any(axis=2) & ~np.any(seen <= self.limit, axis=2)  # nothing spent is never too much
         first = np.where(over.any(axis=0), over.argmax(axis=0) + start, -1)
         self.exhausted = np.where(self.exhausted >= 0, self.exhausted, first)
         self.spent = running[-1].copy()
         moved = sensitivity.max(axis=0) if sensitivity.ndim == 2 else sensitivity
         self.sensitivity = np.maximum(self.sensitivity, moved)
-        return self._history(running, start) if history else []
+        return self._history(seen, start) if history else []
 
     def _history(self, running: Floats, start: int) -> list[HistoryRow]:
         epsilon, _ = self.meter.epsilon(running, self.delta)
@@ -187,9 +191,15 @@ class _Running:
             for index, group in enumerate(self.panel.groups)
         ]
 
+    def _at_fixed_orders(self, running: Floats) -> Floats:
+        """Hide the orders that an account did not fix beforehand, once it has spent anything."""
+        if self.allowed is None:
+            return running
+        return np.where(self.allowed | ~running.any(axis=-1, keepdims=True), running, np.inf)
+
     def groups(self) -> tuple[GroupCost, ...]:
         """A group reports the worst of its accounts."""
-        epsilon, order = self.meter.epsilon(self.spent, self.delta)
+        epsilon, order = self.meter.epsilon(self._at_fixed_orders(self.spent), self.delta)
         result = []
         for index, group in enumerate(self.panel.groups):
             own = self._accounts(index)

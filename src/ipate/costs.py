@@ -3,13 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting import exact, laplace, tight
+from ipate.accounting import exact, laplace, sup, tight
+from ipate.accounting.calibration import best_order
 from ipate.accounting.meter import Meter
 from ipate.errors import InputError
 from ipate.mechanism import Mechanism
 from ipate.panel import Panel, Tally
 
-__all__ = ["check_costs", "check_supported", "label_costs"]
+__all__ = ["check_costs", "check_supported", "fixed_orders", "label_costs"]
 
 Floats = NDArray[np.float64]
 
@@ -76,6 +77,24 @@ def label_costs(meter: Meter, mechanism: Mechanism, panel: Panel, tally: Tally, 
     return _exact_groups(meter, mechanism, panel, tally, abstain)
 
 
+def fixed_orders(panel: Panel, meter: Meter, mechanism: Mechanism) -> tuple[float, ...] | None:
+    """Return the Rényi order that every account fixes beforehand, from its budget and a query's worst case.
+
+    A filter that may be released needs that; gdp has no orders and data-dependent bounds no such filter,
+    so for them it is None.
+    """
+    if meter.bound == "gdp" or not meter.data_independent:
+        return None
+    nobody = Tally(counts=np.zeros((1, 2)), voted=np.zeros((0, 1, 3), bool), votes=np.zeros((0, 1), np.int64))
+    orders = []
+    for group in panel.groups:
+        own = Panel(groups=(group,), weights=np.zeros(1))
+        label = label_costs(meter, mechanism, own, nobody)[0, 0]
+        check = check_costs(meter, mechanism, own, nobody, np.zeros(1))[0, 0]
+        orders.append(best_order(meter, epsilon=group.epsilon, delta=group.delta, label=label, check=check))
+    return tuple(orders[int(position)] for position in panel.account_group)
+
+
 def _laplace_costs(meter: Meter, mechanism: Mechanism, tally: Tally, delta: Floats) -> Floats:
     if meter.bound == "tight":
         return laplace.tight_label_rdp(tally.counts, meter.orders, sensitivity=delta, scale=mechanism.sigma)
@@ -94,9 +113,11 @@ def _exact_groups(meter: Meter, mechanism: Mechanism, panel: Panel, tally: Tally
     for position, group in enumerate(panel.groups):
         blocs = panel.blocs_of(position)
         if blocs is None:
-            cost[:, position] = exact.upsampled_label_rdp(
+            own = exact.upsampled_label_rdp(
                 tally.counts, meter.orders, copies=group.sensitivity, sigma=mechanism.sigma, abstain=abstain
             )
+            worst = sup.label_rdp(meter.orders, sensitivity=group.sensitivity, sigma=mechanism.sigma)
+            cost[:, position] = np.minimum(own, worst)  # the tangent bound can pass the worst over all votes
         for index in blocs or ():
             by_weight.setdefault(panel.blocs[index][1], []).append((position, index))
     for weight, payers in by_weight.items():

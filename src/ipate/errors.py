@@ -1,6 +1,6 @@
 """Every exception that ipate raises on purpose, in one tree."""
 
-__all__ = ["BudgetExceededError", "InputError", "IpateError"]
+__all__ = ["BudgetExceededError", "DataUnavailableError", "InputError", "IpateError"]
 
 
 class IpateError(Exception):
@@ -13,3 +13,7 @@ class InputError(IpateError, ValueError):
 
 class BudgetExceededError(IpateError):
     """A charge that an account cannot pay: nothing was charged and nothing released."""
+
+
+class DataUnavailableError(IpateError):
+    """A data set's files are neither here nor to be had; the message names them, their source and their place."""

@@ -27,10 +27,18 @@ class Guarantee:
         Whether the costs may be published; private ones are for the data owner's eyes.
     statement : str
         One sentence that a data protection officer can rely on.
+    seeded : bool
+        The noise can be drawn again by whoever knows the seed: then nothing is guaranteed, whatever the kind.
     """
 
     kind: Kind
     statement: str
+    seeded: bool = False
+
+    @property
+    def headline(self) -> str:
+        """The guarantee in a word or two, for the top of a table."""
+        return "SEEDED, NOT PRIVATE" if self.seeded else self.kind.upper()
 
 
 def state_guarantee(meter: Meter, *, stopped_by: StoppedBy = "fixed", seeded: bool = False) -> Guarantee:
@@ -51,7 +59,7 @@ def state_guarantee(meter: Meter, *, stopped_by: StoppedBy = "fixed", seeded: bo
     kind, statement = _statement(meter, stopped_by)
     if seeded:
         statement = f"{SEEDED}: whoever knows the seed can take the noise away. With secret noise: {statement}"
-    return Guarantee(kind, statement)
+    return Guarantee(kind, statement, seeded)
 
 
 def _statement(meter: Meter, stopped_by: StoppedBy) -> tuple[Kind, str]:

@@ -150,11 +150,12 @@ class MemoryLedger:
 
     def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
         """Return the accounts that cannot pay this on top of what they have spent."""
-        return tuple(
-            account
-            for account, asked in cost.items()
-            if not np.any(self.spent(account) + self._vector(account, asked) <= self._limits[account])
-        )
+        return tuple(account for account, asked in cost.items() if not self._payable(account, asked))
+
+    def _payable(self, account: str, asked: Floats) -> bool:
+        """Whether an account can pay; what costs nothing is always paid."""
+        vector = self._vector(account, asked)
+        return not vector.any() or bool(np.any(self._spent[account] + vector <= self._limits[account]))
 
     def charge(self, charge: Charge) -> None:
         """Record the charge for all accounts or, if one cannot pay, for none and raise."""
@@ -174,8 +175,9 @@ class MemoryLedger:
         if account != terms.group:
             whose += f" (account {account!r})"
         return (
-            f"{whose} cannot pay: the charge would bring its cost to ε = {want:.6g} at δ = {terms.delta:g}, "
-            f"its budget is {terms.epsilon:.6g} and {have:.6g} is spent; nothing was charged"
+            f"{whose} cannot pay: the charge would bring its cost to ε = {want:.6g} at δ = {terms.delta:g}; of its "
+            f"budget {terms.epsilon:.6g}, {have:.6g} is spent and {max(0.0, terms.epsilon - have):.6g} left; "
+            "nothing was charged"
         )
 
     def _known(self, account: str) -> str:

@@ -8,6 +8,7 @@ real number that carries noise is ever released, so the low bits of floating poi
 import hashlib
 import os
 import secrets
+import weakref
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -19,7 +20,7 @@ from ipate.errors import InputError
 __all__ = ["NoiseSource", "SecureNoise", "SeededNoise", "make_noise"]
 
 Floats = NDArray[np.float64]
-_BITS = 53  # a double's precision
+_BITS = 52  # (word + ½)·2^−52 is exact in a double and lies strictly between 0 and 1
 
 
 class NoiseSource(Protocol):
@@ -39,15 +40,22 @@ class NoiseSource(Protocol):
 class SecureNoise:
     """Noise that nobody can predict or repeat: ChaCha20 keyed by the operating system.
 
-    A key of 256 bits is drawn per purpose and process: after a fork the child draws its own, so
-    that no two processes ever add the same noise.
+    A key of 256 bits is drawn per purpose. A copy, a pickle or a forked child draws keys of its own, so
+    that the same noise is never added twice.
     """
 
     seeded = False
 
     def __init__(self) -> None:
-        self._process = os.getpid()
         self._streams: dict[str, np.random.Generator] = {}
+        _SOURCES.add(self)
+
+    def __reduce__(self) -> tuple[type["SecureNoise"], tuple[()]]:
+        return SecureNoise, ()  # copies and pickles start afresh
+
+    def forget(self) -> None:
+        """Drop the keys: the next draw makes new ones."""
+        self._streams = {}
 
     def normal(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
         """Return fresh N(0, 1) draws of shape (queries, width)."""
@@ -58,13 +66,23 @@ class SecureNoise:
         return self._stream(purpose).laplace(size=(len(queries), width))
 
     def _stream(self, purpose: str) -> np.random.Generator:
-        if os.getpid() != self._process:
-            self._process, self._streams = os.getpid(), {}
         if purpose not in self._streams:
             from randomgen import ChaCha
 
             self._streams[purpose] = np.random.Generator(ChaCha(key=secrets.randbits(256), rounds=20))
         return self._streams[purpose]
+
+
+_SOURCES: "weakref.WeakSet[SecureNoise]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for source in _SOURCES:
+        source.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class SeededNoise:

@@ -82,8 +82,13 @@ class Panel:
         ids = [group.id for group in self.groups]
         if len(set(ids)) != len(ids):
             raise InputError(f"group {next(i for i in ids if ids.count(i) > 1)!r} stands twice: ids must differ")
+        bad = self.weights[~(np.isfinite(self.weights) & (self.weights >= 0))]
+        if bad.size:
+            raise InputError(f"weights hold {bad[0]:g}: each must be a finite number, 0 or above")
+        if self.member is not None and self.member.shape != self.weights.shape:
+            raise InputError(f"there are {self.weights.size} weights and {self.member.size} teachers with a group")
         if self.rotating and self.member is None:
-            raise InputError("participation is given without groups: vanishing needs one group per teacher")
+            raise InputError("teachers take turns without groups: vanishing needs one group per teacher")
         if self.rotating and np.any(self.weights != 1):
             raise InputError("participation and weights are both given: vanishing sets the weights itself")
         for position, group in enumerate(self.groups):
@@ -118,6 +123,8 @@ class Panel:
         rotating = votes.participation is not None
         position = {row[0]: index for index, row in enumerate(groups)}
         member = None
+        if rotating and votes.groups is None:
+            raise InputError("participation is given without groups: vanishing needs one group per teacher")
         if votes.groups is not None:
             unknown = sorted(set(votes.groups) - set(position))
             if unknown:
@@ -135,6 +142,11 @@ class Panel:
                         "say how much weight one person of each group can move"
                     )
                 moved = 1.0 if rotating else float(weight[member == index].max())
+            elif rotating:
+                raise InputError(
+                    f"group {name!r} has the sensitivity {sensitivity:g}: where teachers take turns it follows from "
+                    "who takes part; leave it out"
+                )
             else:
                 moved = float(sensitivity)
             made.append(PanelGroup(id=name, epsilon=epsilon, delta=delta, sensitivity=moved))

@@ -45,9 +45,7 @@ def test_what_the_limit_allows_converts_to_at_most_the_budget(epsilon, delta, na
         if np.isfinite(allowed):
             cost, _ = conversion.epsilon_of([allowed], [order], delta=delta, conversion=name)
             assert float(cost) <= epsilon
-            more, _ = conversion.epsilon_of(
-                [allowed * 1.000001 + 1e-9], [order], delta=delta, conversion=name
-            )
+            more, _ = conversion.epsilon_of([allowed * 1.000001 + 1e-9], [order], delta=delta, conversion=name)
             assert float(more) > epsilon * (1 - 1e-9)
 
 

@@ -20,9 +20,7 @@ def oracle_delta(epsilon: float, mu: float) -> float:
         return float(mpmath.ncdf(-e / m + m / 2) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2))
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "mu"), [(math.log(2), 0.1918205640), (1.0, 0.2680511232), (3.0, 0.7191174352)]
-)
+@pytest.mark.parametrize(("epsilon", "mu"), [(math.log(2), 0.1918205640), (1.0, 0.2680511232), (3.0, 0.7191174352)])
 def test_the_specifications_vectors(epsilon, mu):
     assert float(gdp.mu_of(epsilon, 1e-5)) == pytest.approx(mu, rel=1e-9)
 

@@ -39,9 +39,7 @@ def renyi(p, q, order):
     st.sampled_from([1.5, 2.0, 8.0, 20.0]),
     st.sampled_from([0.5, 1.0, 2.0]),
 )
-def test_both_directions_stay_under_loose_and_the_forward_one_under_tight(
-    counts, scale, order, w
-):
+def test_both_directions_stay_under_loose_and_the_forward_one_under_tight(counts, scale, order, w):
     n = np.array(counts, dtype=float) * w + w
     bound = float(laplace.label_rdp([order], sensitivity=w, scale=scale)[0])
     charged = float(laplace.tight_label_rdp([n], [order], sensitivity=[w], scale=scale)[0, 0, 0])

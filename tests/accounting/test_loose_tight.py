@@ -37,12 +37,8 @@ def plain_tight(counts, order, sigma, sensitivity):
 
 
 def test_loose_is_the_gaussian_divergence():
-    np.testing.assert_allclose(
-        loose.check_rdp([2, 20], sensitivity=3, check_sigma=150), [9 / 22500, 90 / 22500]
-    )
-    np.testing.assert_allclose(
-        loose.label_rdp([20], sensitivity=[0, 1, 2], sigma=40), [[0], [20 / 1600], [80 / 1600]]
-    )
+    np.testing.assert_allclose(loose.check_rdp([2, 20], sensitivity=3, check_sigma=150), [9 / 22500, 90 / 22500])
+    np.testing.assert_allclose(loose.label_rdp([20], sensitivity=[0, 1, 2], sigma=40), [[0], [20 / 1600], [80 / 1600]])
 
 
 def test_the_specifications_vectors():

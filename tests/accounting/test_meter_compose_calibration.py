@@ -138,9 +138,7 @@ def test_an_event_without_a_replacement_account_is_refused():
         (lambda: Cost.gaussian(1) + Cost.gaussian(1, orders=[2.0]), "different orders"),
         (lambda: queries_afforded(Meter("exact"), epsilon=1, delta=1e-5, sensitivity=1, sigma=4), "'exact'"),
         (
-            lambda: queries_afforded(
-                Meter("gdp"), epsilon=1, delta=1e-5, sensitivity=1, sigma=4, answer_rate=1.5
-            ),
+            lambda: queries_afforded(Meter("gdp"), epsilon=1, delta=1e-5, sensitivity=1, sigma=4, answer_rate=1.5),
             "answer_rate is 1.5",
         ),
         (

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from imaginary import GROUPS, synthetic_votes
 from ipate.cli import _run
-from ipate.demo import DEMO_GROUPS, synthetic_votes
 
 CHECKED = ["--sigma", "10", "--check-sigma", "30", "--threshold", "30"]
 
@@ -20,7 +20,7 @@ def files(tmp_path):
     """A votes file of 40 teachers on 300 queries, and a group file, in a folder of their own."""
     votes = synthetic_votes(n_teachers=40, n_queries=300, n_classes=5)
     np.savez(tmp_path / "votes.npz", votes=votes.votes, groups=np.array(votes.groups), labels=votes.labels, classes=5)
-    write_groups(tmp_path, [(name, epsilon) for name, epsilon, _ in DEMO_GROUPS])
+    write_groups(tmp_path, [(name, epsilon) for name, epsilon, _ in GROUPS])
     return tmp_path
 
 
@@ -84,7 +84,7 @@ def test_the_table_is_readable_and_says_what_may_be_published(files, capsys):
     out = capsys.readouterr().out
     assert "RELEASABLE" in out
     assert "may be published" in out
-    for name, _, _ in DEMO_GROUPS:
+    for name, _, _ in GROUPS:
         assert name in out
 
 
@@ -147,7 +147,7 @@ def test_upsampling_takes_sensitivities_from_the_csv(files, capsys):
 
 
 def test_costs_follow_ids_whatever_the_order_of_rows(files, capsys):
-    rows = [(name, epsilon) for name, epsilon, _ in DEMO_GROUPS]
+    rows = [(name, epsilon) for name, epsilon, _ in GROUPS]
     one = run_json(files, capsys, "--seed", "2")
     write_groups(files, rows[::-1])
     other = run_json(files, capsys, "--seed", "2")
@@ -156,14 +156,14 @@ def test_costs_follow_ids_whatever_the_order_of_rows(files, capsys):
 
 
 def test_weights_of_the_files_are_used_as_given(files, capsys):
-    rows = [(name, epsilon, weight) for (name, epsilon, _), weight in zip(DEMO_GROUPS, (0.5, 1, 2), strict=True)]
+    rows = [(name, epsilon, weight) for (name, epsilon, _), weight in zip(GROUPS, (0.5, 1, 2), strict=True)]
     write_groups(files, rows, header="group,epsilon,weight")
     report = run_json(files, capsys, "--weights", "file", "--seed", "1")
     assert {g["group"]: g["weight"] for g in report["groups"]} == {"high": 0.5, "average": 1.0, "low": 2.0}
 
 
 def test_a_rule_replaces_weights_in_the_files_and_says_so(files, capsys):
-    write_groups(files, [(n, e, 1) for n, e, _ in DEMO_GROUPS], header="group,epsilon,weight")
+    write_groups(files, [(n, e, 1) for n, e, _ in GROUPS], header="group,epsilon,weight")
     assert _run(arguments(files, "--weights", "gdp", "--json")) == 0
     captured = capsys.readouterr()
     assert "replaces" in captured.err
@@ -207,7 +207,7 @@ def test_repeated_query_ids_are_answered_from_the_store(files, capsys):
     votes = synthetic_votes(n_teachers=40, n_queries=300, n_classes=5)
     ids = np.array([f"point-{i % 100}" for i in range(300)])
     np.savez(files / "votes.npz", votes=votes.votes, groups=np.array(votes.groups), classes=5, queries=ids)
-    write_groups(files, [(name, 50 * epsilon) for name, epsilon, _ in DEMO_GROUPS])
+    write_groups(files, [(name, 50 * epsilon) for name, epsilon, _ in GROUPS])
     report = run_json(files, capsys)
     rows = read_labels(files)
     assert report["queries"] == 100
@@ -220,7 +220,7 @@ def two_teachers(folder):
 
 
 def negative_weights(folder):
-    write_groups(folder, [(name, epsilon, -1) for name, epsilon, _ in DEMO_GROUPS], "group,epsilon,weight")
+    write_groups(folder, [(name, epsilon, -1) for name, epsilon, _ in GROUPS], "group,epsilon,weight")
 
 
 def probabilities(values, rows=300):

@@ -123,7 +123,7 @@ class Batch:
         """Return t − n on the grid, (n, D, T), which covers every neighbour's integrands too."""
         low = (self.values.min(axis=1) + self.values.max(axis=1) - self.weight) / 2 - _REACH
         grid = low[:, None] + self.step * np.arange(self.points)
-        return grid[:, None, :] - self.values[:, :, None]
+        return np.asarray(grid[:, None, :] - self.values[:, :, None])
 
 
 class Laws(ABC):
@@ -233,7 +233,7 @@ class _LinearLaws(Laws):
         hazards = np.concatenate([self._hazard[q], loss_hazard[q, a][:, None]], axis=1)
         law = (source[:, None, :] * gain[q]) @ hazards.transpose(0, 2, 1)
         gained = gain_density[q] @ source[:, :, None]
-        return np.log(np.moveaxis(np.concatenate([law, gained], axis=2), 2, 0))
+        return np.asarray(np.log(np.moveaxis(np.concatenate([law, gained], axis=2), 2, 0)))
 
     def overlaps(self) -> Floats:
         shared = (self._hazard * self._base[:, None, :]) @ self._hazard.transpose(0, 2, 1)

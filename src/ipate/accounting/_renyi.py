@@ -199,7 +199,7 @@ def _expm1_outer(ratio: Floats, gamma: Floats) -> Floats:
     fine = np.exp(ratio[:, None] * (gamma[:width] - gamma[0]))
     terms = (coarse[:, :, None] * fine[:, None, :]).reshape(len(ratio), -1)[:, :count]
     terms -= 1.0
-    return terms
+    return np.asarray(terms)
 
 
 def _coefficients(orders: Floats, gamma: Floats, reach: float) -> Floats:

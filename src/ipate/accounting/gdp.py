@@ -58,8 +58,10 @@ def epsilon_of(mu: ArrayLike, delta: ArrayLike) -> Floats:
         Broadcast against `mu`, each strictly between 0 and 1.
     """
     ratio, target = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(delta, np.float64))
-    if not np.all(np.isfinite(ratio) & (ratio >= 0)):
-        raise InputError(f"mu holds {ratio[~(ratio >= 0)].flat[0]:g}: it must be finite and 0 or above")
+    if not np.all(ratio >= 0):  # NaN fails this too
+        raise InputError(f"mu holds {ratio[~(ratio >= 0)].flat[0]:g}: it must be 0 or above")
+    endless = np.isinf(ratio)
+    ratio = np.where(endless, 1.0, ratio)
     for value in np.unique(target):
         check_delta(value)
     low = np.zeros(ratio.shape)
@@ -68,7 +70,8 @@ def epsilon_of(mu: ArrayLike, delta: ArrayLike) -> Floats:
         middle = (low + high) / 2
         fits = delta_of(middle, ratio) <= target
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
-    return np.asarray(np.where(delta_of(0.0, ratio) <= target, 0.0, high))
+    finite = np.where(delta_of(0.0, ratio) <= target, 0.0, high)
+    return np.asarray(np.where(endless, np.inf, finite))
 
 
 def mu_of(epsilon: ArrayLike, delta: ArrayLike) -> Floats:

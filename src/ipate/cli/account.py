@@ -133,7 +133,7 @@ def _show(result: "Account", delta: float, as_json: bool) -> None:
         return
     private = result.guarantee.kind == "private"
     print_table(
-        f"Costs by the {result.meter.bound} bound, {result.guarantee.kind.upper()}: "
+        f"Costs by the {result.meter.bound} bound, {result.guarantee.headline}: "
         f"{result.queries} queries, {result.answered} of them answered",
         ["group", "sensitivity", "budget ε", "cost ε", "δ", "used", "exhausted at query"],
         [

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ipate import __version__
-from ipate.cli import account, demo, label, plan
+from ipate.cli import account, label, plan, run
 
 __all__ = ["app"]
 
@@ -35,7 +35,7 @@ def _root(
     """Machine learning in which every person decides how well their own data is protected."""
 
 
+app.command("run", epilog=run.EXAMPLE)(run.command)
 app.command("plan", epilog=plan.EXAMPLE)(plan.command)
 app.command("account", epilog=account.EXAMPLE)(account.command)
 app.command("label", epilog=label.EXAMPLE)(label.command)
-app.command("demo", epilog=demo.EXAMPLE)(demo.command)

@@ -206,7 +206,7 @@ def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, as_json:
     private = result.guarantee.kind == "private"
     print_table(
         f"{result.n_labels} labels from {result.n_queries} queries{scored}; "
-        f"{variant}, {result.meter.bound} bound, {result.guarantee.kind.upper()}",
+        f"{variant}, {result.meter.bound} bound, {result.guarantee.headline}",
         [
             "group",
             "teachers",

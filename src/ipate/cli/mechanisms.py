@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from ipate.aggregators import Aggregator, Confident, GNMax, Interactive, LNMax
 from ipate.cli.common import load_npy
 from ipate.errors import InputError
+from ipate.labelling.checks import check_probs
 from ipate.mechanism import Mechanism
 from ipate.votes import Votes
 
-__all__ = ["AGGREGATORS", "build_aggregator", "build_mechanism", "check_probs", "load_probs"]
+__all__ = ["AGGREGATORS", "build_aggregator", "build_mechanism", "load_probs"]
 
 AGGREGATORS = ("gnmax", "confident", "interactive", "lnmax")
 
@@ -109,22 +110,3 @@ def load_probs(path: Path | None, votes: Votes) -> NDArray[np.float64] | None:
     if path is None:
         return None
     return check_probs(load_npy(path, "--student-probs"), votes.n_queries, votes.n_classes)
-
-
-def check_probs(probs: NDArray[np.generic], n_queries: int, n_classes: int) -> NDArray[np.float64]:
-    """Return probabilities as floats; refuse a wrong shape, values outside [0, 1] or a wrong sum."""
-    if probs.shape != (n_queries, n_classes) or probs.dtype.kind not in "fiu":
-        raise InputError(
-            f"student_probs are {probs.dtype} of shape {probs.shape}: "
-            f"they must be numbers of shape ({n_queries}, {n_classes}), queries × classes"
-        )
-    values = probs.astype(np.float64)
-    bad = ~np.isfinite(values) | (values < 0) | (values > 1)
-    if bad.any():
-        row = int(np.flatnonzero(bad.any(axis=1))[0])
-        raise InputError(f"student_probs hold {values[bad][0]:g} in row {row}: a probability lies in [0, 1]")
-    sums = values.sum(axis=1)
-    wrong = np.flatnonzero(np.abs(sums - 1) > 1e-4)
-    if wrong.size:
-        raise InputError(f"student_probs sum to {sums[wrong[0]]:.6g} in row {wrong[0]}: every row must sum to 1")
-    return values

@@ -32,6 +32,7 @@ class Engine:
         ledger: Ledger,
         noise: NoiseSource,
         probs: Floats | None,
+        may_repeat: bool = False,
     ) -> None:
         self.votes, self.panel, self.aggregator, self.meter = votes, panel, aggregator, meter
         self.ledger, self.noise, self.probs = ledger, noise, probs
@@ -39,7 +40,7 @@ class Engine:
         self.n_labels = self.n_asked = 0
         self.parts: list[tuple[NDArray[np.int64], Outcome, NDArray[np.bool_]]] = []
         self.store: dict[str, tuple[int, bool, bool]] = {}
-        self.may_repeat = votes.queries is not None and len(set(votes.queries)) < votes.n_queries
+        self.may_repeat = may_repeat
         self.exhausted: dict[str, int] = {}
         self.sensitivity = dict.fromkeys(panel.account_ids, 0.0)
         self.gone: frozenset[str] = frozenset()
@@ -127,7 +128,8 @@ class Engine:
         """Which accounts could pay each query if it were answered: (B, accounts)."""
         limit = np.stack([self.ledger.limit(account) for account in self.panel.account_ids])
         active = np.array([group.id not in self.gone for group in self.panel.groups])[self.panel.account_group]
-        return np.asarray(np.any(cost <= limit * (1 - _MARGIN), axis=2) | ~active)
+        free = ~np.any(cost - self._spent(), axis=2)  # what costs nothing is always paid
+        return np.asarray(np.any(cost <= limit * (1 - _MARGIN), axis=2) | free | ~active)
 
     def _groups(self, broke: NDArray[np.bool_]) -> frozenset[str]:
         return frozenset(self.panel.groups[int(index)].id for index in self.panel.account_group[broke])

@@ -12,17 +12,17 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.calibration import best_order
 from ipate.accounting.meter import Meter
 from ipate.aggregators.base import Aggregator
-from ipate.costs import check_costs, check_supported, label_costs
+from ipate.costs import check_supported, fixed_orders
 from ipate.errors import InputError
 from ipate.guarantee import StoppedBy, state_guarantee
+from ipate.labelling.checks import check_fits, check_order
 from ipate.labelling.engine import Engine
 from ipate.labelling.results import Ending, Labelling
 from ipate.ledger import Ledger, MemoryLedger, Terms
 from ipate.noise import NoiseSource, SecureNoise
-from ipate.panel import Panel, Tally
+from ipate.panel import Panel
 from ipate.votes import Votes
 
 __all__ = ["Stop", "label", "open_ledger"]
@@ -40,17 +40,11 @@ def open_ledger(panel: Panel, meter: Meter, aggregator: Aggregator, *, transcrip
     """
     mechanism = aggregator.mechanism
     check_supported(meter, mechanism)
+    orders = fixed_orders(panel, meter, mechanism)
     terms = []
-    for account, position in zip(panel.account_ids, panel.account_group, strict=True):
+    for index, (account, position) in enumerate(zip(panel.account_ids, panel.account_group, strict=True)):
         group = panel.groups[int(position)]
-        unit = meter
-        if meter.data_independent and meter.bound != "gdp":
-            nominal = Tally(counts=np.zeros((1, 2)), voted=np.zeros((0, 1, 3), bool), votes=np.zeros((0, 1), np.int64))
-            own = Panel(groups=(group,), weights=np.zeros(1))
-            label = label_costs(meter, mechanism, own, nominal)[0, 0]
-            check = check_costs(meter, mechanism, own, nominal, np.zeros(1))[0, 0]
-            order = best_order(meter, epsilon=group.epsilon, delta=group.delta, label=label, check=check)
-            unit = meter.at_order(order)
+        unit = meter if orders is None else meter.at_order(orders[index])
         terms.append(Terms(account=account, group=group.id, epsilon=group.epsilon, delta=group.delta, meter=unit))
     return MemoryLedger(terms, transcript=transcript)
 
@@ -99,7 +93,8 @@ def label(
     _check_request(stop, max_labels, max_queries, panel)
     source = SecureNoise() if noise is None else noise
     book = open_ledger(panel, meter, aggregator) if ledger is None else ledger
-    positions = np.arange(votes.n_queries) if order is None else np.asarray(order, dtype=np.int64)
+    check_fits(panel, votes, book, meter, student_probs)
+    positions = check_order(order, votes.n_queries)
     run = Engine(
         votes=votes,
         panel=panel,
@@ -108,6 +103,7 @@ def label(
         ledger=book,
         noise=source,
         probs=student_probs,
+        may_repeat=_repeats(votes.queries or ()) or _repeats(positions.tolist()),
     )
     size = batch or _batch_size(panel, meter)
     most_labels = np.inf if max_labels is None else max_labels
@@ -115,20 +111,17 @@ def label(
     ended: Ending = "pool"
     done = 0
     while done < len(positions):
-        if run.n_labels >= most_labels or run.n_asked >= most_queries:
-            ended = "count"
-            break
         chunk = positions[done : done + size]
         taken, broke = run.ask(chunk, most_labels - run.n_labels, most_queries - run.n_asked)
         done += taken
         if progress is not None:
             progress(done)
+        if run.n_labels >= most_labels or run.n_asked >= most_queries:
+            ended = "count"
+            break
         if broke and not (stop == "drop" and run.drop(broke)):
             ended = "budget"
             break
-    else:
-        if run.n_labels >= most_labels or run.n_asked >= most_queries:
-            ended = "count"
     fixed = stop == "count" and ended != "budget"
     stopped_by: StoppedBy = "fixed" if fixed else "account"
     return run.result(ended, state_guarantee(meter, stopped_by=stopped_by, seeded=source.seeded))
@@ -144,6 +137,10 @@ def _check_request(stop: str, max_labels: int | None, max_queries: int | None, p
             raise InputError(f"{name} is {value}: it must be at least 1")
     if stop == "drop" and (panel.member is None or panel.rotating):
         raise InputError("stop is 'drop': groups can leave only where each teacher has one group and always votes")
+
+
+def _repeats(names: Sequence[object]) -> bool:
+    return len(set(names)) < len(names)
 
 
 def _batch_size(panel: Panel, meter: Meter) -> int:

@@ -1,13 +1,13 @@
-"""Votes of imaginary teachers, for a demonstration that needs no data and no training."""
+"""Votes of imaginary teachers, for tests that need no data and no training."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.votes import Votes
 
-__all__ = ["DEMO_GROUPS", "synthetic_votes"]
+__all__ = ["GROUPS", "synthetic_votes"]
 
-DEMO_GROUPS: tuple[tuple[str, float, float], ...] = (
+GROUPS: tuple[tuple[str, float, float], ...] = (
     ("high", 1.0, 0.54),
     ("average", 2.0, 0.37),
     ("low", 3.0, 0.09),
@@ -20,7 +20,7 @@ def synthetic_votes(*, n_teachers: int = 250, n_queries: int = 4000, n_classes: 
 
     Every query has a true class and a difficulty from a Beta(2, 20) distribution, the chance that a
     teacher errs; errors fall on one confusable class half of the time. Teachers are assigned to the
-    consent levels of `DEMO_GROUPS` in proportion.
+    consent levels of `GROUPS` in proportion.
     """
     rng = np.random.default_rng(seed)
     truth = rng.integers(n_classes, size=n_queries)
@@ -29,7 +29,7 @@ def synthetic_votes(*, n_teachers: int = 250, n_queries: int = 4000, n_classes: 
     stray = (truth + rng.integers(1, n_classes, size=(n_teachers, n_queries))) % n_classes
     misled = np.where(rng.random((n_teachers, n_queries)) < 0.5, rival, stray)
     votes: NDArray[np.uint8] = np.where(wrong, misled, truth).astype(np.uint8)
-    sizes = [round(share * n_teachers) for _, _, share in DEMO_GROUPS[:-1]]
+    sizes = [round(share * n_teachers) for _, _, share in GROUPS[:-1]]
     sizes.append(n_teachers - sum(sizes))
-    names = [name for (name, _, _), size in zip(DEMO_GROUPS, sizes, strict=True) for _ in range(size)]
+    names = [name for (name, _, _), size in zip(GROUPS, sizes, strict=True) for _ in range(size)]
     return Votes(votes=votes, n_classes=n_classes, groups=tuple(names), labels=truth)

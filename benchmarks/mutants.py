@@ -1,0 +1,573 @@
+"""Break the privacy code on purpose, one line at a time: every mutant must make a test fail.
+
+A mutant is a textual patch to a copy of `src`, never to the source itself. Its tests run against that copy, and
+a plugin stops them unless the copy is what Python imported. First the same tests run on an unchanged copy: they
+must pass there, or a failure would prove nothing.
+
+    python benchmarks/mutants.py [--list] [--only NAME ...] [--jobs N]
+
+Prints which test killed which mutant; exits with 1 if a mutant survives.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["MUTANTS", "ROOT", "Mutant", "mutate"]
+
+ROOT = Path(__file__).resolve().parents[1]
+UNCHANGED = "unchanged"
+PASSED, FAILED = 0, 1  # pytest's exit codes; any other says that the tests did not run
+LONGEST = 600
+
+EXACT = "tests/accounting/test_exact.py"
+TIGHT = "tests/accounting/test_loose_tight.py"
+LAWS = "tests/aggregators/test_laws.py"
+LEDGER = "tests/test_ledger.py"
+AUDIT = "tests/test_audit.py"
+NOISE = "tests/test_noise.py"
+ACCOUNT = "tests/test_account.py"
+FORWARD = f"{TIGHT}::test_tight_covers_the_forward_divergence_and_stays_under_loose"
+THEOREM = f"{TIGHT}::test_tight_is_the_theorem_at_fifty_digits"
+BY_ID = f"{LEDGER}::test_a_weight_meets_its_budget_by_id_however_the_groups_are_listed"
+ATTACK = f"{AUDIT}::test_no_attack_shows_more_than_a_group_is_told"
+OWN_WEIGHT = f"{AUDIT}::test_a_group_is_told_the_cost_of_its_own_weight"
+CHARGED = f"{LEDGER}::test_every_check_is_charged_and_every_label_that_was_given"
+PLAIN_SUM = f"{ACCOUNT}::test_the_account_is_the_plain_sum_for_every_group_and_query"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One way to break privacy: `old` stands once in `file`, `new` replaces it, `tests` must notice."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = (
+    # What a release costs.
+    Mutant(
+        "gdp label at half sigma",
+        "accounting/gdp.py",
+        '2 * (check_sensitivity(sensitivity) / check_positive("sigma", sigma)) ** 2',
+        '2 * (check_sensitivity(sensitivity) / check_positive("sigma", sigma / 2)) ** 2',
+        ("tests/accounting/test_gdp.py", OWN_WEIGHT),
+    ),
+    Mutant(
+        "gdp label at twice sigma",
+        "accounting/gdp.py",
+        '2 * (check_sensitivity(sensitivity) / check_positive("sigma", sigma)) ** 2',
+        '2 * (check_sensitivity(sensitivity) / check_positive("sigma", 2 * sigma)) ** 2',
+        (OWN_WEIGHT,),
+    ),
+    Mutant(
+        "gdp label at twice sigma, attacked",
+        "accounting/gdp.py",
+        '2 * (check_sensitivity(sensitivity) / check_positive("sigma", sigma)) ** 2',
+        '2 * (check_sensitivity(sensitivity) / check_positive("sigma", 2 * sigma)) ** 2',
+        (ATTACK,),
+    ),
+    Mutant(
+        "gdp label moves one count",
+        "accounting/gdp.py",
+        "np.asarray(2 * (check_sensitivity",
+        "np.asarray((check_sensitivity",
+        (OWN_WEIGHT,),
+    ),
+    Mutant(
+        "loose label at half sigma",
+        "accounting/loose.py",
+        'check_positive("sigma", sigma)',
+        'check_positive("sigma", sigma / 2)',
+        (f"{TIGHT}::test_loose_is_the_gaussian_divergence", PLAIN_SUM),
+    ),
+    Mutant(
+        "exact label at half sigma",
+        "accounting/exact.py",
+        'scale = check_positive("sigma", sigma)\n    queries, classes',
+        'scale = check_positive("sigma", sigma / 2)\n    queries, classes',
+        (EXACT,),
+    ),
+    Mutant(
+        "exact check at twice sigma",
+        "accounting/exact.py",
+        'scale = check_positive("check_sigma", check_sigma)',
+        'scale = check_positive("check_sigma", 2 * check_sigma)',
+        (EXACT,),
+    ),
+    Mutant(
+        "exact label in one direction",
+        "accounting/exact.py",
+        "worst_divergence(logp, logq, sizes, alphas, reverse=True)",
+        "worst_divergence(logp, logq, sizes, alphas, reverse=False)",
+        (EXACT,),
+    ),
+    Mutant(
+        "exact check in one direction",
+        "accounting/exact.py",
+        "worst_divergence(logp, logq, np.ones_like(logp), alphas, reverse=True)",
+        "worst_divergence(logp, logq, np.ones_like(logp), alphas, reverse=False)",
+        (EXACT,),
+    ),
+    Mutant(
+        "exact reverse direction with the wrong sign",
+        "accounting/_renyi.py",
+        "ratio=-ratio",
+        "ratio=ratio",
+        (EXACT,),
+    ),
+    Mutant(
+        "exact check tries one neighbour",
+        "accounting/exact.py",
+        "moves[:, None] * [-1.0, 1.0]",
+        "moves[:, None] * [-1.0, -1.0]",
+        (EXACT,),
+    ),
+    Mutant(
+        "exact group pays for one of its votes",
+        "accounting/exact.py",
+        "np.maximum(out, by_source[:, source], out=out, where=mask[:, source, None])",
+        "np.copyto(out, by_source[:, source], where=mask[:, source, None])",
+        (EXACT,),
+    ),
+    Mutant(
+        "upsampling without the reverse bound",
+        "accounting/exact.py",
+        "return np.maximum(forward, worst_tangent(logp, laws.slopes(q, a), sizes, orders))",
+        "return forward",
+        (EXACT,),
+    ),
+    Mutant(
+        "tight without the loose cap",
+        "accounting/tight.py",
+        "usable = (alpha < below[part, :, None]) & (cost < bound[part])",
+        "usable = alpha < below[part, :, None]",
+        (FORWARD,),
+    ),
+    Mutant(
+        "tight without its conditions",
+        "accounting/tight.py",
+        "valid = (moved > 0) & (alpha2 > 1) & (-lq > eps2) & (lq <= limit)",
+        "valid = moved > 0",
+        (f"{AUDIT}::test_tight_claims_no_less_than_the_truth_where_one_vote_outweighs_the_noise",),
+    ),
+    Mutant(
+        "tight at any order",
+        "accounting/tight.py",
+        "below = np.where(valid, alpha1, 0.0)",
+        "below = np.where(valid, np.inf, 0.0)",
+        (THEOREM,),
+    ),
+    Mutant(
+        "tight at sensitivity 1",
+        "accounting/tight.py",
+        "scale = sigma / moved",
+        "scale = sigma / np.minimum(moved, 1)",
+        (FORWARD, THEOREM),
+    ),
+    Mutant(
+        "sup 2% too small",
+        "accounting/sup.py",
+        "np.minimum(table[where.reshape(ratios.shape)], loose)",
+        "0.98 * np.minimum(table[where.reshape(ratios.shape)], loose)",
+        ("tests/accounting/test_sup.py",),
+    ),
+    # From costs to ε.
+    Mutant(
+        "improved conversion with the wrong sign",
+        "accounting/conversion.py",
+        "np.log1p(-1 / alpha) - (np.log(alpha) + log_delta)",
+        "-np.log1p(-1 / alpha) - (np.log(alpha) + log_delta)",
+        ("tests/accounting/test_conversion.py",),
+    ),
+    Mutant(
+        "improved conversion without its first term",
+        "accounting/conversion.py",
+        "np.log1p(-1 / alpha) - (np.log(alpha) + log_delta)",
+        "-(np.log(alpha) + log_delta)",
+        ("tests/accounting/test_conversion.py",),
+    ),
+    Mutant(
+        "improved conversion forgets delta's share",
+        "accounting/conversion.py",
+        "(np.log(alpha) + log_delta) / (alpha - 1)",
+        "(np.log(alpha) + log_delta) / alpha",
+        ("tests/accounting/test_conversion.py",),
+    ),
+    Mutant(
+        "gdp budget read too large",
+        "accounting/gdp.py",
+        "return np.asarray(low * (1 - _SAFETY))",
+        "return np.asarray(low * 1.001)",
+        ("tests/accounting/test_gdp.py",),
+    ),
+    # Who pays.
+    Mutant(
+        "teachers matched with groups by sorted position",
+        "panel.py",
+        "member = np.array([position[name] for name in votes.groups]",
+        "member = np.array([sorted(position).index(name) for name in votes.groups]",
+        (BY_ID, OWN_WEIGHT),
+    ),
+    Mutant(
+        "weights sorted apart from budgets",
+        "panel.py",
+        "return np.array([group.sensitivity for group in self.groups])",
+        "return np.sort([group.sensitivity for group in self.groups])",
+        (BY_ID, OWN_WEIGHT),
+    ),
+    Mutant(
+        "weights sorted apart from budgets, attacked",
+        "panel.py",
+        "return np.array([group.sensitivity for group in self.groups])",
+        "return np.sort([group.sensitivity for group in self.groups])",
+        (ATTACK,),
+    ),
+    Mutant(
+        "budgets sorted apart from groups",
+        "panel.py",
+        "epsilon = np.array([group.epsilon for group in self.groups])[self.account_group]",
+        "epsilon = np.sort([group.epsilon for group in self.groups])[self.account_group]",
+        (BY_ID,),
+    ),
+    Mutant(
+        "vanishing charges the average",
+        "panel.py",
+        "return np.asarray(tally.present.T * tally.scale[:, None])",
+        "return np.ones(tally.present.T.shape)",
+        (f"{LEDGER}::test_a_teacher_pays_for_the_votings_it_took_part_in_and_no_others",),
+    ),
+    Mutant(
+        "vanishing at weight 1",
+        "panel.py",
+        "return np.asarray(tally.present.T * tally.scale[:, None])",
+        "return np.asarray(1.0 * tally.present.T)",
+        (f"{LEDGER}::test_a_teacher_pays_for_the_votings_it_took_part_in_and_no_others",),
+    ),
+    Mutant(
+        "those who stay keep their old sensitivity",
+        "panel.py",
+        "sensitivity=0.0 if left else group.sensitivity * factor)",
+        "sensitivity=0.0 if left else group.sensitivity)",
+        (f"{LEDGER}::test_those_who_stay_are_charged_for_the_weight_they_take_over",),
+    ),
+    Mutant(
+        "a sensitivity below the weight is accepted",
+        "panel.py",
+        "if not self.rotating and group.sensitivity < heaviest:",
+        "if False:",
+        ("tests/test_panel.py",),
+    ),
+    Mutant(
+        "check is free",
+        "costs.py",
+        "worst = meter.worst_check(sensitivity=delta, check_sigma=mechanism.check_sigma)",
+        "worst = 0 * meter.worst_check(sensitivity=delta, check_sigma=mechanism.check_sigma)",
+        (OWN_WEIGHT, CHARGED),
+    ),
+    Mutant(
+        "check charged only when answered, labelling",
+        "labelling/engine.py",
+        "paid = checks + outcome.answered[:, None, None] * label_cost",
+        "paid = outcome.answered[:, None, None] * (checks + label_cost)",
+        (CHARGED, OWN_WEIGHT),
+    ),
+    Mutant(
+        "check charged only when answered, account",
+        "account.py",
+        "(mask[queries] != NOT_ASKED)[:, None, None]",
+        "(mask[queries] == ANSWERED)[:, None, None]",
+        (f"{ACCOUNT}::test_a_check_is_charged_for_every_query_asked_answered_or_not",),
+    ),
+    Mutant(
+        "only the last query of a batch is charged",
+        "labelling/engine.py",
+        "total = np.cumsum(paid, axis=0)",
+        "total = paid.copy()",
+        (CHARGED,),
+    ),
+    # Noise.
+    Mutant(
+        "half the noise on a label",
+        "aggregators/gnmax.py",
+        "counts[rows] + sigma * draws",
+        "counts[rows] + sigma / 2 * draws",
+        (LAWS,),
+    ),
+    Mutant(
+        "half the noise on a label, attacked",
+        "aggregators/gnmax.py",
+        "counts[rows] + sigma * draws",
+        "counts[rows] + sigma / 2 * draws",
+        (ATTACK,),
+    ),
+    Mutant(
+        "half the noise on a check",
+        "aggregators/gnmax.py",
+        "maxima + mechanism.check_sigma * draws",
+        "maxima + mechanism.check_sigma / 2 * draws",
+        (f"{LAWS}::test_confident_passes_as_often_as_it_should_and_less_check_noise_is_rejected",),
+    ),
+    Mutant(
+        "half the noise on an LNMax label",
+        "aggregators/lnmax.py",
+        "self.mechanism.sigma * noise.laplace",
+        "self.mechanism.sigma / 2 * noise.laplace",
+        (f"{LAWS}::test_lnmax_has_the_law_of_quadrature_and_less_noise_is_rejected",),
+    ),
+    Mutant(
+        "the same draw for every class",
+        "aggregators/gnmax.py",
+        'noise.normal("label", chosen, counts.shape[1])',
+        'noise.normal("label", chosen, 1)',
+        (LAWS,),
+    ),
+    Mutant(
+        "the same secure draw for every class",
+        "noise.py",
+        "return self._stream(purpose).standard_normal((len(queries), width))",
+        "return np.repeat(self._stream(purpose).standard_normal((len(queries), 1)), width, axis=1)",
+        (f"{LAWS}::test_gnmax_has_the_law_of_quadrature_with_secure_noise_too",),
+    ),
+    Mutant(
+        "check and label share a stream",
+        "aggregators/gnmax.py",
+        'noise.normal("check", queries, 1)',
+        'noise.normal("label", queries, 1)',
+        (f"{LAWS}::test_check_and_label_never_draw_the_same_number", LAWS),
+    ),
+    Mutant(
+        "purposes share a seeded stream",
+        "noise.py",
+        'self._uniform(f"normal/{purpose}", queries, width)',
+        'self._uniform("normal/", queries, width)',
+        (f"{NOISE}::test_seeded_noise_differs_between_seeds_purposes_queries_and_classes",),
+    ),
+    Mutant(
+        "a fixed secure key",
+        "noise.py",
+        "key=secrets.randbits(256)",
+        "key=7",
+        (NOISE,),
+    ),
+    Mutant(
+        "a child repeats its parent's noise",
+        "noise.py",
+        "        source.forget()",
+        "        del source",
+        (f"{NOISE}::test_after_a_fork_parent_and_child_draw_different_noise",),
+    ),
+    Mutant(
+        "a fixed seed where none was given, source",
+        "noise.py",
+        "return SecureNoise() if seed is None else SeededNoise(seed)",
+        "return SeededNoise(seed or 0)",
+        (f"{NOISE}::test_noise_is_secure_unless_a_seed_is_given",),
+    ),
+    Mutant(
+        "a fixed seed where none was given, labelling",
+        "labelling/loop.py",
+        "source = SecureNoise() if noise is None else noise",
+        'source = __import__("ipate.noise").noise.SeededNoise(0) if noise is None else noise',
+        (f"{AUDIT}::test_the_noise_of_a_run_is_secure_unless_said",),
+    ),
+    # Charge, then release.
+    Mutant(
+        "a refusal that charges those who can pay",
+        "ledger.py",
+        "broke = self.unaffordable(charge.cost)\n        if broke:",
+        "broke = self.unaffordable(charge.cost)\n        if broke:\n"
+        "            self._spent.update({a: self._spent[a] + c for a, c in charge.cost.items() if a not in broke})",
+        (f"{LEDGER}::test_a_refusal_names_group_asked_and_left_and_touches_no_balance",),
+    ),
+    Mutant(
+        "a ledger that never refuses",
+        "ledger.py",
+        "broke = self.unaffordable(charge.cost)\n",
+        "broke = ()\n",
+        (f"{LEDGER}::test_a_whole_budget_can_be_spent_and_not_a_hair_more",),
+    ),
+    Mutant(
+        "release before charge",
+        "labelling/engine.py",
+        "        allowed = self._allowed(outcome.answered, labels, queries)\n",
+        "        allowed = self._allowed(outcome.answered, labels, queries)\n"
+        "        self.parts.append((chunk[:cut], outcome, np.zeros(cut, dtype=bool)))\n",
+        (f"{LEDGER}::test_nothing_is_released_where_the_ledger_refuses",),
+    ),
+    Mutant(
+        "only the check is tested before asking",
+        "labelling/engine.py",
+        "self._payable(running - paid + checks + label_cost)",
+        "self._payable(running - paid + checks)",
+        (f"{LEDGER}::test_labelling_stops_before_the_ledger_would_refuse",),
+    ),
+    Mutant(
+        "what was spent before is forgotten",
+        "labelling/engine.py",
+        "running = self._spent() + total",
+        "running = 0 * self._spent() + total",
+        (f"{LEDGER}::test_labelling_stops_before_the_ledger_would_refuse",),
+    ),
+    Mutant(
+        "a repeated query is drawn and charged again",
+        "labelling/engine.py",
+        "fresh[index] = name not in seen",
+        "fresh[index] = True",
+        (f"{LEDGER}::test_a_query_asked_again_is_charged_once",),
+    ),
+    Mutant(
+        "a filter's order chosen without its budget",
+        "labelling/loop.py",
+        "meter.at_order(orders[index])",
+        "meter.at_order(meter.orders[0])",
+        (f"{LEDGER}::test_a_filter_fixes_one_order_per_account_from_its_own_budget",),
+    ),
+    # What may be said.
+    Mutant(
+        "a private bound called releasable",
+        "accounting/meter.py",
+        '("loose", "gdp", "sup")',
+        '("loose", "gdp", "sup", "tight", "exact")',
+        ("tests/test_guarantee.py", f"{AUDIT}::test_costs_that_look_at_the_votes_are_never_called_releasable"),
+    ),
+)
+
+GUARD = """
+import os
+import pathlib
+
+import ipate
+import pytest
+
+
+def pytest_sessionstart():
+    wanted = pathlib.Path(os.environ["IPATE_MUTANT_SOURCE"]).resolve()
+    if wanted not in pathlib.Path(ipate.__file__).resolve().parents:
+        pytest.exit(f"the tests import {ipate.__file__}, not the copy", returncode=9)
+    if ipate.__mutant__ != os.environ["IPATE_MUTANT"]:
+        pytest.exit("the copy is not the mutant", returncode=9)
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How the tests took it: pytest's exit code, the first test that failed, what it printed."""
+
+    code: int
+    first: str
+    seconds: float
+    output: str
+
+
+def mutate(mutant: Mutant, source: Path) -> str:
+    """Return the text of the mutant's file with the patch; refuse a pattern that isn't there exactly once."""
+    text = (source / "ipate" / mutant.file).read_text(encoding="utf-8")
+    found = text.count(mutant.old)
+    if found != 1:
+        raise ValueError(f"mutant {mutant.name!r}: its pattern stands {found} times in {mutant.file}, not once")
+    return text.replace(mutant.old, mutant.new)
+
+
+def run_tests(mutant: Mutant | None, tests: Iterable[str]) -> Run:
+    """Run tests against a copy of the source, with the mutant's patch or unchanged."""
+    name = UNCHANGED if mutant is None else mutant.name
+    with tempfile.TemporaryDirectory(prefix="ipate-mutant-") as folder:
+        copy = Path(folder, "src")
+        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        if mutant is not None:
+            (copy / "ipate" / mutant.file).write_text(mutate(mutant, copy), encoding="utf-8")
+        with (copy / "ipate" / "__init__.py").open("a", encoding="utf-8") as file:
+            file.write(f"\n__mutant__ = {name!r}\n")
+        Path(folder, "mutant_guard.py").write_text(GUARD, encoding="utf-8")
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(copy), folder]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "IPATE_MUTANT": name,
+            "IPATE_MUTANT_SOURCE": str(copy),
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(folder, "hypothesis")),
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        command = [sys.executable, "-m", "pytest", "-p", "mutant_guard", "-p", "no:cacheprovider", "-q"]
+        command += ["--tb=no", "--hypothesis-seed=0", *(["-x"] if mutant is not None else []), *tests]
+        start = time.perf_counter()
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=LONGEST
+            )
+        except subprocess.TimeoutExpired:
+            return Run(-1, "", time.perf_counter() - start, f"no end after {LONGEST} s")
+    output = done.stdout + done.stderr
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+    return Run(done.returncode, failed.group(1) if failed else "", time.perf_counter() - start, output)
+
+
+def judge(mutant: Mutant) -> tuple[bool, str]:
+    """Return whether the mutant died, and its row of the table."""
+    run = run_tests(mutant, mutant.tests)
+    died = run.code == FAILED and bool(run.first)
+    verdict = run.first.removeprefix("tests/") if died else "SURVIVED"
+    if run.code not in (PASSED, FAILED):
+        verdict = f"DID NOT RUN (exit {run.code}): {run.output.strip().splitlines()[-1]}"
+    return died, f"{mutant.name:<48} {run.seconds:6.1f} s  {verdict}"
+
+
+def chosen(names: list[str] | None) -> tuple[Mutant, ...]:
+    """Return the mutants with these names, or all."""
+    if not names:
+        return MUTANTS
+    unknown = sorted(set(names) - {mutant.name for mutant in MUTANTS})
+    if unknown:
+        raise SystemExit(f"no mutant is called {unknown[0]!r}: --list shows them")
+    return tuple(mutant for mutant in MUTANTS if mutant.name in names)
+
+
+def main() -> int:
+    """Run the mutants and print the table; 0 if all died."""
+    parser = argparse.ArgumentParser(description="Break the privacy code on purpose; tests must notice.")
+    parser.add_argument("--list", action="store_true", help="name the mutants and stop")
+    parser.add_argument("--only", action="append", metavar="NAME", help="run this mutant (may be repeated)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many run at a time")
+    options = parser.parse_args()
+    mutants = chosen(options.only)
+    if options.list:
+        print("\n".join(f"{mutant.name:<48} {mutant.file}" for mutant in mutants))
+        return 0
+    for mutant in mutants:
+        mutate(mutant, ROOT / "src")
+    tests = {test for mutant in mutants for test in mutant.tests}
+    whole = {test for test in tests if "::" not in test}
+    tests = whole | {test for test in tests if test.split("::")[0] not in whole}
+    missing = sorted({test.split("::")[0] for test in tests if not (ROOT / test.split("::")[0]).is_file()})
+    if missing:
+        print(f"not there: {', '.join(missing)}")
+        return 1
+    baseline = run_tests(None, sorted(tests))
+    if baseline.code != PASSED:
+        print(f"the tests fail without any mutant, so they prove nothing: {baseline.first}\n{baseline.output}")
+        return 1
+    print(f"{'unchanged':<48} {baseline.seconds:6.1f} s  all pass", flush=True)
+    deaths = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for died, row in pool.map(judge, mutants):
+            deaths.append(died)
+            print(row, flush=True)
+    print(f"{sum(deaths)} of {len(deaths)} mutants died")
+    return 0 if all(deaths) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

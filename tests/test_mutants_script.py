@@ -1,0 +1,52 @@
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("mutants", ROOT / "benchmarks" / "mutants.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+mutants = load()
+EVERY = pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda mutant: mutant.name)
+
+
+@EVERY
+def test_a_mutants_pattern_stands_once_in_the_source_and_still_gives_python(mutant):
+    before = (ROOT / "src" / "ipate" / mutant.file).read_text(encoding="utf-8")
+    after = mutants.mutate(mutant, ROOT / "src")
+    assert ast.dump(ast.parse(after)) != ast.dump(ast.parse(before))
+
+
+@EVERY
+def test_the_tests_of_a_mutant_exist(mutant):
+    for target in mutant.tests:
+        file, _, name = target.partition("::")
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert functions
+        assert name in functions | {""}
+
+
+def test_names_of_mutants_differ():
+    assert len({mutant.name for mutant in mutants.MUTANTS}) == len(mutants.MUTANTS)
+
+
+def test_a_pattern_that_is_gone_is_refused(tmp_path):
+    (tmp_path / "ipate").mkdir()
+    mutant = mutants.MUTANTS[0]
+    target = tmp_path / "ipate" / "gdp.py"
+    gone = mutants.Mutant(mutant.name, "gdp.py", "here", "there", ())
+    for text in ("nothing", "here and here"):
+        target.write_text(text)
+        with pytest.raises(ValueError, match="not once"):
+            mutants.mutate(gone, tmp_path)
