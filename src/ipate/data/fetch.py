@@ -1,0 +1,169 @@
+"""Official files: found in a folder, or in the cache, or downloaded there whole and checked, or not at all.
+
+A checksum belongs to a download. A file that was already there may be packed otherwise and still hold the
+same data; it is judged by what the parser finds in it (rows, shapes, classes).
+"""
+
+import hashlib
+import http.client
+import os
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ipate.errors import DataUnavailableError, InputError
+from ipate.tables import FilePath, show
+
+__all__ = ["Fetch", "OfficialFile", "Progress", "cache_folder"]
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with a file's name, the bytes that have arrived, and the bytes there will be."""
+
+_BLOCK = 1 << 20
+_FAILURES = (OSError, http.client.HTTPException)  # URLError, timeouts and resets are OSErrors
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfficialFile:
+    """One file of a data set as its makers publish it: where from, how large, and its SHA-256.
+
+    `aliases` are other names under which the same contents are common, such as without `.gz`.
+    """
+
+    name: str
+    urls: tuple[str, ...]
+    size: int
+    sha256: str
+    aliases: tuple[str, ...] = ()
+
+
+def cache_folder() -> Path:
+    """Return where downloads are kept: $IPATE_DATA, else $XDG_CACHE_HOME/ipate, else ~/.cache/ipate."""
+    if own := os.environ.get("IPATE_DATA"):
+        return Path(own).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")  # a relative one is to be ignored, says its specification
+    return (Path(base) if base and os.path.isabs(base) else Path.home() / ".cache") / "ipate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetch:
+    """How to come by files: the user's folder, whether to download, how long to wait, whom to tell.
+
+    `timeout` is the longest silence of a server, in seconds, not the length of the whole download.
+    """
+
+    data_dir: FilePath | None = None
+    download: bool = True
+    timeout: float = 30.0
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        if self.data_dir is not None and not Path(self.data_dir).is_dir():
+            raise InputError(f"data_dir is {show(str(self.data_dir))}: there is no such folder")
+        if not 0 < self.timeout < float("inf"):
+            raise InputError(f"timeout is {show(self.timeout)}: it must be a number of seconds above 0")
+
+    def folders(self, dataset: str) -> tuple[Path, ...]:
+        """Return the folders that are looked in, in this order; a data set's own subfolder goes first."""
+        places = [] if self.data_dir is None else [Path(self.data_dir)]
+        places.append(cache_folder())
+        return tuple(folder for place in places for folder in (place / dataset, place))
+
+    def find(self, dataset: str, files: Sequence[OfficialFile]) -> tuple[Path, ...]:
+        """Return the paths of all the files, in their order, downloading what is not there.
+
+        They must lie together: train and test files of two different copies are never mixed.
+        """
+        folders = self.folders(dataset)
+        for folder in folders:
+            paths = [_existing(folder, file) for file in files]
+            if all(paths):
+                return tuple(path for path in paths if path is not None)
+        if not self.download:
+            raise DataUnavailableError(_advice(dataset, files, folders, "download is off"))
+        target = cache_folder() / dataset
+        return tuple(_existing(target, file) or self._download(dataset, file, files, target) for file in files)
+
+    def _download(self, dataset: str, file: OfficialFile, files: Sequence[OfficialFile], folder: Path) -> Path:
+        reasons = []
+        for url in file.urls:
+            try:
+                return self._download_from(url, file, folder)
+            except _FAILURES as error:
+                reasons.append(f"{url}: {_reason(error)}")
+        raise DataUnavailableError(_advice(dataset, files, self.folders(dataset), "; ".join(reasons)))
+
+    def _download_from(self, url: str, file: OfficialFile, folder: Path) -> Path:
+        """Write aside in the same folder, check, then rename: nobody ever sees half a file."""
+        target = folder / file.name
+        aside = folder / f".{file.name}.{secrets.token_hex(4)}.tmp"
+        digest, arrived = hashlib.sha256(), 0
+        request = urllib.request.Request(url, headers={"User-Agent": "ipate"})  # noqa: S310  (from our own list)
+        try:
+            with _open(request, timeout=self.timeout) as answer:
+                folder.mkdir(parents=True, exist_ok=True)
+                with open(aside, "xb") as out:
+                    while arrived <= file.size and (block := answer.read(_BLOCK)):
+                        arrived += len(block)
+                        digest.update(block)
+                        out.write(block)
+                        if self.progress is not None:
+                            self.progress(file.name, arrived, file.size)
+                    out.flush()
+                    os.fsync(out.fileno())
+            if arrived < file.size:
+                raise OSError(f"interrupted after {arrived:,} of {file.size:,} bytes")
+            if digest.hexdigest() != file.sha256:
+                raise OSError(f"the checksum is wrong: sha256 {digest.hexdigest()}, not {file.sha256}")
+            os.replace(aside, target)
+        finally:
+            aside.unlink(missing_ok=True)
+        return target
+
+
+def _open(request: urllib.request.Request, *, timeout: float) -> Any:
+    """Open a URL, once more after a moment if the server is busy; tests put their own in its place."""
+    try:
+        return urllib.request.urlopen(request, timeout=timeout)  # noqa: S310  (http and https from our own list)
+    except urllib.error.HTTPError as error:
+        busy = error.code in (429, 503)
+        error.close()
+        if not busy:
+            raise
+    time.sleep(1.0)
+    return urllib.request.urlopen(request, timeout=timeout)  # noqa: S310
+
+
+def _existing(folder: Path, file: OfficialFile) -> Path | None:
+    return next((path for name in (file.name, *file.aliases) if (path := folder / name).is_file()), None)
+
+
+def _reason(error: BaseException) -> str:
+    cause = getattr(error, "reason", error) if isinstance(error, urllib.error.URLError) else error
+    if isinstance(cause, TimeoutError):
+        return "timed out"
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP {error.code}"
+    return " ".join(str(cause).split()) or type(cause).__name__
+
+
+def _advice(dataset: str, files: Sequence[OfficialFile], folders: Sequence[Path], reason: str) -> str:
+    """One line that is enough to put the files in place by hand."""
+    names = ", ".join(file.name for file in files)
+    sources = " or ".join(dict.fromkeys(url.rsplit("/", 1)[0] + "/" for file in files for url in file.urls))
+    looked = ", ".join(str(folder) for folder in folders)
+    partly = ""
+    for folder in folders:
+        lacking = [file.name for file in files if _existing(folder, file) is None]
+        if len(lacking) < len(files):
+            partly = f"; {folder} lacks only {', '.join(lacking)}"
+            break
+    return (
+        f"the files of {dataset!r} are not here and could not be downloaded ({reason}): "
+        f"put {names} from {sources} together into one of {looked}{partly}"
+    )

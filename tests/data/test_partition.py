@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipate.data import partition
+from ipate.errors import InputError
+
+
+def check(parts, n):
+    together = np.concatenate([parts.private, parts.public, parts.test])
+    assert sorted(together.tolist()) == list(range(n))
+    assert len(parts.private) >= 1
+
+
+@given(st.data(), st.integers(1, 200), st.integers(0, 2**32))
+def test_counts_are_met_and_nothing_is_lost(data, n, seed):
+    public = data.draw(st.integers(0, n - 1))
+    test = data.draw(st.integers(0, n - 1 - public))
+    parts = partition(n, public=public, test=test, seed=seed)
+    check(parts, n)
+    assert parts.sizes == {"private": n - public - test, "public": public, "test": test}
+    again = partition(n, public=public, test=test, seed=seed)
+    assert np.array_equal(parts.public, again.public)
+    assert np.array_equal(parts.private, again.private)
+
+
+@given(st.lists(st.integers(0, 12), min_size=3, max_size=120), st.data())
+def test_people_stay_on_one_side(owners, data):
+    n = len(owners)
+    public = data.draw(st.integers(0, n - 1))
+    test = data.draw(st.integers(0, n - 1 - public))
+    if len(set(owners)) < 1 + (public > 0) + (test > 0):
+        with pytest.raises(InputError, match="sides need at least one person each"):
+            partition(n, public=public, test=test, seed=1, person_id=owners)
+        return
+    parts = partition(n, public=public, test=test, seed=1, person_id=owners)
+    check(parts, n)
+    sides = [{owners[row] for row in rows} for rows in (parts.private, parts.public, parts.test)]
+    assert sum(map(len, sides)) == len(set(owners))
+    assert (len(parts.public) > 0) == (public > 0)
+    assert (len(parts.test) > 0) == (test > 0)
+
+
+def test_sizes_with_people_are_met_as_nearly_as_people_allow():
+    owners = np.repeat(np.arange(1000), 3)
+    parts = partition(3000, public=300, test=30, seed=0, person_id=owners)
+    assert parts.sizes == {"private": 2670, "public": 300, "test": 30}
+    parts = partition(3000, public=301, test=29, seed=0, person_id=owners.astype(str))
+    assert parts.sizes == {"private": 2670, "public": 300, "test": 30}
+
+
+@given(st.lists(st.integers(0, 3), min_size=10, max_size=150), st.integers(0, 100))
+def test_classes_keep_their_shares_where_asked(y, seed):
+    n = len(y)
+    parts = partition(n, public=0.3, test=0.2, seed=seed, y=y)
+    check(parts, n)
+    for rows in (parts.public, parts.test):
+        for c in set(y):
+            assert abs(sum(y[row] == c for row in rows) - y.count(c) * len(rows) / n) <= 2
+
+
+def test_fractions_and_single_rows():
+    assert partition(1000, public=0.15, test=0.05, seed=0).sizes == {"private": 800, "public": 150, "test": 50}
+    assert partition(10, public=1, test=0, seed=0).sizes == {"private": 9, "public": 1, "test": 0}
+    assert partition(10, public=0.001, test=0.0, seed=0).sizes == {"private": 9, "public": 1, "test": 0}
+    assert partition(1, public=0, test=0, seed=0).sizes == {"private": 1, "public": 0, "test": 0}
+    assert partition(np.int64(10), public=np.int64(2), test=np.float64(0.1), seed=np.int64(3)).sizes["public"] == 2
+
+
+def test_an_official_test_part_stays_whole():
+    official = np.array([9, 7, 8])
+    parts = partition(10, public=2, test=official, seed=5)
+    check(parts, 10)
+    assert parts.test.tolist() == [9, 7, 8]
+    with pytest.raises(ValueError, match="read-only"):
+        parts.test[0] = 1
+    official[0] = 9  # the caller's own array stays theirs
+
+
+def test_seeds_differ_and_public_rows_are_in_random_order():
+    one = partition(1000, public=100, test=100, seed=0)
+    other = partition(1000, public=100, test=100, seed=1)
+    assert not np.array_equal(one.public, other.public)
+    assert not np.array_equal(one.public, np.sort(one.public))
+    assert not np.array_equal(one.test, np.random.default_rng(0).permutation(1000)[:100])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"public": 95, "test": 5}, "public = 95 and test = 5 leave 0 of 100 rows: at least one must be private"),
+        ({"public": 95, "test": 50}, "leave -45 of 100 rows"),
+        ({"public": 0.7, "test": 0.4}, "public = 70 and test = 40 leave -10 of 100 rows"),
+        ({"public": -1}, "public is -1"),
+        ({"public": 1.0}, "public is 1.0: it must be a count of rows, or a share that is below 1"),
+        ({"public": 20.0}, "public is 20.0"),
+        ({"public": True}, "public is True"),
+        ({"public": "9"}, "public is '9'"),
+        ({"test": float("nan")}, "test is nan"),
+        ({"test": np.array([1, 1])}, "they must differ"),
+        ({"test": np.array([100])}, "lie in 0 to 99"),
+        ({"test": np.array([0.5])}, "it must be row numbers"),
+        ({"test": np.arange(95)}, "public = 10 and test = 95"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": None}, "seed is None"),
+        ({"person_id": [1, 2]}, r"person_id has the shape \(2,\)"),
+        ({"y": [1, 2]}, r"y has the shape \(2,\)"),
+        ({"y": np.zeros(100), "person_id": np.zeros(100)}, "at most one of these"),
+        ({"n": 0}, "n is 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_numbers(changes, words):
+    settings = {"n": 100, "public": 10, "test": 10, "seed": 0, **changes}
+    with pytest.raises(InputError, match=words):
+        partition(settings.pop("n"), **settings)
