@@ -1,0 +1,85 @@
+"""The nets as a scikit-learn classifier: a student, or a teacher like any other."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.torch.errors import InputError
+from ipate.torch.presets import Preset
+from ipate.torch.student import train_student
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.validation import check_is_fitted
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("TorchClassifier needs scikit-learn: pip install 'ipate[torch]'") from error
+
+__all__ = ["TorchClassifier"]
+
+
+class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """One of the built-in nets with scikit-learn's interface.
+
+    Parameters
+    ----------
+    preset : str or Preset
+        Architecture, augmentation, optimiser and length of training.
+    epochs, steps : optional
+        Another length than the preset's.
+    classes : array, optional
+        All classes, known publicly; those of `y` unless given. Probabilities have a column for each.
+    seed : int
+    device : str
+
+    Attributes
+    ----------
+    classes_ : array
+    student_ : Student
+
+    Examples
+    --------
+    >>> from ipate.torch import TorchClassifier
+    >>> TorchClassifier(preset="small", steps=50).get_params()["steps"]
+    50
+    """
+
+    def __init__(
+        self,
+        preset: str | Preset = "small",
+        *,
+        epochs: float | None = None,
+        steps: int | None = None,
+        classes: Any = None,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.preset = preset
+        self.epochs = epochs
+        self.steps = steps
+        self.classes = classes
+        self.seed = seed
+        self.device = device
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on images: (N, C, H, W), (N, H, W) or flat rows."""
+        labels = np.asarray(y)
+        self.classes_ = np.unique(labels if self.classes is None else np.asarray(self.classes))
+        if not np.isin(labels, self.classes_).all():
+            raise InputError(f"y holds {np.setdiff1d(labels, self.classes_)[0]!r}, which is not among the classes")
+        self.student_ = train_student(
+            np.asarray(X), np.searchsorted(self.classes_, labels), n_classes=max(2, len(self.classes_)),
+            preset=self.preset, epochs=self.epochs, steps=self.steps, sample_weight=sample_weight, seed=self.seed,
+            device=self.device,
+        )  # fmt: skip
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """Return the probabilities of all classes, in the order of `classes_`."""
+        check_is_fitted(self, "student_")
+        return self.student_.predict_proba(np.asarray(X))[:, : len(self.classes_)]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of every point."""
+        found: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return found
