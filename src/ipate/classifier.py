@@ -1,0 +1,333 @@
+"""`PATEClassifier`: the whole way from private data to a student, as a scikit-learn classifier."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ipate._fitting import (
+    Given,
+    PublicRowsWarning,
+    collect_votes,
+    encode,
+    find_classes,
+    make_people,
+    split_public,
+)
+from ipate.budgets import People, Policy
+from ipate.errors import InputError
+from ipate.guarantee import Kind
+from ipate.pipeline import Settings, choose_settings, run_labelling
+from ipate.students import fit_student
+from ipate.teachers.ensemble import allows_missing
+from ipate.variants import allocate, class_warning
+
+__all__ = ["GroupGuarantee", "PATEClassifier", "PublicRowsWarning"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupGuarantee:
+    """What one group was promised, what it paid, and what may be said of that.
+
+    Attributes
+    ----------
+    group : str
+        The group's id.
+    people : int
+        How many people are in it.
+    budget, delta : float
+        What was promised: (ε, δ).
+    cost : float
+        ε spent so far by the worst-off of them. If `kind` is "private" this number is itself private.
+    kind : {"releasable", "private"}
+        Whether the figures may be published.
+    statement : str
+        What may be said, in a sentence.
+    """
+
+    group: str
+    people: int
+    budget: float
+    delta: float
+    cost: float
+    kind: Kind
+    statement: str
+
+
+class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Train a student on noisy votes of teachers, with a privacy budget per person.
+
+    Parameters
+    ----------
+    teacher : scikit-learn classifier, default LogisticRegression
+        Cloned for every teacher. Put scalers and imputers inside it (a Pipeline as `teacher`), not in
+        front of this estimator: in front they would be fitted on private rows and miss `X_public`.
+    student : scikit-learn classifier, default RandomForestClassifier
+        Trained on the public points that got a label.
+    variant : {"weighting", "upsampling", "vanishing", "standard"}
+        How a larger budget becomes more influence.
+    epsilon : float, optional
+        A uniform budget, where `fit` is given no budgets or levels.
+    delta : float or "auto"
+        δ of every person; auto is the smaller of 1e-5 and 1/(10·people).
+    n_teachers, sigma, check_sigma, threshold : number or "auto"
+        Chosen from public information unless given: sizes, classes, budgets, `points_per_teacher`, `proxy`.
+    points_per_teacher : int, optional
+        How many people a teacher should learn from, where `n_teachers` is "auto".
+    proxy : (X, y), optional
+        A public labelled task that resembles the private one; auto then tries teacher sizes on it.
+    bound, conversion : str
+        The account; "gdp", the default, is releasable and so are "loose" and "sup".
+    stop : {"budget", "drop", "count"}
+        What ends the labelling; "count" needs `max_labels`.
+    max_labels : int, optional
+        Stop at this many labels at the latest.
+    public_fraction : float, optional
+        Without `X_public`: the share of the rows (whole people) that may be treated as public.
+    classes : sequence, optional
+        All classes. Without it they are read off `y`, which treats the set of classes as public.
+    n_jobs, backend
+        Passed to joblib.
+    random_state : int, optional
+        Partition, allocation and training; never the noise.
+    noise_seed : int, optional
+        Noise that can be repeated: the result is then NOT private.
+    verbose : int
+        1 says which parameters auto chose and why.
+
+    Attributes
+    ----------
+    classes_ : array of shape (C,)
+    guarantees_ : tuple of GroupGuarantee
+        Per group: what was promised, what was paid, what may be said.
+    labels_ : array of shape (n_public,)
+        The index in `classes_` of each public point's label, −1 where it has none.
+    allocation_, ledger_, labelling_, choice_
+        Who taught whom, the accounts, the labelling, and the parameters with their reason.
+    student_ : classifier
+        What `predict` asks.
+    vote_accuracy_ : float or None
+        The share of right labels, where `fit` was given `y_public`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 2)); y = (X[:, 0] > 0).astype(int)
+    >>> epsilon = rng.choice([1.0, 3.0], size=4000)
+    >>> model = PATEClassifier(teacher=LogisticRegression(), classes=[0, 1], verbose=0, random_state=0)
+    >>> model = model.fit(X, y, budgets=epsilon, X_public=rng.normal(size=(500, 2)))
+    >>> all(g.cost <= g.budget for g in model.guarantees_)
+    True
+    """
+
+    def __init__(
+        self,
+        teacher: Any = None,
+        student: Any = None,
+        *,
+        variant: str = "weighting",
+        epsilon: float | None = None,
+        delta: float | str = "auto",
+        n_teachers: int | str = "auto",
+        sigma: float | str = "auto",
+        check_sigma: float | str = "auto",
+        threshold: float | str = "auto",
+        points_per_teacher: int | None = None,
+        proxy: tuple[Any, Any] | None = None,
+        bound: str = "gdp",
+        conversion: str = "improved",
+        stop: str = "budget",
+        max_labels: int | None = None,
+        public_fraction: float | None = None,
+        classes: Sequence[Any] | None = None,
+        n_jobs: int | None = None,
+        backend: str | None = None,
+        random_state: int | None = None,
+        noise_seed: int | None = None,
+        verbose: int = 1,
+    ) -> None:
+        self.teacher = teacher
+        self.student = student
+        self.variant = variant
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_teachers = n_teachers
+        self.sigma = sigma
+        self.check_sigma = check_sigma
+        self.threshold = threshold
+        self.points_per_teacher = points_per_teacher
+        self.proxy = proxy
+        self.bound = bound
+        self.conversion = conversion
+        self.stop = stop
+        self.max_labels = max_labels
+        self.public_fraction = public_fraction
+        self.classes = classes
+        self.n_jobs = n_jobs
+        self.backend = backend
+        self.random_state = random_state
+        self.noise_seed = noise_seed
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        budgets: ArrayLike | None = None,
+        levels: Sequence[str] | None = None,
+        policy: Policy | Mapping[str, float] | None = None,
+        person_id: Sequence[Any] | None = None,
+        X_public: ArrayLike | None = None,
+        y_public: ArrayLike | None = None,
+        labelled: tuple[Any, Any] | None = None,
+    ) -> Self:
+        """Train teachers, buy labels within everybody's budget, train the student.
+
+        Parameters
+        ----------
+        X, y : arrays
+            The private data, one row per record.
+        budgets : array of shape (n,), optional
+            ε of every row's person; or else
+        levels, policy
+            a consent level per row, and what each level means; or `epsilon` of the constructor.
+        person_id : sequence of length n, optional
+            Whose row it is; every row is a person of its own unless said.
+        X_public : array, optional
+            The public pool. Required unless `public_fraction` is set.
+        y_public : array, optional
+            The truth of the pool, for scoring only.
+        labelled : (X, y), optional
+            Public labelled data for the student, as of people who need no protection.
+        """
+        X, y = self._validated(X, y=y)
+        check_classification_targets(y)
+        self.classes_ = find_classes(y, self.classes)
+        codes = encode(self.classes_, y, "y")
+        given = Given(budgets=budgets, levels=levels, policy=policy, person_id=person_id)
+        people = make_people(len(codes), given, epsilon=self.epsilon, delta=self.delta)
+        seed = int(np.random.default_rng(self.random_state).integers(2**31))
+        truth = None
+        if X_public is None:
+            private, public = split_public(people, self.public_fraction, seed=seed)
+            pool, truth = X[public], codes[public]
+            X, codes = X[private], codes[private]
+            people = make_people(len(codes), given.of(private), epsilon=self.epsilon, delta=self.delta)
+        else:
+            pool = self._validated(X_public)
+            truth = None if y_public is None else encode(self.classes_, y_public, "y_public")
+            if truth is not None and len(truth) != len(pool):
+                raise InputError(f"y_public has {len(truth)} entries and X_public {len(pool)}: one per row is needed")
+        settings = self.choice_ = self._settings(people, len(pool), seed)
+        if self.verbose:
+            sys.stderr.write(f"ipate: {settings.reason}\n")
+        self.allocation_ = allocate(self.variant, people=people, n_teachers=settings.n_teachers, seed=seed)
+        class_warning(self.allocation_, codes)
+        votes = collect_votes(
+            self._teacher(), X, codes,
+            allocation=self.allocation_, pool=pool, truth=truth, n_classes=len(self.classes_), seed=seed,
+            n_jobs=self.n_jobs, backend=self.backend,
+        )  # fmt: skip
+        self.labelling_, self.ledger_ = run_labelling(votes, self.allocation_, settings, noise_seed=self.noise_seed)
+        self.labels_ = np.full(len(pool), -1, dtype=np.int64)
+        self.labels_[self.labelling_.queries] = self.labelling_.labels
+        given_label = self.labels_ >= 0
+        self.vote_accuracy_ = None
+        if truth is not None and given_label.any():
+            self.vote_accuracy_ = float(np.mean(self.labels_[given_label] == truth[given_label]))
+        extra = None
+        if labelled is not None:
+            extra = np.asarray(labelled[0]), encode(self.classes_, labelled[1], "labelled y")
+        self.student_ = fit_student(
+            self._student(seed), pool, self.labels_, n_classes=len(self.classes_), labelled=extra
+        )
+        self.guarantees_ = self._guarantees()
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the student's class for every row; it costs nobody anything, however often it is asked."""
+        check_is_fitted(self)
+        X = self._validated(X)
+        return np.asarray(self.classes_[np.asarray(self.student_.predict(X), dtype=np.int64)])
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the student's probabilities, columns as in `classes_`; 0 for classes it never saw."""
+        check_is_fitted(self)
+        X = self._validated(X)
+        known = np.asarray(self.student_.classes_, dtype=np.int64)
+        probabilities = np.zeros((len(X), len(self.classes_)))
+        probabilities[:, known] = self.student_.predict_proba(X)
+        return probabilities
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what is true: labels are noisy, and a run is not repeated unless its noise is seeded."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.classifier_tags.poor_score = True
+        tags.input_tags.allow_nan = allows_missing(self._teacher())
+        return tags
+
+    def _validated(self, X: Any, **options: Any) -> Any:
+        """Check X (and y) as scikit-learn does; without y, X must look like what was fitted."""
+        finite = "allow-nan" if allows_missing(self._teacher()) else True
+        if "y" in options:
+            options["ensure_min_samples"] = 2
+        return validate_data(self, X, ensure_all_finite=finite, allow_nd=True, reset="y" in options, **options)
+
+    def _teacher(self) -> Any:
+        return LogisticRegression(max_iter=200) if self.teacher is None else self.teacher
+
+    def _student(self, seed: int) -> Any:
+        model = RandomForestClassifier() if self.student is None else clone(self.student)
+        if model.get_params().get("random_state", 0) is None:
+            model.set_params(random_state=seed)
+        return model
+
+    def _settings(self, people: People, n_public: int, seed: int) -> Settings:
+        proxy = None
+        if self.proxy is not None:
+            proxy = np.asarray(self.proxy[0]), encode(self.classes_, self.proxy[1], "proxy y")
+        return choose_settings(
+            people=people,
+            n_public=n_public,
+            n_classes=len(self.classes_),
+            variant=self.variant,
+            teacher=self._teacher(),
+            n_teachers=self.n_teachers,
+            sigma=self.sigma,
+            check_sigma=self.check_sigma,
+            threshold=self.threshold,
+            points_per_teacher=self.points_per_teacher,
+            proxy=proxy,
+            bound=self.bound,
+            conversion=self.conversion,
+            stop=self.stop,
+            max_labels=self.max_labels,
+            seed=seed,
+        )
+
+    def _guarantees(self) -> tuple[GroupGuarantee, ...]:
+        people = {group.id: group.people for group in self.allocation_.groups}
+        return tuple(
+            GroupGuarantee(
+                group=group.group,
+                people=people[group.group],
+                budget=group.budget,
+                delta=group.delta,
+                cost=group.epsilon,
+                kind=self.labelling_.guarantee.kind,
+                statement=self.labelling_.guarantee.statement,
+            )
+            for group in self.labelling_.groups
+        )

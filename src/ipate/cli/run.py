@@ -1,0 +1,223 @@
+"""`ipate run`: the whole way from private data to a student, in a folder that can be resumed."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ipate.config import RunConfig
+    from ipate.runs import RunSummary
+
+__all__ = ["EXAMPLE", "command"]
+
+EXAMPLE = (
+    "Examples: ipate run --dataset synthetic --out first-run; ipate run hospital.toml --out march; "
+    "ipate run --resume march. A TOML file has the sections data, budgets, teachers, labelling and student."
+)
+
+
+def command(
+    config: Annotated[Path | None, typer.Argument(help="A TOML file that describes the run.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="synthetic, digits, mnist, fashion-mnist, svhn or adult.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data set's files are.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; named by date unless said.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue the run in this folder.")] = None,
+    variant: Annotated[str | None, typer.Option(help="weighting, upsampling, vanishing or standard.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="One ε for everybody.")] = None,
+    share: Annotated[
+        list[str] | None, typer.Option(help="Draw consent levels: LEVEL=SHARE, repeated, as high=0.54.")
+    ] = None,
+    teachers: Annotated[str | None, typer.Option(help="How many teachers, or auto.")] = None,
+    points: Annotated[int | None, typer.Option(help="People per teacher, where the number is auto.")] = None,
+    teacher: Annotated[str | None, typer.Option(help="logistic, forest, boosting, bayes or module:attribute.")] = None,
+    student: Annotated[str | None, typer.Option(help="As --teacher.")] = None,
+    public: Annotated[float | None, typer.Option(help="Public points: a number, or a share below 1.")] = None,
+    test: Annotated[float | None, typer.Option(help="Test points: a number, or a share below 1.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Worker processes; -1 for all cores.")] = None,
+    compare: Annotated[
+        bool, typer.Option(help="Also train standard PATE and a ceiling: benchmark data only, marked private.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(help="Noise that can be repeated: the run is then NOT private.")] = None,
+    split_seed: Annotated[int | None, typer.Option(help="Partition, allocation and training.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+) -> None:
+    """From private data to a student: allocate, train, vote, label, teach, evaluate; resumable."""
+    from ipate.cli.common import print_json, progress_bar
+    from ipate.runs import RunFolder, execute
+
+    if resume is not None:
+        if config is not None or dataset is not None or out is not None:
+            from ipate.errors import InputError
+
+            raise InputError(f"resume is {resume}: it takes its settings from that folder; give nothing beside it")
+        folder = RunFolder.open(resume)
+    else:
+        given: dict[str, Any] = {
+            "data": {"name": dataset, "data_dir": data_dir, "public": _size(public), "test": _size(test)},
+            "budgets": {"epsilon": epsilon, "shares": _shares(share)},
+            "teachers": {"model": teacher, "number": _number(teachers), "points": points, "n_jobs": jobs},
+            "labelling": {"variant": variant},
+            "student": {"model": student},
+            "seed": seed,
+            "split_seed": split_seed,
+            "compare": compare or None,
+        }
+        folder = RunFolder.create(out or _fresh_name(), _config(config, given))
+    summary = execute(
+        folder,
+        bar=lambda title, total: progress_bar(title, total, quiet=as_json),
+        say=_say,
+    )
+    if as_json:
+        print_json(_payload(summary, folder.path))
+    else:
+        _show(summary, folder.path)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"ipate: {line}\n")
+
+
+def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
+    """The file's settings, overridden by the flags that were given."""
+    import tomllib
+
+    from ipate.config import RunConfig
+    from ipate.errors import InputError
+
+    values: dict[str, Any] = {}
+    if path is not None:
+        RunConfig.from_file(path)  # says what is wrong in the file's own terms
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    elif given["data"]["name"] is None:
+        raise InputError("nothing to run: name a TOML file, or a data set with --dataset")
+    for key, value in given.items():
+        if isinstance(value, dict):
+            wanted = {name: entry for name, entry in value.items() if entry is not None}
+            if wanted:
+                values[key] = {**values.get(key, {}), **wanted}
+        elif value is not None:
+            values[key] = value
+    return RunConfig.from_mapping(values)
+
+
+def _size(value: float | None) -> float | int | None:
+    return int(value) if value is not None and value >= 1 else value
+
+
+def _number(value: str | None) -> int | str | None:
+    return int(value) if value is not None and value.lstrip("-").isdigit() else value
+
+
+def _shares(values: list[str] | None) -> dict[str, float] | None:
+    from ipate.errors import InputError
+
+    if not values:
+        return None
+    shares = {}
+    for value in values:
+        name, _, number = value.partition("=")
+        try:
+            shares[name] = float(number)
+        except ValueError:
+            raise InputError(f"share is {value!r}: write LEVEL=SHARE, as high=0.54") from None
+    return shares
+
+
+def _fresh_name() -> Path:
+    from datetime import datetime
+
+    return Path("runs") / datetime.now().astimezone().strftime("%Y-%m-%d-%H%M%S")
+
+
+def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
+    record, settings = summary.record, summary.settings
+    people = {group.id: group.people for group in summary.allocation.groups}
+    return {
+        "run": str(path),
+        "data": summary.task.data.name,
+        "people": summary.task.people.n_people,
+        "variant": summary.allocation.variant,
+        "teachers": summary.allocation.n_teachers,
+        "sigma": settings.sigma * summary.allocation.scale,
+        "check_sigma": None if settings.check_sigma is None else settings.check_sigma * summary.allocation.scale,
+        "threshold": None if settings.threshold is None else settings.threshold * summary.allocation.scale,
+        "reason": settings.reason,
+        "bound": record.bound,
+        "conversion": record.conversion,
+        "guarantee": record.kind,
+        "statement": record.statement,
+        "seeded": record.seeded,
+        "stopped_by": record.stopped_by,
+        **summary.metrics,
+        "groups": [
+            {
+                "group": group.group,
+                "people": people[group.group],
+                "teachers": group.teachers,
+                "weight": group.weight,
+                "sensitivity": group.sensitivity,
+                "budget": group.budget,
+                "delta": group.delta,
+                "epsilon": group.epsilon,
+            }
+            for group in record.groups
+        ],
+        "compare": summary.compare,
+    }
+
+
+def _percent(value: float | None) -> str:
+    return "—" if value is None else f"{value:.1%}"
+
+
+def _show(summary: "RunSummary", path: Path) -> None:
+    from ipate.cli.common import print_table
+
+    payload = _payload(summary, path)
+    by_level = payload.get("by_level", {})
+    print_table(
+        f"{payload['data']}: {payload['people']} people, {payload['teachers']} teachers, {payload['variant']}; "
+        f"{payload['bound']} bound, {payload['guarantee'].upper()}",
+        ["group", "people", "teachers", "moves at most", "budget ε", "cost ε", "δ", "student right"],
+        [
+            [
+                group["group"],
+                str(group["people"]),
+                "mixed" if group["teachers"] is None else str(group["teachers"]),
+                f"{group['sensitivity']:.3g}",
+                f"{group['budget']:.4g}",
+                f"{group['epsilon']:.4f}",
+                f"{group['delta']:g}",
+                _percent(by_level.get(group["group"])),
+            ]
+            for group in payload["groups"]
+        ],
+        [],
+    )
+    rows = [["individualized" if payload["variant"] != "standard" else "standard", *_outcome(payload)]]
+    if payload["compare"] is not None:
+        rows.append(["standard PATE, trained beside it", *_outcome(payload["compare"]["standard"])])
+        rows.append(["ceiling without privacy", "—", "—", *_outcome(payload["compare"]["ceiling"])[2:]])
+    else:
+        rows.append(["standard PATE, by its account", str(payload["labels_of_standard_pate"]), "—", "—", "—"])
+    print_table("", ["", "labels", "labels right", "student right", "worst class"], rows, [])
+    private = "PRIVATE. " if payload["guarantee"] == "private" else ""
+    notes = [private + payload["statement"], f"The run is in {path}; publish from its folder 'public' only."]
+    if payload["compare"] is not None:
+        notes.insert(1, f"The comparison is private, {payload['compare']['note']}.")
+    for note in notes:
+        typer.echo(note)
+
+
+def _outcome(scores: dict[str, Any]) -> list[str]:
+    by_class = scores.get("by_class") or {}
+    worst = min(by_class, key=lambda name: by_class[name]) if by_class else None
+    return [
+        str(scores.get("labels", "—")),
+        _percent(scores.get("voting_accuracy")),
+        _percent(scores.get("student_accuracy")),
+        "—" if worst is None else f"{worst} {by_class[worst]:.1%}",
+    ]

@@ -1,0 +1,172 @@
+"""What the classifier and `ipate run` share: settings from public facts, and labels from an allocation."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.accounting.calibration import queries_afforded
+from ipate.accounting.meter import Bound, Conversion, Meter
+from ipate.aggregators import Aggregator, Confident, GNMax
+from ipate.auto import Choice, choose, proxy_profiles
+from ipate.budgets import People
+from ipate.errors import InputError
+from ipate.labelling import Labelling, Stop, label, open_ledger
+from ipate.ledger import MemoryLedger
+from ipate.mechanism import Mechanism
+from ipate.noise import make_noise
+from ipate.variants import Allocation
+from ipate.votes import Votes
+
+__all__ = ["Settings", "choose_settings", "run_labelling", "standard_labels"]
+
+PROXY_SIZES = (15, 30, 60, 120, 240, 480)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that labelling needs beside votes and people, and why it is what it is.
+
+    σ, σ_T and T are stated for k teachers; an upsampled ensemble scales them with its own number.
+    """
+
+    n_teachers: int
+    sigma: float
+    check_sigma: float | None
+    threshold: float | None
+    meter: Meter
+    stop: Stop
+    max_labels: int | None
+    reason: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def aggregator(self, scale: float = 1.0) -> Aggregator:
+        """Return Confident where there is a check, else GNMax, with the noise scaled."""
+        if self.check_sigma is None or self.threshold is None:
+            return GNMax(mechanism=Mechanism(sigma=self.sigma * scale))
+        return Confident(
+            mechanism=Mechanism(
+                sigma=self.sigma * scale, check_sigma=self.check_sigma * scale, threshold=self.threshold * scale
+            )
+        )
+
+
+def choose_settings(
+    *,
+    people: People,
+    n_public: int,
+    n_classes: int,
+    variant: str,
+    teacher: Any,
+    n_teachers: int | str = "auto",
+    sigma: float | str = "auto",
+    check_sigma: float | str | None = "auto",
+    threshold: float | str | None = "auto",
+    points_per_teacher: int | None = None,
+    proxy: tuple[NDArray[Any], NDArray[np.int64]] | None = None,
+    bound: str = "gdp",
+    conversion: str = "improved",
+    stop: str = "budget",
+    max_labels: int | None = None,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Fill in whatever is "auto" from public information alone: sizes, classes, budgets, a public proxy."""
+    for name, value in (
+        ("n_teachers", n_teachers), ("sigma", sigma), ("check_sigma", check_sigma), ("threshold", threshold),
+    ):  # fmt: skip
+        if isinstance(value, str) and value != "auto":
+            raise InputError(f"{name} is {value!r}: it must be a number or 'auto'")
+    k = None if n_teachers == "auto" else int(n_teachers)
+    if k is not None and k > people.n_people:
+        raise InputError(f"n_teachers is {k} and there are {people.n_people} people: every teacher needs one at least")
+    extra = dict(options or {})
+    choice: Choice | None = None
+    if "auto" in (n_teachers, sigma, check_sigma, threshold):
+        profiles = None
+        if proxy is not None:
+            sizes = PROXY_SIZES if k is None else (max(1, people.n_people // k),)
+            fitting = [size for size in sizes if size * 2 <= people.n_people] or [1]
+            profiles = proxy_profiles(teacher, *proxy, n_classes=n_classes, sizes=fitting, seed=seed)
+        choice = choose(
+            groups=people.groups,
+            n_public=n_public,
+            n_classes=n_classes,
+            profiles=profiles,
+            points_per_teacher=points_per_teacher,
+            n_teachers=k,
+            variant=variant,
+            **extra,
+        )
+
+    def filled(value: float | str | None, chosen: float | None) -> float | None:
+        return chosen if value == "auto" else None if value is None else float(value)
+
+    count = choice.n_teachers if choice is not None and k is None else k
+    noise = filled(sigma, choice.sigma if choice else None)
+    if count is None or noise is None:
+        raise InputError("sigma and n_teachers must be numbers or 'auto'")
+    return Settings(
+        n_teachers=count,
+        sigma=noise,
+        check_sigma=filled(check_sigma, choice.check_sigma if choice else None),
+        threshold=filled(threshold, choice.threshold if choice else None),
+        meter=Meter(cast("Bound", bound), cast("Conversion", "gdp" if bound == "gdp" else conversion)),
+        stop=cast("Stop", stop),
+        max_labels=max_labels,
+        reason="parameters as given" if choice is None else f"auto chose {choice.reason}",
+        options=extra,
+    )
+
+
+def run_labelling(
+    votes: Votes,
+    allocation: Allocation,
+    settings: Settings,
+    *,
+    noise_seed: int | None = None,
+    ledger: MemoryLedger | None = None,
+    order: NDArray[np.int64] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Labelling, MemoryLedger]:
+    """Label the pool with the votes of an allocation's teachers; return the labelling and its ledger."""
+    aggregator = settings.aggregator(allocation.scale)
+    ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
+    if allocation.participation is not None:
+        held = allocation.participation.participants(np.arange(votes.n_queries))
+        present = held if order is None else np.empty_like(held)
+        if order is not None:
+            present[:, order] = held
+        ballot = replace(ballot, participation=present, weights=None)
+    panel = allocation.panel()
+    book = ledger or open_ledger(panel, settings.meter, aggregator, transcript=False)
+    result = label(
+        ballot,
+        panel,
+        aggregator,
+        settings.meter,
+        stop=settings.stop,
+        max_labels=settings.max_labels,
+        order=order,
+        noise=make_noise(noise_seed),
+        ledger=book,
+        progress=progress,
+    )
+    return result, book
+
+
+def standard_labels(settings: Settings, people: People, *, answer_rate: float) -> int:
+    """Return how many labels standard PATE at the strictest budget would afford, by the account alone."""
+    meter = settings.meter if settings.meter.data_independent else Meter("gdp")
+    queries = queries_afforded(
+        meter,
+        epsilon=min(group.epsilon for group in people.groups),
+        delta=min(group.delta for group in people.groups),
+        sensitivity=1.0,
+        sigma=settings.sigma,
+        check_sigma=settings.check_sigma,
+        answer_rate=answer_rate,
+    )
+    return int(queries * answer_rate)

@@ -1,0 +1,174 @@
+"""Any scikit-learn classifier as a teacher: cloned, trained on its own people's rows, heard through joblib."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.errors import InputError, IpateError
+from ipate.teachers.store import VoteStore
+
+__all__ = ["TeacherError", "allows_missing", "fingerprint", "train_and_vote"]
+
+Ints = NDArray[np.int64]
+FIXED_CLASS = 0  # what a teacher without data votes: public, and the same whoever left
+_CHUNK = 8192  # public points that a teacher looks at in one go
+
+
+class TeacherError(IpateError):
+    """Teachers failed; those that did not have voted, and their votes are kept."""
+
+
+def train_and_vote(
+    estimator: Any,
+    X: NDArray[Any],
+    y: Ints,
+    *,
+    rows: Sequence[Ints],
+    X_public: NDArray[Any],
+    store: VoteStore,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    backend: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Train the teachers that have not voted yet, and put their votes into the store as they come.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+        Cloned for every teacher. Parameters called `random_state`, nested ones too, are set per teacher.
+    X, y : arrays of shape (n, ...) and (n,)
+        The private data; y holds class ids from 0 to C − 1.
+    rows : sequence of index arrays
+        The rows of X that each teacher learns from.
+    X_public : array of shape (Q, ...)
+        What the teachers vote on.
+    store : VoteStore
+        Receives every teacher's votes; teachers marked there are not trained again.
+    seed : int
+        The split seed: with a teacher's index it fixes the teacher's own seed.
+    n_jobs, backend
+        As in joblib; two teachers' work never depends on who trained them, or in which order.
+    progress : callable, optional
+        Receives the number of teachers that have voted.
+    """
+    from joblib import Parallel, delayed
+
+    _check_features(estimator, X, "private features")
+    _check_features(estimator, X_public, "public features")
+    failures: list[tuple[int, int, str]] = []
+    done = len(rows) - len(store.missing)
+    tasks = (
+        delayed(_one_teacher)(
+            estimator=estimator,
+            X=X,
+            y=y,
+            rows=rows[teacher],
+            X_public=X_public,
+            teacher=teacher,
+            seed=seed,
+            classes=store.n_classes,
+        )
+        for teacher in store.missing
+    )
+    results: Iterator[tuple[int, NDArray[Any] | str]] = Parallel(
+        n_jobs=n_jobs, backend=backend, return_as="generator_unordered", pre_dispatch="2*n_jobs"
+    )(tasks)
+    for teacher, result in results:
+        if isinstance(result, str):
+            failures.append((teacher, len(rows[teacher]), result))
+            continue
+        store.put(teacher, result)
+        done += 1
+        if progress is not None:
+            progress(done)
+    if failures:
+        teacher, points, reason = min(failures)
+        others = "" if len(failures) == 1 else f" and {len(failures) - 1} others"
+        raise TeacherError(
+            f"teacher {teacher} with {points} points{others} failed: {reason}. "
+            f"The votes of the other {done} teachers are kept: mend the cause and resume"
+        )
+
+
+def _one_teacher(
+    *,
+    estimator: Any,
+    X: NDArray[Any],
+    y: Ints,
+    rows: Ints,
+    X_public: NDArray[Any],
+    teacher: int,
+    seed: int,
+    classes: int,
+) -> tuple[int, NDArray[Any] | str]:
+    """Train one teacher and return its votes, or the reason why it could not."""
+    from threadpoolctl import threadpool_limits
+
+    dtype = np.uint8 if classes <= 256 else np.uint16
+    try:
+        known = np.unique(y[rows])
+        if known.size < 2:  # no data, or one class: there is nothing to learn
+            only = int(known[0]) if known.size else FIXED_CLASS
+            return teacher, np.full(len(X_public), only, dtype=dtype)
+        model = _own_copy(estimator, teacher, seed)
+        votes = np.empty(len(X_public), dtype=dtype)
+        with threadpool_limits(1):  # small models: threads inside one teacher only get into each other's way
+            model.fit(X[rows], y[rows])
+            for start in range(0, len(X_public), _CHUNK):
+                votes[start : start + _CHUNK] = model.predict(X_public[start : start + _CHUNK])
+    except Exception as error:  # a worker must hand its reason back, whatever it is
+        return teacher, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return teacher, votes
+
+
+def _own_copy(estimator: Any, teacher: int, seed: int) -> Any:
+    """Clone the estimator and seed every `random_state` in it from the split seed and the teacher."""
+    from sklearn.base import clone
+
+    model = clone(estimator)
+    names = sorted(name for name in model.get_params(deep=True) if name.split("__")[-1] == "random_state")
+    states = np.random.SeedSequence([seed, teacher]).generate_state(max(1, len(names)))
+    model.set_params(**{name: int(state % (2**31)) for name, state in zip(names, states, strict=False)})
+    return model
+
+
+def _check_features(estimator: Any, X: NDArray[Any], what: str) -> None:
+    """Refuse features that are not finite, unless the estimator says it can take them."""
+    if X.dtype.kind != "f":
+        return
+    allowed = allows_missing(estimator)
+    for start in range(0, len(X), 65536):
+        block = X[start : start + 65536].reshape(len(X[start : start + 65536]), -1)
+        bad = np.isinf(block) if allowed else ~np.isfinite(block)
+        if bad.any():
+            row, column = (int(place[0]) for place in np.nonzero(bad))
+            raise InputError(
+                f"{what} hold {block[row, column]} in row {start + row}, column {column}: fill or drop such rows, "
+                "or put an imputer into the teacher's pipeline"
+            )
+
+
+def allows_missing(estimator: Any) -> bool:
+    """Whether an estimator takes NaN; a pipeline does if its first step does."""
+    from sklearn.utils import get_tags
+
+    first = estimator.steps[0][1] if getattr(estimator, "steps", None) else estimator
+    return bool(get_tags(first).input_tags.allow_nan)
+
+
+def fingerprint(*parts: Any) -> str:
+    """Return a hash of what votes depend on: arrays by content, everything else by its repr."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype}{part.shape}".encode())
+            for start in range(0, len(part) if part.ndim else 0, 4096):
+                digest.update(np.ascontiguousarray(part[start : start + 4096]).tobytes())
+        else:
+            digest.update(repr(part).encode())
+        digest.update(b"\0")
+    return digest.hexdigest()[:32]

@@ -1,0 +1,212 @@
+"""`ipate run` as a user runs it: the whole way, interrupted and resumed, and every way to get it wrong."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ipate.cli import _run
+
+PROGRAM = Path(sys.executable).with_name("ipate")
+SMALL = """
+[data]
+name = "digits"
+public = 500
+test = 300
+[budgets]
+policy = { high = 6.0, low = 20.0 }
+shares = { high = 0.6, low = 0.4 }
+[teachers]
+model = "bayes"
+number = 30
+[labelling]
+sigma = 3.0
+check_sigma = 6.0
+threshold = 12.0
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def run_json(capsys, *arguments):
+    assert _run(["run", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(capsys, *arguments):
+    assert _run(["run", *map(str, arguments)]) in (1, 2)
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_the_whole_way_from_a_file(config, tmp_path, capsys):
+    out = tmp_path / "out"
+    report = run_json(capsys, config, "--out", out)
+    assert report["guarantee"] == "releasable"
+    assert report["seeded"] is False
+    assert report["labels"] > 5
+    assert report["student_accuracy"] > 0.3
+    assert len(report["by_class"]) == 10
+    assert 0 < report["labels_of_standard_pate"] < report["labels"]
+    assert {g["group"]: g["budget"] for g in report["groups"]} == {"high": 6.0, "low": 20.0}
+    for group in report["groups"]:
+        assert 0 < group["epsilon"] <= group["budget"]
+    assert (out / "private").stat().st_mode & 0o077 == 0
+    with (out / "public" / "labels.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert sum(row["answered"] == "1" for row in rows) == report["labels"]
+    assert {row["label"] for row in rows if row["answered"] == "0"} <= {""}
+
+
+def test_nothing_private_lies_in_the_public_folder(config, tmp_path, capsys):
+    """Votes, allocation and data-dependent costs stay private; a private account publishes no cost."""
+    out = tmp_path / "out"
+    config.write_text(SMALL + 'bound = "exact"\n')
+    report = run_json(capsys, config, "--out", out)
+    assert report["guarantee"] == "private"
+    assert sorted(p.name for p in (out / "public").iterdir()) == ["labels.csv", "metrics.json", "student.joblib"]
+    published = (out / "public" / "metrics.json").read_text() + (out / "public" / "labels.csv").read_text()
+    for group in report["groups"]:
+        assert str(group["epsilon"]) not in published
+    assert "epsilon" not in published
+
+
+def test_a_finished_run_is_resumed_without_drawing_labels_again(config, tmp_path, capsys):
+    out = tmp_path / "out"
+    first = run_json(capsys, config, "--out", out)
+    labels = (out / "public" / "labels.csv").read_text()
+    (out / "public" / "labels.csv").unlink()
+    again = run_json(capsys, "--resume", out)
+    assert (out / "public" / "labels.csv").read_text() == labels
+    assert again["groups"] == first["groups"]
+
+
+def test_an_interrupted_run_is_continued(config, tmp_path):
+    """^C while teachers train: the folder keeps their votes, and --resume finishes."""
+    out = tmp_path / "out"
+    slow = SMALL.replace('model = "bayes"\nnumber = 30', 'model = "forest"\nnumber = 30\nn_jobs = 1')
+    config.write_text(slow)
+    process = subprocess.Popen(
+        [PROGRAM, "run", config, "--out", out], stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    done = out / "private" / "votes" / "done.npy"
+    for _ in range(600):
+        if done.exists() and np.load(done).any():
+            break
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    before = int(np.load(done).sum())
+    assert 0 < before < 30
+    assert not (out / "public" / "labels.csv").exists()
+    finished = subprocess.run(
+        [PROGRAM, "run", "--resume", out, "--json"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout)["labels"] > 0
+
+
+def test_a_seed_repeats_the_run_and_says_so(config, tmp_path, capsys):
+    one = run_json(capsys, config, "--out", tmp_path / "a", "--seed", 3)
+    other = run_json(capsys, config, "--out", tmp_path / "b", "--seed", 3)
+    assert one["seeded"]
+    assert "not private" in one["statement"]
+    assert {**one, "run": ""} == {**other, "run": ""}
+
+
+def test_compare_trains_standard_pate_and_a_ceiling_and_calls_that_private(config, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert _run(["run", str(config), "--out", str(out), "--compare", "--seed", "1"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "standard PATE, trained beside it" in text
+    assert "The comparison is private" in text
+    assert (out / "private" / "compare.json").exists()
+    assert not (out / "public" / "compare.json").exists()
+
+
+@pytest.mark.parametrize("variant", ["standard", "upsampling", "vanishing"])
+def test_flags_override_the_file(config, tmp_path, capsys, variant):
+    report = run_json(capsys, config, "--out", tmp_path / "out", "--variant", variant, "--seed", 1)
+    assert report["variant"] == variant
+    assert all(group["epsilon"] <= group["budget"] for group in report["groups"])
+
+
+def test_own_data_from_a_csv_with_levels(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=1500)
+    X = rng.normal(size=(1500, 3)) + 2 * y[:, None]
+    rows = ["a,b,c,sick,consent"]
+    rows += [
+        f"{x[0]:.4f},{x[1]:.4f},{x[2]:.4f},{'yes' if label else 'no'},{'high' if i % 3 else 'low'}"
+        for i, (x, label) in enumerate(zip(X, y, strict=True))
+    ]
+    (tmp_path / "people.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "run.toml").write_text(
+        f"""
+        [data]
+        file = "{tmp_path / "people.csv"}"
+        label = "sick"
+        level = "consent"
+        classes = ["no", "yes"]
+        public = 300
+        test = 200
+        [budgets]
+        policy = {{ high = 2.0, low = 6.0 }}
+        """
+    )
+    report = run_json(capsys, tmp_path / "run.toml", "--out", tmp_path / "out")
+    assert report["student_accuracy"] > 0.8
+    assert {g["group"] for g in report["groups"]} == {"high", "low"}
+
+
+BAD = {
+    "nothing": ([], "nothing to run"),
+    "an unknown data set": (["--dataset", "mnits"], "mnist"),
+    "an unknown model": (["--dataset", "digits", "--epsilon", "5", "--teacher", "forrest"], "'forest'"),
+    "a model that cannot be imported": (
+        ["--dataset", "digits", "--epsilon", "5", "--teacher", "no.where:X"],
+        "no.where",
+    ),
+    "no consent levels": (["--dataset", "digits"], "no consent levels"),
+    "more teachers than people": (["--dataset", "digits", "--epsilon", "5", "--teachers", "5000"], "5000"),
+    "a share that is none": (["--dataset", "digits", "--share", "high"], "LEVEL=SHARE"),
+    "a public pool that does not fit": (["--dataset", "digits", "--epsilon", "5", "--public", "5000"], "5,000"),
+    "a run that is not there": (["--resume", "nowhere"], "nowhere"),
+    "resume with more": (["--resume", "nowhere", "--dataset", "digits"], "nothing beside it"),
+    "files that are not there": (["--dataset", "mnist", "--data-dir", "nowhere"], "nowhere"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_work_is_said_in_one_line(case, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, words = BAD[case]
+    assert words in refusal(capsys, *arguments)
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(config, tmp_path, capsys):
+    out = tmp_path / "out"
+    run_json(capsys, config, "--out", out)
+    assert "already holds a run" in refusal(capsys, config, "--out", out)
+
+
+def test_a_teacher_that_fails_is_named_and_the_run_can_go_on(config, tmp_path, capsys):
+    out = tmp_path / "out"
+    config.write_text(SMALL.replace('model = "bayes"', 'model = "logistic"\noptions = { solver = "none" }'))
+    assert _run(["run", str(config), "--out", str(out)]) == 1
+    assert "teacher 0 with" in capsys.readouterr().err

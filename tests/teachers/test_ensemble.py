@@ -1,0 +1,160 @@
+"""Teachers: each on its own rows, heard in the full class set, nobody's work lost."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier
+
+from ipate.errors import InputError
+from ipate.teachers import TeacherError, VoteStore, train_and_vote
+from ipate.teachers.ensemble import fingerprint
+
+
+class Fragile(ClassifierMixin, BaseEstimator):
+    """Fails where it sees the value 99, and counts how often it was trained."""
+
+    trained = 0
+
+    def fit(self, X, y):
+        Fragile.trained += 1
+        if np.any(X == 99):
+            raise RuntimeError("no good")
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[-1])
+
+
+def task(n=200, classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(classes, size=n)
+    X = rng.normal(size=(n, 4)) + 3 * np.eye(classes, 4)[y]
+    return X, y, X[:50] + 0.1, [np.arange(i, n, 10) for i in range(10)]
+
+
+def store(folder, rows, pool, classes=3, mark="x"):
+    return VoteStore(folder, n_teachers=len(rows), n_queries=len(pool), n_classes=classes, fingerprint=mark)
+
+
+def votes_of(estimator, folder, *, X, y, pool, rows, **options):
+    kept = store(folder, rows, pool)
+    train_and_vote(estimator, X, y, rows=rows, X_public=pool, store=kept, **options)
+    return np.array(kept.matrix)
+
+
+def test_each_teacher_learns_from_its_own_rows_and_nobody_else(tmp_path):
+    """Changing one teacher's rows changes that teacher's votes alone: what the sensitivity rests on."""
+    X, y, pool, rows = task()
+    before = votes_of(DecisionTreeClassifier(), tmp_path / "a", X=X, y=y, pool=pool, rows=rows)
+    changed = y.copy()
+    changed[rows[3]] = (changed[rows[3]] + 1) % 3
+    after = votes_of(DecisionTreeClassifier(), tmp_path / "b", X=X, y=changed, pool=pool, rows=rows)
+    assert not np.array_equal(before[3], after[3])
+    others = [t for t in range(10) if t != 3]
+    np.testing.assert_array_equal(before[others], after[others])
+
+
+@pytest.mark.parametrize("options", [{"n_jobs": 2}, {"n_jobs": 2, "backend": "threading"}, {"n_jobs": 1}])
+def test_votes_do_not_depend_on_who_trained_the_teachers(tmp_path, options):
+    X, y, pool, rows = task()
+    teacher = DecisionTreeClassifier(max_features=1)
+    one = votes_of(teacher, tmp_path / "a", X=X, y=y, pool=pool, rows=rows, seed=5)
+    other = votes_of(teacher, tmp_path / "b", X=X, y=y, pool=pool, rows=rows, seed=5, **options)
+    np.testing.assert_array_equal(one, other)
+    third = votes_of(teacher, tmp_path / "c", X=X, y=y, pool=pool, rows=rows, seed=6)
+    assert not np.array_equal(one, third)
+
+
+def test_a_teacher_that_misses_classes_votes_with_the_full_class_ids(tmp_path):
+    X, y, pool, _ = task()
+    only_last_two = np.flatnonzero(y > 0)
+    one_class = np.flatnonzero(y == 2)[:5]
+    rows = [only_last_two, one_class, np.array([], dtype=np.int64)]
+    votes = votes_of(LogisticRegression(), tmp_path, X=X, y=y, pool=pool, rows=rows)
+    assert set(votes[0]) <= {1, 2}
+    assert set(votes[1]) == {2}
+    assert set(votes[2]) == {0}  # without data: a fixed public class
+
+
+def test_a_failing_teacher_is_named_and_the_others_work_is_kept(tmp_path):
+    X, y, pool, rows = task()
+    X[rows[4]] = 99
+    kept = store(tmp_path, rows, pool)
+    with pytest.raises(TeacherError, match=r"teacher 4 with 20 points failed: RuntimeError: no good.*other 9"):
+        train_and_vote(Fragile(), X, y, rows=rows, X_public=pool, store=kept)
+    assert kept.missing == (4,)
+    X[rows[4]] = 0
+    Fragile.trained = 0
+    again = store(tmp_path, rows, pool)
+    train_and_vote(Fragile(), X, y, rows=rows, X_public=pool, store=again)
+    assert Fragile.trained == 1
+    assert again.missing == ()
+
+
+def test_a_store_made_for_something_else_is_refused(tmp_path):
+    _, _, pool, rows = task()
+    store(tmp_path, rows, pool, mark="one")
+    with pytest.raises(InputError, match="fingerprint 'one', not 'two'"):
+        store(tmp_path, rows, pool, mark="two")
+    (tmp_path / "store.json").write_text("{")
+    with pytest.raises(InputError, match="not readable"):
+        store(tmp_path, rows, pool, mark="one")
+
+
+def test_a_store_refuses_votes_that_do_not_fit_and_keeps_itself_private(tmp_path):
+    _, _, pool, rows = task()
+    kept = store(tmp_path / "votes", rows, pool)
+    for bad in (np.zeros(3, int), np.full(len(pool), 3), np.full(len(pool), -1)):
+        with pytest.raises(InputError, match="teacher 0"):
+            kept.put(0, bad)
+    assert not kept.done.any()
+    assert (tmp_path / "votes").stat().st_mode & 0o077 == 0
+
+
+def test_forgetting_a_teacher_trains_it_alone_again(tmp_path):
+    X, y, pool, rows = task()
+    kept = store(tmp_path, rows, pool)
+    train_and_vote(Fragile(), X, y, rows=rows, X_public=pool, store=kept)
+    kept.forget(7)
+    Fragile.trained = 0
+    train_and_vote(Fragile(), X, y, rows=rows, X_public=pool, store=kept)
+    assert Fragile.trained == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_features_that_are_not_finite_are_refused_with_their_place(tmp_path, value):
+    X, y, pool, rows = task()
+    X[17, 2] = value
+    with pytest.raises(InputError, match="row 17, column 2"):
+        votes_of(LogisticRegression(), tmp_path, X=X, y=y, pool=pool, rows=rows)
+    X[17, 2] = 0
+    pool[3, 1] = value
+    with pytest.raises(InputError, match=r"public features .* row 3, column 1"):
+        votes_of(LogisticRegression(), tmp_path, X=X, y=y, pool=pool, rows=rows)
+
+
+def test_a_pipeline_with_an_imputer_may_have_missing_values(tmp_path):
+    X, y, pool, rows = task()
+    X[17, 2] = np.nan
+    teacher = make_pipeline(SimpleImputer(), LogisticRegression())
+    votes = votes_of(teacher, tmp_path, X=X, y=y, pool=pool, rows=rows)
+    assert votes.shape == (10, 50)
+
+
+def test_the_fingerprint_sees_every_value():
+    X = np.zeros((9000, 2))
+    changed = X.copy()
+    changed[8999, 1] = 1
+    assert fingerprint(X, "a") != fingerprint(changed, "a") != fingerprint(changed, "b")
+    assert fingerprint(X, "a") == fingerprint(X.copy(), "a")
+
+
+def test_progress_counts_teachers(tmp_path):
+    X, y, pool, rows = task()
+    seen = []
+    votes_of(DecisionTreeClassifier(), tmp_path, X=X, y=y, pool=pool, rows=rows, progress=seen.append)
+    assert seen == list(range(1, 11))

@@ -1,0 +1,195 @@
+"""`PATEClassifier`: a scikit-learn classifier that keeps everybody's budget."""
+
+import doctest
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import ipate.classifier
+from ipate import PATEClassifier, Policy
+from ipate._fitting import PublicRowsWarning
+from ipate.errors import InputError
+from ipate.votes import ClassesWarning
+
+
+def task(n=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    X = rng.normal(size=(n, 5)) + 2.5 * np.eye(3, 5)[y]
+    return X, np.array(["ape", "bee", "cat"])[y]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = task()
+    pool, truth = task(600, seed=1)
+    levels = np.random.default_rng(2).choice(["high", "low"], size=len(y), p=[0.7, 0.3])
+    model = PATEClassifier(
+        teacher=LogisticRegression(), student=LogisticRegression(), classes=["ape", "bee", "cat"], verbose=0,
+        random_state=0,
+    )  # fmt: skip
+    model.fit(X, y, levels=levels, policy={"high": 1.0, "low": 3.0}, X_public=pool, y_public=truth)
+    return model
+
+
+def test_the_student_learns_and_nobody_is_over_budget(fitted):
+    X, y = task(2000, seed=9)
+    assert fitted.score(X, y) > 0.85
+    assert {g.group: g.budget for g in fitted.guarantees_} == {"high": 1.0, "low": 3.0}
+    assert sum(g.people for g in fitted.guarantees_) == 3000
+    for promise in fitted.guarantees_:
+        assert 0.5 * promise.budget < promise.cost <= promise.budget
+        assert promise.kind == "releasable"
+        assert "may be published" in promise.statement
+    assert np.count_nonzero(fitted.labels_ >= 0) == fitted.labelling_.n_labels
+    assert fitted.vote_accuracy_ > 0.8
+    np.testing.assert_allclose(fitted.predict_proba(X[:5]).sum(axis=1), 1)
+    assert set(fitted.predict(X)) <= {"ape", "bee", "cat"}
+    assert fitted.choice_.reason.startswith("auto chose")
+
+
+def test_it_passes_scikit_learns_own_checks():
+    """Noise is seeded here because one check fits twice and compares; the tags say what is true."""
+    model = PATEClassifier(epsilon=1e4, public_fraction=0.5, random_state=0, noise_seed=0, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_estimator(model, on_skip=None)
+
+
+def test_the_tags_are_honest():
+    tags = PATEClassifier().__sklearn_tags__()
+    assert tags.non_deterministic
+    assert tags.classifier_tags.poor_score
+
+
+def test_clone_and_get_params_keep_everything():
+    model = PATEClassifier(epsilon=2.0, variant="upsampling", n_teachers=7)
+    assert clone(model).get_params() == model.get_params()
+
+
+def test_secure_noise_differs_and_seeded_noise_repeats_and_says_so():
+    X, y = task(600)
+    pool, _ = task(300, seed=1)
+    base = PATEClassifier(epsilon=3.0, classes=["ape", "bee", "cat"], verbose=0, random_state=0)
+    seeded = [clone(base).set_params(noise_seed=4).fit(X, y, X_public=pool) for _ in range(2)]
+    np.testing.assert_array_equal(seeded[0].labels_, seeded[1].labels_)
+    assert "not private" in seeded[0].guarantees_[0].statement
+    free = [clone(base).fit(X, y, X_public=pool) for _ in range(3)]
+    assert any(not np.array_equal(free[0].labels_, other.labels_) for other in free[1:])
+
+
+@pytest.mark.parametrize("variant", ["standard", "upsampling", "vanishing"])
+def test_every_variant_keeps_the_budgets(variant):
+    X, y = task(1500)
+    pool, _ = task(300, seed=1)
+    budgets = np.random.default_rng(0).choice([2.0, 4.0], size=len(y))
+    model = PATEClassifier(variant=variant, classes=["ape", "bee", "cat"], verbose=0, random_state=0, n_teachers=40)
+    model.fit(X, y, budgets=budgets, X_public=pool)
+    assert all(g.cost <= g.budget for g in model.guarantees_)
+    assert model.allocation_.variant == variant
+
+
+def test_all_rows_of_a_person_go_to_the_same_teacher_at_the_strictest_budget():
+    X, y = task(1000)
+    pool, _ = task(100, seed=1)
+    person = np.arange(1000) // 4
+    budgets = np.where(np.arange(1000) % 4 == 0, 10.0, 50.0)
+    model = PATEClassifier(classes=["ape", "bee", "cat"], verbose=0, random_state=0, n_teachers=20, sigma=5.0)
+    model.fit(X, y, budgets=budgets, person_id=person, X_public=pool)
+    assert [g.budget for g in model.guarantees_] == [10.0]
+    for teacher in range(20):
+        rows = model.allocation_.rows_of_teacher(teacher)
+        assert all(np.isin(np.flatnonzero(person == p), rows).all() for p in person[rows])
+
+
+def test_private_bounds_are_called_private():
+    X, y = task(1000)
+    pool, _ = task(200, seed=1)
+    model = PATEClassifier(epsilon=2.0, bound="exact", classes=["ape", "bee", "cat"], verbose=0, n_teachers=25)
+    model.fit(X, y, X_public=pool)
+    assert {g.kind for g in model.guarantees_} == {"private"}
+    assert "not a differential privacy guarantee" in model.guarantees_[0].statement
+
+
+def test_a_scaler_belongs_into_the_teacher():
+    X, y = task(1000)
+    pool, _ = task(200, seed=1)
+    model = PATEClassifier(
+        teacher=make_pipeline(StandardScaler(), LogisticRegression()), epsilon=3.0, classes=["ape", "bee", "cat"],
+        verbose=0,
+    )  # fmt: skip
+    model.fit(1000 * X, y, X_public=1000 * pool)
+    assert model.labelling_.n_labels > 0
+
+
+def test_public_labelled_people_teach_the_student_too():
+    X, y = task(1000)
+    pool, _ = task(200, seed=1)
+    more = task(500, seed=3)
+    model = PATEClassifier(epsilon=0.5, classes=["ape", "bee", "cat"], verbose=0, random_state=0)
+    model.fit(X, y, X_public=pool, labelled=more)
+    assert model.score(*task(1000, seed=5)) > 0.85
+
+
+def test_the_proxy_decides_the_size_of_teachers(capsys):
+    X, y = task(4000)
+    pool, _ = task(300, seed=1)
+    model = PATEClassifier(epsilon=1.0, classes=["ape", "bee", "cat"], proxy=task(800, seed=7), random_state=0)
+    model.fit(X, y, X_public=pool)
+    assert "public proxy task of 800 points" in model.choice_.reason
+    assert "public proxy task of 800 points" in capsys.readouterr().err
+
+
+def test_what_is_taken_as_public_is_said():
+    X, y = task(600)
+    with pytest.warns(ClassesWarning, match="3 classes from y"), pytest.warns(PublicRowsWarning, match="180 of 600"):
+        PATEClassifier(epsilon=5.0, public_fraction=0.3, verbose=0).fit(X, y)
+
+
+CLASSES = ["ape", "bee", "cat"]
+
+
+@pytest.mark.parametrize(
+    ("change", "given", "words"),
+    [
+        ({"epsilon": 1.0}, {}, "X_public is not given"),
+        ({}, {"X_public": "pool"}, "no budgets"),
+        ({}, {"X_public": "pool", "levels": ["high"] * 600}, "without a policy"),
+        ({}, {"X_public": "pool", "levels": ["hihg"] * 600, "policy": Policy.from_mapping({"high": 1.0})}, "'high'"),
+        ({}, {"X_public": "pool", "budgets": [1.0] * 5}, "5 entries and X has 600 rows"),
+        ({}, {"X_public": "pool", "budgets": [0.0] * 600}, "epsilon is 0"),
+        ({"epsilon": 1.0, "public_fraction": 2}, {}, "public_fraction is 2"),
+        ({"epsilon": 1.0, "n_teachers": 601}, {"X_public": "pool"}, "601 and there are 600 people"),
+        ({"epsilon": 1.0, "sigma": "some"}, {"X_public": "pool"}, "'some'"),
+        ({"epsilon": 1.0, "classes": ["ape", "bee"]}, {"X_public": "pool"}, "y holds 'cat'"),
+        ({"epsilon": 1.0, "classes": ["ape"]}, {"X_public": "pool"}, "at least 2 classes"),
+        ({"epsilon": 1.0}, {"X_public": "pool", "y_public": ["ape"]}, "1 entries"),
+        ({"epsilon": 1.0, "variant": "weigthing"}, {"X_public": "pool"}, "'weighting'"),
+        ({"epsilon": 1e-4, "sigma": 0.5, "check_sigma": 0.5}, {"X_public": "pool"}, "no public point has a label"),
+    ],
+)
+def test_what_cannot_work_is_said_in_one_line(change, given, words):
+    X, y = task(600)
+    pool, _ = task(50, seed=1)
+    given = {name: pool if isinstance(value, str) else value for name, value in given.items()}
+    model = PATEClassifier(**{"classes": CLASSES, "verbose": 0, **change})
+    with pytest.raises(InputError, match=words):
+        model.fit(X, y, **given)
+
+
+def test_a_public_pool_of_one_point_and_a_class_that_nobody_has():
+    X, y = task(600)
+    model = PATEClassifier(epsilon=50.0, classes=[*CLASSES, "dog"], verbose=0, random_state=0)
+    model.fit(X, y, X_public=X[:1])
+    assert model.predict_proba(X[:2]).shape == (2, 4)
+    assert model.predict_proba(X[:2])[:, 3].max() == 0
+
+
+def test_the_examples_in_the_docstrings_run():
+    assert doctest.testmod(ipate.classifier).failed == 0
