@@ -196,9 +196,7 @@ def test_a_budget_between_levels_says_its_delta():
 
 
 def test_delta_of_one_over_n_or_more_warns_with_numbers_and_reason():
-    with pytest.warns(
-        DeltaWarning, match=r"0\.25.*'eps=1'.*N = 4 people.*1/N = 0\.25.*picked at random"
-    ) as caught:
+    with pytest.warns(DeltaWarning, match=r"0\.25.*'eps=1'.*N = 4 people.*1/N = 0\.25.*picked at random") as caught:
         People.from_budgets([1.0] * 4, delta=0.25)
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -215,9 +213,7 @@ def test_a_million_people():
     people = People.from_budgets(epsilon, delta=TINY, person_id=np.arange(n)[::-1] // 2)
     assert people.n_people == n // 2
     assert people.rows_of(0).tolist() == [n - 2, n - 1]
-    assert (
-        np.array([g.epsilon for g in people.groups])[people.group_of_person][people.person_of_row] <= epsilon
-    ).all()
+    assert (np.array([g.epsilon for g in people.groups])[people.group_of_person][people.person_of_row] <= epsilon).all()
     merged = People.from_budgets(random.uniform(0.5, 3, n), delta=TINY, merge_within=0.1)
     assert len(merged.groups) == 19
 
@@ -374,17 +370,14 @@ def test_a_level_may_not_take_a_settings_name():
     "fields", [{"id": ""}, {"epsilon": 0}, {"epsilon": np.inf}, {"delta": 1}, {"people": 0}, {"people": 1.0}]
 )
 def test_group_refuses(fields):
-    assert "must" in refusal(
-        lambda: Group(**{"id": "a", "epsilon": 1.0, "delta": 1e-5, "people": 1, **fields})
-    )
+    assert "must" in refusal(lambda: Group(**{"id": "a", "epsilon": 1.0, "delta": 1e-5, "people": 1, **fields}))
 
 
 @pytest.fixture
 def people_csv(tmp_path):
     path = tmp_path / "people.csv"
     path.write_bytes(
-        b"\xef\xbb\xbfid,epsilon,consent,delta,age\r\n"
-        b"01,1.5,high,,30\r\n1, 2.5 ,low,1e-9,40\r\n01,0.5,low,1e-8,31\r\n"
+        b"\xef\xbb\xbfid,epsilon,consent,delta,age\r\n01,1.5,high,,30\r\n1, 2.5 ,low,1e-9,40\r\n01,0.5,low,1e-8,31\r\n"
     )
     return path
 
@@ -403,9 +396,7 @@ def test_from_csv_numbers(people_csv):
 
 
 def test_from_csv_levels(people_csv):
-    people = People.from_csv(
-        people_csv, level_column="consent", person_column="id", policy=POLICY, delta=TINY
-    )
+    people = People.from_csv(people_csv, level_column="consent", person_column="id", policy=POLICY, delta=TINY)
     assert contents(people) == {"high": (1.0, TINY, ["01"]), "low": (3.0, TINY, ["1"])}
     assert people.rows_of("01").tolist() == [0, 2]
 

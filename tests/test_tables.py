@@ -95,9 +95,7 @@ def test_lines_are_counted_as_editors_do(write):
     path = write('note,n\n"two\nlines",1\n"three\nmore\nlines",x\n')
     table = read_table(path, required=["n"], others=True)
     assert list(table.lines) == [2, 4]
-    assert "line 4" in refusal(
-        path, lambda p: read_table(p, required=["n"], others=True).numbers("n", "weight")
-    )
+    assert "line 4" in refusal(path, lambda p: read_table(p, required=["n"], others=True).numbers("n", "weight"))
 
 
 def test_other_columns_are_skipped_when_allowed(write):
@@ -180,8 +178,6 @@ def test_the_new_file_is_on_disk_before_it_takes_the_name(tmp_path, monkeypatch)
     calls = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
-        monkeypatch.setattr(
-            tables.os, name, lambda *args, name=name, real=real: (calls.append(name), real(*args))[1]
-        )
+        monkeypatch.setattr(tables.os, name, lambda *args, name=name, real=real: (calls.append(name), real(*args))[1])
     write_groups(tmp_path / "groups.csv", [GroupRow(group="a", epsilon=1.0)])
     assert calls[:2] == ["fsync", "replace"]

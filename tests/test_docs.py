@@ -1,0 +1,41 @@
+"""The examples of the README and of the pages run as they stand."""
+
+import re
+import tomllib
+import warnings
+from pathlib import Path
+
+import pytest
+
+from ipate.config import RunConfig
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, language):
+    return [text for kind, text in BLOCK.findall((ROOT / page).read_text()) if kind == language]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/classifier.md"])
+def test_the_python_examples_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = blocks(page, "python")
+    assert found
+    names = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for code in found:
+            exec(compile(code, page, "exec"), names)
+
+
+def test_the_configuration_on_the_page_is_valid():
+    (text,) = blocks("docs/classifier.md", "toml")
+    config = RunConfig.from_mapping(tomllib.loads(text))
+    assert config.budgets.delta == 1e-6
+
+
+def test_every_link_between_pages_leads_somewhere():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
