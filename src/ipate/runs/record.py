@@ -1,0 +1,96 @@
+"""What labelling released and what it cost, as it is kept in a run's folder."""
+
+import csv
+import io
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.labelling import GroupResult, Labelling
+from ipate.runs.folder import RunFolder
+from ipate.tables import write_text
+
+__all__ = ["Record", "read_record", "write_labels", "write_record"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The outcome of labelling a pool.
+
+    Attributes
+    ----------
+    labels : array of shape (pool,)
+        The class of each public point, −1 where it has none.
+    queries : tuple of int
+        The points that were asked, in the order asked.
+    n_labels, n_queries : int
+    kind, statement, stopped_by, bound, conversion, seeded
+        What may be said of the costs, and how they came about.
+    groups : tuple of GroupResult
+    """
+
+    labels: NDArray[np.int64]
+    queries: tuple[int, ...]
+    n_labels: int
+    n_queries: int
+    kind: str
+    statement: str
+    stopped_by: str
+    bound: str
+    conversion: str
+    seeded: bool
+    groups: tuple[GroupResult, ...]
+
+    @classmethod
+    def of(cls, result: Labelling, *, n_public: int) -> "Record":
+        """Make the record of a labelling."""
+        labels = np.full(n_public, -1, dtype=np.int64)
+        labels[result.queries] = result.labels
+        return cls(
+            labels=labels,
+            queries=tuple(result.queries.tolist()),
+            n_labels=result.n_labels,
+            n_queries=result.n_queries,
+            kind=result.guarantee.kind,
+            statement=result.guarantee.statement,
+            stopped_by=result.stopped_by,
+            bound=result.meter.bound,
+            conversion=result.meter.conversion,
+            seeded=result.seeded,
+            groups=result.groups,
+        )
+
+
+def write_record(folder: RunFolder, record: Record) -> None:
+    """Keep the record whole in the private folder; the public one gets it if it may be published."""
+    payload = asdict(record)
+    payload["labels"] = record.labels.tolist()
+    if record.kind == "releasable":
+        public = {name: value for name, value in payload.items() if name not in ("labels", "queries")}
+        folder.write(folder.public / "guarantee.json", public)
+    folder.write(folder.private / "labelling.json", payload)
+
+
+def read_record(folder: RunFolder) -> Record | None:
+    """Return the record of an earlier labelling, or None: released labels are never drawn again."""
+    found: dict[str, Any] | None = folder.read(folder.private / "labelling.json")
+    if found is None:
+        return None
+    found["labels"] = np.array(found["labels"], dtype=np.int64)
+    found["queries"] = tuple(found["queries"])
+    found["groups"] = tuple(GroupResult(**group) for group in found["groups"])
+    return Record(**found)
+
+
+def write_labels(path: Path, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
+    """Write query,answered,label in the order asked; a query is named by its row in the data."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["query", "answered", "label"])
+    for query in record.queries:
+        label = int(record.labels[query])
+        writer.writerow([int(rows[query]), int(label >= 0), classes[label] if label >= 0 else ""])
+    write_text(path, stream.getvalue())
