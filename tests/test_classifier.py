@@ -171,6 +171,11 @@ CLASSES = ["ape", "bee", "cat"]
         ({"epsilon": 1.0, "classes": ["ape"]}, {"X_public": "pool"}, "at least 2 classes"),
         ({"epsilon": 1.0}, {"X_public": "pool", "y_public": ["ape"]}, "1 entries"),
         ({"epsilon": 1.0, "variant": "weigthing"}, {"X_public": "pool"}, "'weighting'"),
+        ({"epsilon": 1.0, "stop": "later"}, {"X_public": "pool"}, "'later'"),
+        ({"epsilon": 1.0, "stop": "count"}, {"X_public": "pool"}, "max_labels"),
+        ({"epsilon": 1.0, "sigma": -1.0}, {"X_public": "pool"}, "sigma is -1"),
+        ({"epsilon": 1.0, "n_teachers": 2.5}, {"X_public": "pool"}, "n_teachers is 2.5"),
+        ({}, {"X_public": "pool", "budgets": np.linspace(1, 2, 600)}, "600 groups"),
         ({"epsilon": 1e-4, "sigma": 0.5, "check_sigma": 0.5}, {"X_public": "pool"}, "no public point has a label"),
     ],
 )
@@ -189,6 +194,42 @@ def test_a_public_pool_of_one_point_and_a_class_that_nobody_has():
     model.fit(X, y, X_public=X[:1])
     assert model.predict_proba(X[:2]).shape == (2, 4)
     assert model.predict_proba(X[:2])[:, 3].max() == 0
+
+
+def test_a_pool_sorted_by_class_gets_labels_of_every_class():
+    X, y = task(3000)
+    pool, truth = task(2000, seed=1)
+    order = np.argsort(truth)
+    model = PATEClassifier(epsilon=1.0, classes=CLASSES, verbose=0, random_state=0)
+    model.fit(X, y, X_public=pool[order])
+    assert set(model.labels_) == {-1, 0, 1, 2}
+
+
+def test_budgets_with_an_index_of_their_own_go_to_their_own_people():
+    """A shuffled pandas Series looks values up by label; people must be met by position."""
+
+    class Labelled:
+        def __init__(self, values, index):
+            self.values, self.index = np.asarray(values), list(index)
+
+        def __len__(self):
+            return len(self.values)
+
+        def __getitem__(self, key):
+            return self.values[self.index.index(key)]
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array(self.values, dtype=dtype)
+
+    X, y = task(600)
+    rng = np.random.default_rng(0)
+    budgets = rng.choice([1.0, 50.0], size=600)
+    model = PATEClassifier(public_fraction=0.3, classes=CLASSES, verbose=0, random_state=0, noise_seed=1)
+    with pytest.warns(PublicRowsWarning):
+        plain = clone(model).fit(X, y, budgets=budgets)
+    with pytest.warns(PublicRowsWarning):
+        odd = clone(model).fit(X, y, budgets=Labelled(budgets, rng.permutation(600)))
+    np.testing.assert_array_equal(plain.allocation_.people.group_of_person, odd.allocation_.people.group_of_person)
 
 
 def test_the_examples_in_the_docstrings_run():

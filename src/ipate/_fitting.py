@@ -34,11 +34,16 @@ class Given:
     policy: Any = None
     person_id: Any = None
 
+    def __post_init__(self) -> None:
+        for name in ("budgets", "levels", "person_id"):  # by position from here on, whatever index they came with
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else np.asarray(value))
+
     def of(self, rows: Ints) -> "Given":
         """Return the same for some of the rows."""
 
         def taken(values: Any) -> Any:
-            return None if values is None else [values[row] for row in rows.tolist()]
+            return None if values is None else values[rows]
 
         return Given(
             budgets=taken(self.budgets),
@@ -78,7 +83,8 @@ def make_people(n: int, given: Given, *, epsilon: float | None, delta: float | s
     """Return the people of n rows with their budgets, from whatever was given."""
     if given.budgets is not None and given.levels is not None:
         raise InputError("budgets and levels are both given: give one of them")
-    usual = min(1e-5, 0.1 / n) if delta == "auto" else float(delta)
+    people_there = n if given.person_id is None else len(np.unique(given.person_id.astype(str)))
+    usual = min(1e-5, 0.1 / people_there) if delta == "auto" else float(delta)
     if given.levels is not None:
         if given.policy is None:
             raise InputError("levels are given without a policy: say which ε each level means")

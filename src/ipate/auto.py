@@ -175,7 +175,7 @@ def choose(
     best: tuple[float, Choice] | None = None
     for points, known in candidates.items():
         k = n_teachers or max(1, people // points)
-        layout = lay_out(variant, groups=groups, n_teachers=max(k, len(groups)), **options)
+        layout = lay_out(variant, groups=groups, n_teachers=k, **options)
         worth = min(
             float(gdp.mu_of(g.epsilon, g.delta)) ** 2 / g.sensitivity**2 for g in layout.groups if g.sensitivity > 0
         )

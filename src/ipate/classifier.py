@@ -49,6 +49,8 @@ class GroupGuarantee:
         ε spent so far by the worst-off of them. If `kind` is "private" this number is itself private.
     kind : {"releasable", "private"}
         Whether the figures may be published.
+    seeded : bool
+        The noise can be drawn again by whoever knows the seed: then nothing is guaranteed.
     statement : str
         What may be said, in a sentence.
     """
@@ -59,6 +61,7 @@ class GroupGuarantee:
     delta: float
     cost: float
     kind: Kind
+    seeded: bool
     statement: str
 
 
@@ -233,13 +236,18 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             sys.stderr.write(f"ipate: {settings.reason}\n")
         self.allocation_ = allocate(self.variant, people=people, n_teachers=settings.n_teachers, seed=seed)
+        if self.verbose:
+            sys.stderr.writelines(f"ipate: {note}\n" for note in self.allocation_.notes)
         class_warning(self.allocation_, codes)
         votes = collect_votes(
             self._teacher(), X, codes,
             allocation=self.allocation_, pool=pool, truth=truth, n_classes=len(self.classes_), seed=seed,
             n_jobs=self.n_jobs, backend=self.backend,
         )  # fmt: skip
-        self.labelling_, self.ledger_ = run_labelling(votes, self.allocation_, settings, noise_seed=self.noise_seed)
+        order = np.random.default_rng([seed, 2]).permutation(len(pool))  # a pool sorted by class must not decide
+        self.labelling_, self.ledger_ = run_labelling(
+            votes, self.allocation_, settings, noise_seed=self.noise_seed, order=order
+        )
         self.labels_ = np.full(len(pool), -1, dtype=np.int64)
         self.labels_[self.labelling_.queries] = self.labelling_.labels
         given_label = self.labels_ >= 0
@@ -248,7 +256,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.vote_accuracy_ = float(np.mean(self.labels_[given_label] == truth[given_label]))
         extra = None
         if labelled is not None:
-            extra = np.asarray(labelled[0]), encode(self.classes_, labelled[1], "labelled y")
+            extra = self._validated(labelled[0]), encode(self.classes_, labelled[1], "labelled y")
         self.student_ = fit_student(
             self._student(seed), pool, self.labels_, n_classes=len(self.classes_), labelled=extra
         )
@@ -297,7 +305,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _settings(self, people: People, n_public: int, seed: int) -> Settings:
         proxy = None
         if self.proxy is not None:
-            proxy = np.asarray(self.proxy[0]), encode(self.classes_, self.proxy[1], "proxy y")
+            proxy = self._validated(self.proxy[0]), encode(self.classes_, self.proxy[1], "proxy y")
         return choose_settings(
             people=people,
             n_public=n_public,
@@ -327,6 +335,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 delta=group.delta,
                 cost=group.epsilon,
                 kind=self.labelling_.guarantee.kind,
+                seeded=self.labelling_.seeded,
                 statement=self.labelling_.guarantee.statement,
             )
             for group in self.labelling_.groups

@@ -32,8 +32,8 @@ class DataConfig(_Section):
     epsilon: str | None = None
     person: str | None = None
     classes: tuple[str, ...] | None = None
-    public: Size = 0.1
-    test: Size = 0.1
+    public: Size | None = None
+    test: Size | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> "DataConfig":
@@ -41,6 +41,8 @@ class DataConfig(_Section):
             raise ValueError("data needs a name or a file, one of the two")
         if self.file is not None and self.label is None:
             raise ValueError("a file needs label, the name of the column that holds the class")
+        if self.file is not None and (self.public is None or self.test is None):
+            raise ValueError("a file needs public and test: how many of its rows may be treated as public")
         return self
 
 
@@ -73,7 +75,7 @@ class LabellingConfig(_Section):
     power: float | None = None
     sigma: Positive | Auto = "auto"
     check_sigma: Positive | Auto = "auto"
-    threshold: float | Auto = "auto"
+    threshold: Annotated[float, Field(allow_inf_nan=False)] | Auto = "auto"
     bound: str = "gdp"
     conversion: str = "improved"
     stop: str = "budget"

@@ -64,7 +64,10 @@ def state_guarantee(meter: Meter, *, stopped_by: StoppedBy = "fixed", seeded: bo
 
 def _statement(meter: Meter, stopped_by: StoppedBy) -> tuple[Kind, str]:
     if meter.data_independent and stopped_by != "other":
-        which = "the cost ε shown for their group" if stopped_by == "fixed" else "the budget ε of their group"
+        which = "the budget ε of their group"
+        if stopped_by == "fixed":
+            which = "the cost ε shown for their group (or, where checks decided how many labels there were, with any "
+            which += "budget ε fixed beforehand that covers it)"
         return "releasable", (
             "Whatever anyone learns from the labels, and from anything made of them, each person's own data changes "
             f"its probability by at most a factor e^ε, up to δ, with {which}; this holds for all votes, so these "

@@ -79,6 +79,7 @@ def choose_settings(
     ):  # fmt: skip
         if isinstance(value, str) and value != "auto":
             raise InputError(f"{name} is {value!r}: it must be a number or 'auto'")
+    _check_request(variant, stop, max_labels, points_per_teacher, n_teachers)
     k = None if n_teachers == "auto" else int(n_teachers)
     if k is not None and k > people.n_people:
         raise InputError(f"n_teachers is {k} and there are {people.n_people} people: every teacher needs one at least")
@@ -108,7 +109,13 @@ def choose_settings(
     noise = filled(sigma, choice.sigma if choice else None)
     if count is None or noise is None:
         raise InputError("sigma and n_teachers must be numbers or 'auto'")
-    return Settings(
+    given = [name for name, value in (("σ", sigma), ("σ_T", check_sigma), ("T", threshold)) if value != "auto"]
+    reason = "parameters as given"
+    if choice is not None:
+        reason = (
+            f"auto chose {choice.reason}" if not given else f"auto chose {count} teachers; {', '.join(given)} as given"
+        )
+    settings = Settings(
         n_teachers=count,
         sigma=noise,
         check_sigma=filled(check_sigma, choice.check_sigma if choice else None),
@@ -116,9 +123,25 @@ def choose_settings(
         meter=Meter(cast("Bound", bound), cast("Conversion", "gdp" if bound == "gdp" else conversion)),
         stop=cast("Stop", stop),
         max_labels=max_labels,
-        reason="parameters as given" if choice is None else f"auto chose {choice.reason}",
+        reason=reason,
         options=extra,
     )
+    settings.aggregator()  # refuses noise that cannot be, before anybody trains
+    return settings
+
+
+def _check_request(variant: str, stop: str, max_labels: int | None, points: int | None, n_teachers: int | str) -> None:
+    """Refuse before training what could only fail after it."""
+    if stop not in ("budget", "drop", "count"):
+        raise InputError(f"stop is {stop!r}: it must be budget, drop or count")
+    if stop == "count" and max_labels is None:
+        raise InputError("stop is 'count' without max_labels: say how many labels, fixed beforehand")
+    if stop == "drop" and variant in ("upsampling", "vanishing"):
+        raise InputError(f"stop is 'drop' under {variant}: groups can leave only where each teacher has one and votes")
+    for name, value in (("max_labels", max_labels), ("points_per_teacher", points), ("n_teachers", n_teachers)):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
+        if value is not None and value != "auto" and not whole:
+            raise InputError(f"{name} is {value!r}: it must be a whole number of at least 1")
 
 
 def run_labelling(
@@ -157,8 +180,8 @@ def run_labelling(
     return result, book
 
 
-def standard_labels(settings: Settings, people: People, *, answer_rate: float) -> int:
-    """Return how many labels standard PATE at the strictest budget would afford, by the account alone."""
+def standard_labels(settings: Settings, people: People, *, answer_rate: float, n_public: int) -> int:
+    """Return how many labels standard PATE at the strictest budget would have had, by the account alone."""
     meter = settings.meter if settings.meter.data_independent else Meter("gdp")
     queries = queries_afforded(
         meter,
@@ -169,4 +192,5 @@ def standard_labels(settings: Settings, people: People, *, answer_rate: float) -
         check_sigma=settings.check_sigma,
         answer_rate=answer_rate,
     )
-    return int(queries * answer_rate)
+    labels = int(min(queries, n_public) * answer_rate)
+    return labels if settings.max_labels is None else min(labels, settings.max_labels)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ipate.cli import _run
+from ipate.runs import RunFolder
 
 PROGRAM = Path(sys.executable).with_name("ipate")
 SMALL = """
@@ -72,16 +73,23 @@ def test_the_whole_way_from_a_file(config, tmp_path, capsys):
 
 
 def test_nothing_private_lies_in_the_public_folder(config, tmp_path, capsys):
-    """Votes, allocation and data-dependent costs stay private; a private account publishes no cost."""
+    """A run without a guarantee publishes nothing: its labels stopped where private votes said so."""
     out = tmp_path / "out"
     config.write_text(SMALL + 'bound = "exact"\n')
     report = run_json(capsys, config, "--out", out)
     assert report["guarantee"] == "private"
-    assert sorted(p.name for p in (out / "public").iterdir()) == ["labels.csv", "metrics.json", "student.joblib"]
-    published = (out / "public" / "metrics.json").read_text() + (out / "public" / "labels.csv").read_text()
-    for group in report["groups"]:
-        assert str(group["epsilon"]) not in published
-    assert "epsilon" not in published
+    assert list((out / "public").iterdir()) == []
+    assert (out / "private" / "labels.csv").exists()
+
+
+def test_a_seeded_run_publishes_nothing_and_is_not_headed_releasable(config, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert _run(["run", str(config), "--out", str(out), "--seed", "1"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "SEEDED, NOT PRIVATE" in text
+    assert "RELEASABLE" not in text
+    assert "publish nothing" in text
+    assert list((out / "public").iterdir()) == []
 
 
 def test_a_finished_run_is_resumed_without_drawing_labels_again(config, tmp_path, capsys):
@@ -89,9 +97,75 @@ def test_a_finished_run_is_resumed_without_drawing_labels_again(config, tmp_path
     first = run_json(capsys, config, "--out", out)
     labels = (out / "public" / "labels.csv").read_text()
     (out / "public" / "labels.csv").unlink()
+    (out / "public" / "guarantee.json").unlink()
     again = run_json(capsys, "--resume", out)
     assert (out / "public" / "labels.csv").read_text() == labels
     assert again["groups"] == first["groups"]
+    assert json.loads((out / "public" / "guarantee.json").read_text())["n_labels"] == first["labels"]
+
+
+def people_csv(path, levels):
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=len(levels))
+    X = rng.normal(size=(len(levels), 2)) + 2 * y[:, None]
+    rows = [f"{a:.4f},{b:.4f},{label},{level}" for (a, b), label, level in zip(X, y, levels, strict=True)]
+    path.write_text("a,b,sick,consent\n" + "\n".join(rows) + "\n")
+    return rows
+
+
+def people_run(folder, levels):
+    people_csv(folder / "people.csv", levels)
+    (folder / "run.toml").write_text(
+        f"""
+        [data]
+        file = "{folder / "people.csv"}"
+        label = "sick"
+        level = "consent"
+        classes = ["0", "1"]
+        public = 200
+        test = 100
+        [budgets]
+        policy = {{ high = 2.0, low = 8.0 }}
+        """
+    )
+    return folder / "run.toml"
+
+
+def test_a_run_is_not_resumed_with_other_people_or_other_consent(tmp_path, capsys):
+    """Strict people must never be charged at a lax person's budget because a file changed in between."""
+    levels = ["high", "low"] * 500
+    out = tmp_path / "out"
+    run_json(capsys, people_run(tmp_path, levels), "--out", out)
+    (out / "private" / "labelling.json").unlink()
+    rows = (tmp_path / "people.csv").read_text().splitlines()
+    (tmp_path / "people.csv").write_text("\n".join([rows[0], *rows[:0:-1]]) + "\n")
+    assert "not those that this run began with" in refusal(capsys, "--resume", out)
+    people_csv(tmp_path / "people.csv", ["high"] * 1000)
+    assert "not those that this run began with" in refusal(capsys, "--resume", out)
+
+
+def test_consent_in_a_file_is_never_overridden_or_guessed(tmp_path, capsys):
+    config = people_run(tmp_path, ["high", "low"] * 300)
+    assert "budgets.epsilon is 50" in refusal(capsys, config, "--epsilon", "50", "--out", tmp_path / "a")
+    text = config.read_text()
+    config.write_text(text.replace("policy = { high = 2.0, low = 8.0 }", ""))
+    assert "budgets.policy is not given" in refusal(capsys, config, "--out", tmp_path / "b")
+    config.write_text(text.replace("public = 200", ""))
+    assert "a file needs public and test" in refusal(capsys, config, "--out", tmp_path / "c")
+
+
+def test_who_is_not_protected_is_said(tmp_path, capsys):
+    assert _run(["run", str(people_run(tmp_path, ["high", "low"] * 500)), "--out", str(tmp_path / "out")]) == 0
+    err = capsys.readouterr().err
+    assert "200 rows are treated as public and 100 as test data, and no budget protects them" in err
+    assert "high ε = 2" in err
+
+
+def test_two_processes_never_work_on_one_run(config, tmp_path, capsys):
+    out = tmp_path / "out"
+    run_json(capsys, config, "--out", out)
+    with RunFolder.open(out).locked():
+        assert "another process" in refusal(capsys, "--resume", out)
 
 
 def test_an_interrupted_run_is_continued(config, tmp_path):
@@ -187,8 +261,9 @@ BAD = {
     "a share that is none": (["--dataset", "digits", "--share", "high"], "LEVEL=SHARE"),
     "a public pool that does not fit": (["--dataset", "digits", "--epsilon", "5", "--public", "5000"], "5,000"),
     "a run that is not there": (["--resume", "nowhere"], "nowhere"),
+    "resume with a flag": (["--resume", "nowhere", "--epsilon", "3"], "nothing beside it"),
     "resume with more": (["--resume", "nowhere", "--dataset", "digits"], "nothing beside it"),
-    "files that are not there": (["--dataset", "mnist", "--data-dir", "nowhere"], "nowhere"),
+    "files that are not there": (["--dataset", "mnist", "--data-dir", "nowhere"], "no such folder"),
 }
 
 
@@ -203,6 +278,12 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(config, tmp_path, capsys):
     out = tmp_path / "out"
     run_json(capsys, config, "--out", out)
     assert "already holds a run" in refusal(capsys, config, "--out", out)
+
+
+def test_what_cannot_be_made_leaves_no_folder_behind(tmp_path, capsys):
+    out = tmp_path / "out"
+    refusal(capsys, "--dataset", "digits", "--epsilon", "5", "--teacher", "bayess", "--out", out)
+    assert not out.exists()
 
 
 def test_a_teacher_that_fails_is_named_and_the_run_can_go_on(config, tmp_path, capsys):

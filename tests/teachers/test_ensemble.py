@@ -6,6 +6,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from ipate.errors import InputError
@@ -84,7 +85,9 @@ def test_a_failing_teacher_is_named_and_the_others_work_is_kept(tmp_path):
     X, y, pool, rows = task()
     X[rows[4]] = 99
     kept = store(tmp_path, rows, pool)
-    with pytest.raises(TeacherError, match=r"teacher 4 with 20 points failed: RuntimeError: no good.*other 9"):
+    with pytest.raises(
+        TeacherError, match=r"teacher 4 with 20 points failed: RuntimeError: no good.*other 9 teachers have voted"
+    ):
         train_and_vote(Fragile(), X, y, rows=rows, X_public=pool, store=kept)
     assert kept.missing == (4,)
     X[rows[4]] = 0
@@ -158,3 +161,45 @@ def test_progress_counts_teachers(tmp_path):
     seen = []
     votes_of(DecisionTreeClassifier(), tmp_path, X=X, y=y, pool=pool, rows=rows, progress=seen.append)
     assert seen == list(range(1, 11))
+
+
+class Spoiler(ClassifierMixin, BaseEstimator):
+    """Writes into whatever it is given: what one teacher does must never reach another."""
+
+    def fit(self, X, y):
+        self.shift_ = X.mean()
+        self.classes_ = np.unique(y)
+        X[:] = 0
+        return self
+
+    def predict(self, X):
+        X += self.shift_
+        return np.where(X.sum(axis=1) > 0, self.classes_[0], self.classes_[-1])
+
+
+IN_PLACE = make_pipeline(StandardScaler(copy=False), DecisionTreeClassifier())
+
+
+@pytest.mark.parametrize(
+    ("teacher", "options"),
+    [
+        (Spoiler(), {}),
+        (Spoiler(), {"n_jobs": 2, "backend": "threading"}),
+        (IN_PLACE, {}),
+        (IN_PLACE, {"n_jobs": 2}),
+    ],
+)
+def test_a_teacher_that_works_in_place_reaches_no_other(tmp_path, teacher, options):
+    X, y, pool, rows = task()
+    private, public = X.copy(), pool.copy()
+    before = votes_of(teacher, tmp_path / "a", X=X, y=y, pool=pool, rows=rows, **options)
+    np.testing.assert_array_equal(X, private)
+    np.testing.assert_array_equal(pool, public)
+    X[rows[0]] += 100
+    after = votes_of(teacher, tmp_path / "b", X=X, y=y, pool=pool, rows=rows, **options)
+    np.testing.assert_array_equal(before[1:], after[1:])
+
+
+def test_the_fingerprint_sees_every_parameter_of_an_estimator():
+    one, other = (dict.fromkeys(range(100), 1.0) | {99: w} for w in (1.0, 2.0))
+    assert fingerprint(LogisticRegression(class_weight=one)) != fingerprint(LogisticRegression(class_weight=other))

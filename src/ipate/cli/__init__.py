@@ -53,7 +53,8 @@ def _outcome(argv: list[str] | None) -> tuple[int, str]:
         return 1, ""
     except OSError as error:
         return 1, f"ipate: {_one_line(str(error))}"
-    return (result if isinstance(result, int) else 0), ""
+    code = result if isinstance(result, int) else 0
+    return code, "ipate: interrupted; `ipate run --resume` continues a run" if code == 130 else ""
 
 
 def _usage(error: Any) -> str:

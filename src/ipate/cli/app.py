@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ipate import __version__
-from ipate.cli import account, label, plan, run
+from ipate.cli import account, label, plan, report, run
 
 __all__ = ["app"]
 
@@ -39,3 +39,4 @@ app.command("run", epilog=run.EXAMPLE)(run.command)
 app.command("plan", epilog=plan.EXAMPLE)(plan.command)
 app.command("account", epilog=account.EXAMPLE)(account.command)
 app.command("label", epilog=label.EXAMPLE)(label.command)
+app.command("report", epilog=report.EXAMPLE)(report.command)

@@ -46,9 +46,11 @@ def command(
     """From private data to a student: allocate, train, vote, label, teach, evaluate; resumable."""
     from ipate.cli.common import print_json, progress_bar
     from ipate.runs import RunFolder, execute
+    from ipate.runs.models import make_models
 
     if resume is not None:
-        if config is not None or dataset is not None or out is not None:
+        beside = (config, dataset, data_dir, out, variant, epsilon, share, teachers, points, teacher, student, public)
+        if any(value is not None for value in (*beside, test, jobs, seed, split_seed)) or compare:
             from ipate.errors import InputError
 
             raise InputError(f"resume is {resume}: it takes its settings from that folder; give nothing beside it")
@@ -64,7 +66,9 @@ def command(
             "split_seed": split_seed,
             "compare": compare or None,
         }
-        folder = RunFolder.create(out or _fresh_name(), _config(config, given))
+        wanted = _config(config, given)
+        make_models(wanted)  # what cannot be made is refused before there is a folder
+        folder = RunFolder.create(out or _fresh_name(), wanted)
     summary = execute(
         folder,
         bar=lambda title, total: progress_bar(title, total, quiet=as_json),
@@ -100,6 +104,9 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
                 values[key] = {**values.get(key, {}), **wanted}
         elif value is not None:
             values[key] = value
+    for name in ("file", "data_dir"):  # a run is resumed from anywhere
+        if values.get("data", {}).get(name) is not None:
+            values["data"] = {**values["data"], name: Path(values["data"][name]).resolve()}
     return RunConfig.from_mapping(values)
 
 
@@ -180,7 +187,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
     by_level = payload.get("by_level", {})
     print_table(
         f"{payload['data']}: {payload['people']} people, {payload['teachers']} teachers, {payload['variant']}; "
-        f"{payload['bound']} bound, {payload['guarantee'].upper()}",
+        f"{payload['bound']} bound, {summary.record.headline}",
         ["group", "people", "teachers", "moves at most", "budget ε", "cost ε", "δ", "student right"],
         [
             [
@@ -205,7 +212,12 @@ def _show(summary: "RunSummary", path: Path) -> None:
         rows.append(["standard PATE, by its account", str(payload["labels_of_standard_pate"]), "—", "—", "—"])
     print_table("", ["", "labels", "labels right", "student right", "worst class"], rows, [])
     private = "PRIVATE. " if payload["guarantee"] == "private" else ""
-    notes = [private + payload["statement"], f"The run is in {path}; publish from its folder 'public' only."]
+    where = f"The run is in {path}; publish from its folder 'public' only."
+    if not summary.record.publishable:
+        where = (
+            f"The run is in {path}. There is no guarantee, so everything is in its folder 'private': publish nothing."
+        )
+    notes = [private + payload["statement"], where]
     if payload["compare"] is not None:
         notes.insert(1, f"The comparison is private, {payload['compare']['note']}.")
     for note in notes:

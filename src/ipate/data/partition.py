@@ -54,9 +54,8 @@ def partition(
         A whole number is a count of rows, a fraction below 1 a share of n. `test` may also be the rows
         themselves, such as a data set's official test part.
     person_id
-        Whose each row is: all rows of a person go to the same side, and sizes are met as nearly as whole
-        people allow, with at least one person on each side that was asked for. Official test rows take no
-        notice of people, so the two are not given together.
+        Whose each row is: all rows of a person go to the same side. Sizes then count people, not rows, so that
+        nobody's number of rows decides where anybody else goes. Official test rows take no person ids.
     y
         Classes to keep in the same shares on every side, for benchmark data. With it the labels decide who is
         private; the guarantee takes the partition as public, so leave it out where labels are private.
@@ -68,13 +67,13 @@ def partition(
     if sum(given is not None for given in (person_id, y)) + isinstance(test, np.ndarray) > 1:
         raise InputError("person_id, y and test as rows: at most one of these can shape a partition")
     rng = np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=(_STREAM,)))
+    if person_id is not None:
+        return _by_person(_per_row(person_id, int(n), "person_id"), public, test, rng)
     n_public = _count(public, int(n), "public")
     if isinstance(test, np.ndarray):
         return _with_fixed_test(int(n), n_public, test, rng)
     n_test = _count(test, int(n), "test")
     _check_room(int(n), n_public, n_test)
-    if person_id is not None:
-        return _by_person(_per_row(person_id, int(n), "person_id"), n_public, n_test, rng)
     order = rng.permutation(int(n)).astype(np.int64)
     if y is not None:
         order = _spread(order, _per_row(y, int(n), "y"))
@@ -136,29 +135,18 @@ def _spread(order: Ints, y: NDArray[Any]) -> Ints:
     return order[np.argsort((rank + 0.5) / sizes[codes], kind="stable")]
 
 
-def _by_person(person_id: NDArray[Any], n_public: int, n_test: int, rng: np.random.Generator) -> Partition:
-    """Cut a shuffled row of people where the counts of rows come nearest to what was asked."""
-    _, codes, sizes = np.unique(person_id, return_inverse=True, return_counts=True)
-    sides = (n_test > 0) + (n_public > 0) + 1
-    if len(sizes) < sides:
-        raise InputError(f"person_id names {len(sizes)} people: {sides} sides need at least one person each")
-    people = rng.permutation(len(sizes))
-    ends = np.concatenate([[0], np.cumsum(sizes[people])])
-    first = _nearest(ends, n_test, low=int(n_test > 0), high=len(people) - 1 - (n_public > 0))
-    second = _nearest(ends, ends[first] + n_public, low=first + (n_public > 0), high=len(people) - 1)
-    if n_public == 0:
-        second = first
-    side = np.empty(len(people), dtype=np.int64)
-    side[people] = np.searchsorted([first, second], np.arange(len(people)), side="right")
-    of_row = side[codes]
-    parts = [rng.permutation(np.flatnonzero(of_row == which)).astype(np.int64) for which in range(3)]
+def _by_person(person_id: NDArray[Any], public: object, test: object, rng: np.random.Generator) -> Partition:
+    """Cut a shuffled row of people: sizes count people, so that nobody's number of rows moves anybody else."""
+    _, codes = np.unique(person_id, return_inverse=True)
+    n_people = int(codes.max()) + 1
+    n_public, n_test = _count(public, n_people, "public"), _count(test, n_people, "test")
+    if n_public + n_test >= n_people:
+        raise InputError(
+            f"public = {n_public:,} and test = {n_test:,} leave {n_people - n_public - n_test:,} of {n_people:,} "
+            "people: with person ids sizes count people, and at least one must be private"
+        )
+    place = np.empty(n_people, dtype=np.int64)
+    place[rng.permutation(n_people)] = np.arange(n_people)
+    side = np.searchsorted([n_test, n_test + n_public], place, side="right")[codes]
+    parts = [rng.permutation(np.flatnonzero(side == which)).astype(np.int64) for which in range(3)]
     return Partition(private=parts[2], public=parts[1], test=parts[0])
-
-
-def _nearest(ends: Ints, rows: int, *, low: int, high: int) -> int:
-    """Return how many people make up `rows` rows most nearly, within these limits."""
-    if rows == 0:
-        return low
-    above = int(np.searchsorted(ends, rows))
-    near = above if above < len(ends) and (above == 0 or ends[above] - rows <= rows - ends[above - 1]) else above - 1
-    return min(max(near, low), high)

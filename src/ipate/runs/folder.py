@@ -1,6 +1,9 @@
 """A run's folder: what may be shown in `public`, what must not in `private`, each file whole or not there."""
 
+import fcntl
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +52,21 @@ class RunFolder:
         stated = path / "config.json"
         if not stated.is_file():
             raise InputError(f"{path}: holds no run (there is no config.json in it)")
-        return cls(path, RunConfig.from_mapping(json.loads(stated.read_text()), where=str(stated)))
+        try:
+            values = json.loads(stated.read_text())
+        except ValueError as error:
+            raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
+        return cls(path, RunConfig.from_mapping(values, where=str(stated)))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for one process: two that label would draw the same labels twice."""
+        with (self.path / ".lock").open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(f"{self.path}: another process is working on this run; wait for it to end") from None
+            yield
 
     @staticmethod
     def write(path: Path, payload: dict[str, Any]) -> None:

@@ -82,6 +82,6 @@ def make_models(config: RunConfig) -> tuple[Any, Any]:
     """Return the teacher and the student of a run, not yet trained."""
     teacher = make_model(config.teachers.model, config.teachers.options)
     student = make_model(config.student.model, config.student.options, seed=config.split_seed)
-    if hasattr(student, "get_params") and student.get_params().get("n_jobs", 0) is None:
+    if config.student.model == "forest" and student.n_jobs is None:
         student.set_params(n_jobs=config.teachers.n_jobs)  # one model: it may use all cores
     return teacher, student

@@ -13,7 +13,7 @@ from ipate.labelling import GroupResult, Labelling
 from ipate.runs.folder import RunFolder
 from ipate.tables import write_text
 
-__all__ = ["Record", "read_record", "write_labels", "write_record"]
+__all__ = ["Record", "publish", "read_record", "write_labels", "write_record"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,16 @@ class Record:
     seeded: bool
     groups: tuple[GroupResult, ...]
 
+    @property
+    def publishable(self) -> bool:
+        """Whether there is a guarantee: releasable costs, and noise that nobody can draw again."""
+        return self.kind == "releasable" and not self.seeded
+
+    @property
+    def headline(self) -> str:
+        """The guarantee in a word or two, for the top of a table."""
+        return "SEEDED, NOT PRIVATE" if self.seeded else self.kind.upper()
+
     @classmethod
     def of(cls, result: Labelling, *, n_public: int) -> "Record":
         """Make the record of a labelling."""
@@ -65,13 +75,18 @@ class Record:
 
 
 def write_record(folder: RunFolder, record: Record) -> None:
-    """Keep the record whole in the private folder; the public one gets it if it may be published."""
+    """Keep the record, costs and labels together, whole, in the private folder."""
     payload = asdict(record)
     payload["labels"] = record.labels.tolist()
-    if record.kind == "releasable":
-        public = {name: value for name, value in payload.items() if name not in ("labels", "queries")}
-        folder.write(folder.public / "guarantee.json", public)
     folder.write(folder.private / "labelling.json", payload)
+
+
+def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
+    """Write what may be seen, from the record alone: costs and labels, where the record allows it."""
+    shown = folder.public if record.publishable else folder.private
+    facts = {name: value for name, value in asdict(record).items() if name not in ("labels", "queries")}
+    folder.write(shown / "guarantee.json", facts)
+    write_labels(shown / "labels.csv", record, classes, rows)
 
 
 def read_record(folder: RunFolder) -> Record | None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ipate.errors import InputError
 from ipate.pipeline import Settings, choose_settings, run_labelling, standard_labels
 from ipate.runs.folder import RunFolder
 from ipate.runs.models import NETS, make_models
-from ipate.runs.record import Record, read_record, write_labels, write_record
+from ipate.runs.record import Record, publish, read_record, write_record
 from ipate.students import fit_student
 from ipate.teachers import VoteStore, train_and_vote
 from ipate.teachers.ensemble import fingerprint
@@ -72,23 +73,31 @@ def execute(folder: RunFolder, *, bar: Bar, say: Callable[[str], None]) -> RunSu
     say : callable
         Receives one line for what somebody should know.
     """
+    with folder.locked():
+        return _execute(folder, bar, say)
+
+
+def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSummary:
     config = folder.config
-    teacher, _ = make_models(config)  # what cannot be made is refused before anything is loaded
+    teacher, _ = make_models(config)
     task = prepare(config)
     settings = _settings(task, config, teacher)
-    for line in (*task.data.notes, *task.people.notes, settings.reason):
-        say(line)
     allocation = _allocation(folder, task, settings, config.labelling.variant)
+    for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
+        say(line)
     class_warning(allocation, task.data.y[task.parts.private])
     votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
     record = _labels(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar)
     student = _student(task, config, record.labels)
-    _keep_student(folder, student)
+    _keep_student(folder.public if record.publishable else folder.private, student)
     metrics = _evaluate(task, student, record, config.student.model)
     metrics["labels_of_standard_pate"] = standard_labels(
-        settings, task.people, answer_rate=record.n_labels / max(1, record.n_queries)
+        settings,
+        task.people,
+        answer_rate=record.n_labels / max(1, record.n_queries),
+        n_public=len(task.parts.public),
     )
-    folder.write(folder.public / "metrics.json", metrics)
+    folder.write(folder.private / "metrics.json", metrics)  # scored with true labels, which nobody gave away
     compare = _compare(folder, task, settings, config, bar) if config.compare else None
     return RunSummary(
         task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare
@@ -106,7 +115,11 @@ def prepare(config: RunConfig) -> Task:
     else:
         data = load(wanted.name or "", data_dir=wanted.data_dir)
     parts = partition(
-        data.n_rows, public=wanted.public, test=wanted.test, seed=config.split_seed, person_id=data.person_id
+        data.n_rows,
+        public=0.1 if wanted.public is None else wanted.public,
+        test=0.1 if wanted.test is None else wanted.test,
+        seed=config.split_seed,
+        person_id=data.person_id,
     )
     return Task(data=data, parts=parts, people=_people(data, parts.private, config))
 
@@ -115,7 +128,10 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
     """Budgets of the private rows: their own ε, their level under the policy, drawn levels, or one ε."""
     budgets = config.budgets
     persons = None if data.person_id is None else data.person_id[private]
-    delta = min(1e-5, 0.1 / len(private)) if budgets.delta == "auto" else float(budgets.delta)
+    there = len(private) if persons is None else len(np.unique(persons))
+    delta = min(1e-5, 0.1 / there) if budgets.delta == "auto" else float(budgets.delta)
+    if config.data.file is not None:
+        _refuse_conflicts(data, config)
     if data.epsilon is not None:
         return People.from_budgets(data.epsilon[private], delta=delta, person_id=persons)
     if budgets.epsilon is not None:
@@ -130,6 +146,28 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
         levels = _drawn(budgets.shares, len(private), config.split_seed)
     policy = Policy.from_mapping(budgets.policy or DEFAULT_POLICY)
     return People.from_levels(levels, policy=policy, delta=delta, person_id=persons)
+
+
+def _refuse_conflicts(data: Dataset, config: RunConfig) -> None:
+    """People's own consent is never overridden, and what a level means is never guessed."""
+    budgets = config.budgets
+    if (data.epsilon is not None or data.levels is not None) and budgets.epsilon is not None:
+        raise InputError(
+            f"budgets.epsilon is {budgets.epsilon:g}: the file says what its people consent to; leave it out"
+        )
+    if (data.epsilon is not None or data.levels is not None) and budgets.shares is not None:
+        raise InputError("budgets.shares is given: the file says what its people consent to; leave it out")
+    if data.levels is not None and budgets.policy is None:
+        raise InputError("budgets.policy is not given: say which ε each consent level of the file means")
+
+
+def _told(task: Task) -> str:
+    """Who is protected and who is not, in a sentence."""
+    sizes = ", ".join(f"{group.id} ε = {group.epsilon:g}: {group.people} people" for group in task.people.groups)
+    return (
+        f"{len(task.parts.public)} rows are treated as public and {len(task.parts.test)} as test data, and no budget "
+        f"protects them; the other {len(task.parts.private)} are private ({sizes})"
+    )
 
 
 def _drawn(shares: dict[str, float], n: int, seed: int) -> NDArray[np.str_]:
@@ -164,8 +202,6 @@ def _settings(task: Task, config: RunConfig, teacher: Any) -> Settings:
 
 def _allocation(folder: RunFolder, task: Task, settings: Settings, variant: str) -> Allocation:
     path = folder.private / "allocation.npz"
-    if path.is_file():
-        return Allocation.load(path)
     made = allocate(
         variant,
         people=task.people,
@@ -173,8 +209,34 @@ def _allocation(folder: RunFolder, task: Task, settings: Settings, variant: str)
         seed=folder.config.split_seed,
         **settings.options,
     )
-    made.save(path)
-    return made
+    if not path.is_file():
+        made.save(path)
+        return made
+    kept = Allocation.load(path)
+    if not _same(kept, made):
+        raise InputError(
+            f"{path}: people, budgets or settings are not those that this run began with; whoever was dealt to a "
+            "teacher then must stay there, so begin a new run in another folder"
+        )
+    return kept
+
+
+def _same(kept: Allocation, made: Allocation) -> bool:
+    """Whether two allocations hold the same people, with the same budgets, in the same slots."""
+    arrays = (
+        (kept.persons, made.persons),
+        (kept.offsets, made.offsets),
+        (kept.weights, made.weights),
+        (kept.people.ids, made.people.ids),
+        (kept.people.person_of_row, made.people.person_of_row),
+        (kept.people.group_of_person, made.people.group_of_person),
+    )
+    return (
+        kept.groups == made.groups
+        and kept.people.groups == made.people.groups
+        and kept.variant == made.variant
+        and all(np.array_equal(one, other) for one, other in arrays)
+    )
 
 
 def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, bar: Bar) -> Votes:
@@ -217,9 +279,7 @@ def _labels(
             result, _ = run_labelling(votes, allocation, settings, noise_seed=folder.config.seed, progress=progress)
         record = Record.of(result, n_public=votes.n_queries)
         write_record(folder, record)
-    path = folder.public / "labels.csv"
-    if not path.is_file():
-        write_labels(path, record, task.data.classes, task.parts.public)
+    publish(folder, record, task.data.classes, task.parts.public)
     return record
 
 
@@ -229,12 +289,12 @@ def _student(task: Task, config: RunConfig, labels: Ints) -> Any:
     return fit_student(estimator, pool, labels, n_classes=task.data.n_classes)
 
 
-def _keep_student(folder: RunFolder, student: Any) -> None:
+def _keep_student(shown: Path, student: Any) -> None:
     import joblib
 
-    aside = folder.public / ".student.part"
+    aside = shown / ".student.part"
     joblib.dump(student, aside, compress=3)
-    aside.replace(folder.public / "student.joblib")
+    aside.replace(shown / "student.joblib")
 
 
 def _accuracy(student: Any, task: Task, model: str) -> dict[str, Any]:

@@ -89,8 +89,7 @@ def train_and_vote(
         teacher, points, reason = min(failures)
         others = "" if len(failures) == 1 else f" and {len(failures) - 1} others"
         raise TeacherError(
-            f"teacher {teacher} with {points} points{others} failed: {reason}. "
-            f"The votes of the other {done} teachers are kept: mend the cause and resume"
+            f"teacher {teacher} with {points} points{others} failed: {reason}. The other {done} teachers have voted"
         )
 
 
@@ -119,7 +118,8 @@ def _one_teacher(
         with threadpool_limits(1):  # small models: threads inside one teacher only get into each other's way
             model.fit(X[rows], y[rows])
             for start in range(0, len(X_public), _CHUNK):
-                votes[start : start + _CHUNK] = model.predict(X_public[start : start + _CHUNK])
+                own = np.array(X_public[start : start + _CHUNK])  # a model that works in place spoils only its own
+                votes[start : start + _CHUNK] = model.predict(own)
     except Exception as error:  # a worker must hand its reason back, whatever it is
         return teacher, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return teacher, votes
@@ -161,13 +161,16 @@ def allows_missing(estimator: Any) -> bool:
 
 
 def fingerprint(*parts: Any) -> str:
-    """Return a hash of what votes depend on: arrays by content, everything else by its repr."""
+    """Return a hash of what votes depend on: arrays by content, estimators by all their parameters."""
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
             digest.update(f"{part.dtype}{part.shape}".encode())
             for start in range(0, len(part) if part.ndim else 0, 4096):
                 digest.update(np.ascontiguousarray(part[start : start + 4096]).tobytes())
+        elif hasattr(part, "get_params"):
+            settings = sorted((name, repr(value)) for name, value in part.get_params(deep=True).items())
+            digest.update(f"{type(part).__module__}.{type(part).__qualname__}{settings}".encode())
         else:
             digest.update(repr(part).encode())
         digest.update(b"\0")

@@ -36,25 +36,29 @@ def train_nets_and_vote(
     estimator : ipate.torch.TorchClassifier
         Its preset, epochs and steps; a block's own seed comes from `seed`.
     rows, slots
-        The rows of each teacher, and how many people it was dealt. Empty slots are told to the trainer, so
-        that somebody who left changes no other teacher's length of training.
+        The rows of each teacher, and how many people it was dealt. The length of training follows from the
+        number of people alone, which is public: nobody's rows, and nobody who left, changes it for others.
     device : str
         "auto", "cpu" or "cuda".
     n_jobs : int
         Worker processes on a CPU; −1 for one per core.
     """
     from ipate.torch import TrainingError, train_ensemble
+    from ipate.torch.presets import find_preset
+
+    preset = find_preset(estimator.preset).lasting(epochs=estimator.epochs, steps=estimator.steps)
+    steps = preset.n_steps(float(np.mean(slots)))
 
     failed: TrainingError | None = None
     for start in range(0, len(rows), BLOCK):
         block = range(start, min(start + BLOCK, len(rows)))
         if all(store.done[teacher] for teacher in block):
             continue
-        members = [np.concatenate([rows[t], np.full(max(0, int(slots[t]) - len(rows[t])), -1)]) for t in block]
+        members = [rows[teacher] for teacher in block]
         try:
             ensemble = train_ensemble(
                 X, y, members,
-                n_classes=store.n_classes, preset=estimator.preset, epochs=estimator.epochs, steps=estimator.steps,
+                n_classes=store.n_classes, preset=estimator.preset, steps=steps,
                 seed=int(np.random.SeedSequence([seed, start]).generate_state(1)[0]), device=device, n_jobs=n_jobs,
                 progress=_counted(progress, start),
             )  # fmt: skip
@@ -67,7 +71,7 @@ def train_nets_and_vote(
                 store.put(teacher, votes[index])
         if failed is not None:
             done = int(store.done.sum())
-            raise TeacherError(f"{failed}. The votes of the other {done} teachers are kept: mend the cause and resume")
+            raise TeacherError(f"{failed}. The other {done} teachers have voted")
 
 
 def _counted(progress: Callable[[int], None] | None, first: int) -> Callable[[int, int], None] | None:

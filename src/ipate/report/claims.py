@@ -1,0 +1,274 @@
+"""Every sentence of a report that promises something, or says that nothing is promised.
+
+Pure functions from facts to sentences: nothing here reads a file, and no other module of the report states
+a guarantee. What may be said is decided by `ipate.guarantee`; this module says it to people.
+"""
+
+import math
+from collections.abc import Sequence
+
+from ipate.accounting.meter import DATA_INDEPENDENT
+from ipate.guarantee import SEEDED
+from ipate.report.facts import Facts, GroupFacts, Outcome, Spent
+from ipate.report.numbers import down, percent, plain, small, up, used
+
+__all__ = [
+    "balance",
+    "covered",
+    "ending",
+    "headline",
+    "marks",
+    "not_covered",
+    "promise",
+    "promised_epsilon",
+    "promises",
+    "public_facts",
+    "summary",
+    "withheld",
+]
+
+_MOST = 12  # groups whose promise is spelt out; a table holds the others
+_WEAK = 10.0
+
+
+def marks(facts: Facts) -> tuple[str, ...]:
+    """What must stand on every page: for whom the report is, and that a seeded run protects nobody."""
+    found = []
+    if facts.audience == "private":
+        found.append("PRIVATE: for the data owner only, do not publish")
+    if facts.guarantee.seeded:
+        found.append(SEEDED)
+    return tuple(found)
+
+
+def headline(facts: Facts) -> str:
+    """The result in one line."""
+    if facts.guarantee.seeded:
+        return "No promise: the noise of this run was seeded"
+    if facts.guarantee.kind == "releasable":
+        return "Every person keeps an individual differential privacy guarantee"
+    return "No differential privacy guarantee can be published for this run"
+
+
+def summary(facts: Facts) -> tuple[str, ...]:
+    """The promise in general: what protects whom, and what to rely on."""
+    found = []
+    if facts.guarantee.seeded:
+        found.append(
+            f"{SEEDED.capitalize()}. Whoever knows the seed can take the noise away and see the teachers' votes. "
+            "Nothing in this report protects anybody; it serves to repeat and examine the run."
+        )
+    if facts.guarantee.kind != "releasable":
+        found.append(withheld(facts))
+        return tuple(found)
+    if facts.guarantee.seeded and facts.audience == "public":
+        found.append(
+            "So this report shows budgets, but no costs, no number of labels and no results, and the labels and the "
+            "student should not be published."
+        )
+        return tuple(found)
+    lead = "With secret noise it would be: two" if facts.guarantee.seeded else "Two"
+    found.append(
+        f"{lead} data sets are compared that differ in one person's data, replaced by any other data or by "
+        "nothing. The probabilities of everything that comes out differ by at most a factor e^ε, plus δ, with the ε "
+        "that was set for each person's group beforehand. This holds for all data and for anybody who looks, whatever "
+        "else they know."
+    )
+    if facts.stopped_by == "fixed" and facts.parameters.check_sigma is not None:
+        found.append(
+            "The number of labels was fixed beforehand, but how many queries it took depended on noisy checks. So the "
+            "promise to rely on is the budget; the cost shown is what was spent of it."
+        )
+    elif facts.stopped_by == "fixed":
+        found.append("The number of labels was fixed beforehand, so the promise is the cost, at most the budget.")
+    else:
+        found.append(
+            "Before every query it was tested, from public figures, that nobody could pass their budget. So the "
+            "promise to rely on is the budget; the cost shown is what was spent of it."
+        )
+    return tuple(found)
+
+
+def withheld(facts: Facts) -> str:
+    """Why a run has no figure that may be published."""
+    bound = facts.parameters.bound
+    if bound in DATA_INDEPENDENT:
+        return (
+            f"The costs (bound {bound}) hold for all votes, but something other than this account decided when to "
+            "stop, and that may have depended on private votes. The costs are private, and no guarantee is stated."
+        )
+    why = (
+        f"The costs of this run were computed from the private votes (bound {bound}). Such a cost is itself private: "
+        "publishing it would tell something about people's data. "
+    )
+    if facts.audience == "public":
+        return why + (
+            "How many labels were given may depend on private votes too, because the costs could end the run. So this "
+            "report shows budgets, but no costs, no number of labels and no results. Budgets are what people allowed; "
+            "for this run they are not a guarantee. The labels and the student are not covered by a differential "
+            "privacy guarantee either, and should not be published."
+        )
+    if facts.stopped_by == "fixed":
+        return why + (
+            "The number of labels was fixed beforehand, so the costs describe this data set alone. They are not a "
+            "differential privacy guarantee."
+        )
+    return why + (
+        "They also decided when to stop, so the number of labels depends on private votes. This is not a differential "
+        "privacy guarantee; it serves comparison with the paper."
+    )
+
+
+def promised_epsilon(facts: Facts, group: GroupFacts) -> float | None:
+    """Return the ε that a person may rely on, or None where nothing is promised.
+
+    It is the budget, except where the number of labels was fixed beforehand and no check made the number of
+    releases random: there it is the cost. A seeded run promises nothing.
+    """
+    if not facts.publishable:
+        return None
+    if facts.stopped_by != "fixed" or facts.parameters.check_sigma is not None or facts.outcome is None:
+        return group.budget
+    return min(group.budget, next(spent.cost for spent in facts.outcome.spent if spent.group == group.group))
+
+
+def promise(facts: Facts, group: GroupFacts) -> str:
+    """What one person of a group was promised, in plain words."""
+    who = f"A person at level {group.group}" if facts.levels else f"A person of group {group.group}"
+    epsilon = promised_epsilon(facts, group)
+    if epsilon is None:
+        allowed = f"allowed ε = {plain(group.budget)} at δ = {small(group.delta)}"
+        if facts.guarantee.seeded:
+            return f"{who} {allowed} and is promised nothing: the noise was seeded."
+        return f"{who} {allowed}. No guarantee is stated for this run."
+    sentence = (
+        f"{who}: whatever anyone learns from the student, its labels or anything made of them, their own data changes "
+        f"the probability of any outcome by at most a factor {up(math.exp(epsilon))} (ε = {_shown(epsilon, group)}), "
+        f"except for a chance of δ = {small(group.delta)}. {_example(epsilon, group.delta)}"
+    )
+    if epsilon > _WEAK:
+        sentence += " A factor as large as this rules out little: it is a weak promise."
+    return sentence
+
+
+def _shown(epsilon: float, group: GroupFacts) -> str:
+    """A budget as it was set; a cost rounded up."""
+    return plain(epsilon) if epsilon == group.budget else up(epsilon, 4)
+
+
+def _example(epsilon: float, delta: float, chance: float = 0.1) -> str:
+    """What the promise makes of an outcome that has a chance of 10% without the person's data."""
+    most = min(math.exp(epsilon) * chance + delta, 1 - (1 - chance - delta) * math.exp(-epsilon))
+    least = max(0.0, (chance - delta) * math.exp(-epsilon))
+    most_text = "99.9…" if most > 0.999 else up(100 * most)
+    return (
+        f"For example, an outcome that would have a probability of {percent(chance, 0)} with their data replaced has "
+        f"between {down(100 * least)}% and {most_text}% with it."
+    )
+
+
+def promises(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """The promises by group, the strictest first; where there are many groups, the first ones."""
+    ordered = sorted(facts.groups, key=lambda group: (group.budget, group.group))
+    return tuple((group.group, promise(facts, group)) for group in ordered[:_MOST])
+
+
+def covered(facts: Facts) -> tuple[str, ...]:
+    """Who and what the promise covers; empty where there is none."""
+    if not facts.publishable:
+        return ()
+    found = [
+        (
+            f"Each of the {facts.n_people:,} people whose data taught the teachers, each with the budget of their own "
+            "group. All rows of one person count together."
+        ),
+        "The labels, the queries that got none, and the moment at which labelling stopped.",
+        "The student, its predictions, and whatever anybody computes from them, now or later.",
+        "The figures of the public report: they follow from budgets, parameters and released answers alone.",
+    ]
+    found += [
+        f"{people:,} people of group {group} count with the stricter group {into}: they are protected at least as well "
+        "as they asked."
+        for group, into, people in facts.merged
+    ]
+    if facts.withdrawn:
+        found.append(
+            f"{facts.withdrawn:,} {'person' if facts.withdrawn == 1 else 'people'} withdrew: their places stay empty, "
+            "and the promise about labels that were already given still holds for them."
+        )
+    return tuple(found)
+
+
+def public_facts(facts: Facts) -> tuple[str, ...]:
+    """What the promise takes as known to everybody; it does not protect these."""
+    return (
+        f"How many people there are ({facts.n_people:,}), and how many in each group.",
+        (
+            "The groups' budgets, and which budget a person has. Where the choice of a budget is itself sensitive, the "
+            "table of groups must not be published."
+        ),
+        "Which teacher holds whose data (the partition). Somebody who leaves leaves an empty place.",
+        f"The set of {facts.n_classes} classes.",
+        f"The {facts.n_pool:,} points that could be asked about (the pool), and their order.",
+        "The number of teachers, the noise parameters, the threshold, the way of accounting and the rule for stopping.",
+    )
+
+
+def not_covered(facts: Facts) -> tuple[str, ...]:
+    """What no figure of this report says."""
+    found = [
+        "Several people at once: for a secret that people share, their ε add up.",
+        "The people behind the pool and the test data: these are used as they are, without protection.",
+        "What would be true of a person whether or not their data was used, such as a medical fact about everybody.",
+        "Other releases about the same people: their costs add to these, and this report knows this run alone.",
+        "A choice of parameters by somebody who looked at private data or votes.",
+        "Whatever lies in the run's private folder (votes, partition by name, comparisons), if it gets out.",
+        "Errors in programs and computers, and what can be learnt from running times or access to the machine.",
+    ]
+    if facts.owner is not None and facts.owner.comparison is not None:
+        found.append(
+            "The comparison with standard PATE: it used the private data a second time, and part of it without noise."
+        )
+    return tuple(found)
+
+
+def ending(facts: Facts, outcome: Outcome) -> str:
+    """How labelling ended."""
+    asked = f"{outcome.n_queries:,} of {facts.n_pool:,} points were asked about and {outcome.n_labels:,} got a label"
+    out = [spent.group for spent in outcome.spent if spent.labels_until_exhausted is not None]
+    if outcome.ended == "budget":
+        whose = f" of {_listed(out)}" if out else ""
+        if facts.parameters.stop == "drop":
+            return f"{asked}. Groups left when their budget was used up; labelling ended when nobody was left to vote."
+        return f"{asked}. Labelling stopped before the next query, which could have passed the budget{whose}."
+    if outcome.ended == "count":
+        return f"{asked}. Labelling stopped at the number of labels fixed beforehand ({facts.parameters.max_labels:,})."
+    return f"{asked}. Labelling ended because the pool was used up; nobody's budget was."
+
+
+def balance(groups: Sequence[GroupFacts], spent: Sequence[Spent]) -> str:
+    """How evenly the groups' budgets were used up."""
+    shares = [(paid.cost / group.budget, group.group) for group, paid in zip(groups, spent, strict=True)]
+    most, least = max(shares), min(shares)
+    if len(shares) == 1:
+        return f"{used(most[0])} of the budget was used."
+    if most[0] == 0:
+        return "No budget was used."
+    if most[0] - least[0] < 0.02:
+        return (
+            f"The groups used {_between(used(least[0]), used(most[0]))} of their budgets: evenly, so that nobody's "
+            "allowance was left unused because of another's."
+        )
+    return (
+        f"Group {most[1]} used {used(most[0])} of its budget and group {least[1]} {used(least[0])}: what the "
+        "latter allowed beyond that was not used."
+    )
+
+
+def _between(least: str, most: str) -> str:
+    return least if least == most else f"between {least} and {most}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = list(names[:6]) + ([f"{len(names) - 6} more"] if len(names) > 6 else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

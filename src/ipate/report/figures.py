@@ -1,0 +1,213 @@
+"""The figures, as SVG that stands inside the page: colours follow the page's scheme, text stays text.
+
+Every figure is drawn twice, for wide and for narrow screens, because a scaled-down figure has unreadable
+letters. Colours are Okabe and Ito's, told apart by all common forms of colour vision, and line styles differ.
+"""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from ipate.report.facts import GroupFacts, Outcome, Point
+from ipate.report.numbers import percent, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["MOST_LINES", "Figure", "history_figure", "influence_figure"]
+
+MOST_LINES = 6
+_INK, _FAINT = "#010203", "#010204"
+_SERIES = tuple(f"#0102{10 + index}" for index in range(MOST_LINES))
+_DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (6, 1.5)),
+    (0, (6, 1.5, 1, 1.5)),
+    (0, (1.5, 1.2)),
+    (0, (9, 2)),
+    (0, (3, 1.5, 1, 1.5, 1, 1.5)),
+)
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+_SIZES = {"wide": (8.6, 4.0), "narrow": (4.3, 4.4)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure for both widths, with what it shows in words."""
+
+    name: str
+    caption: str
+    alternative: str
+    wide: str
+    narrow: str
+
+
+def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Figure:
+    """Cost against labels, with every group's budget and the point where labelling stopped."""
+    shown = _chosen(groups)
+
+    def draw(axes: "Axes", *, narrow: bool) -> None:
+        _history_axes(axes, groups, outcome, shown, narrow=narrow)
+
+    ends = "; ".join(
+        f"{groups[i].group} from 0 to {plain(outcome.spent[i].cost)} of {plain(groups[i].budget)}" for i in shown
+    )
+    caption = (
+        "What the labels cost each group as they were given. Thin horizontal lines are budgets; the mark is where "
+        "labelling stopped."
+    )
+    if len(shown) < len(groups):
+        caption += f" {len(shown)} of {len(groups)} groups are shown."
+    return Figure(
+        name="history",
+        caption=caption,
+        alternative=f"Line chart: cost ε against the number of labels, 0 to {outcome.n_labels}. {ends}.",
+        **_both("history", draw),
+    )
+
+
+def _chosen(groups: Sequence[GroupFacts]) -> list[int]:
+    """All groups, the strictest first; of many, some evenly spread over the budgets."""
+    order = sorted(range(len(groups)), key=lambda index: (groups[index].budget, groups[index].group))
+    if len(order) <= MOST_LINES:
+        return order
+    return [order[round(step * (len(order) - 1) / (MOST_LINES - 1))] for step in range(MOST_LINES)]
+
+
+def _history_axes(
+    axes: "Axes", groups: Sequence[GroupFacts], outcome: Outcome, shown: Sequence[int], *, narrow: bool
+) -> None:
+    points = _thinned(outcome.history)
+    labels = [point.labels for point in points]
+    for place, index in enumerate(shown):
+        colour = _SERIES[place]
+        costs = [point.costs[index] for point in points]
+        axes.axhline(groups[index].budget, color=colour, linewidth=0.9, linestyle=(0, (2, 3)))
+        axes.plot(
+            labels, costs, color=colour, linewidth=2.2, linestyle=_DASHES[place], label=_short(groups[index].group)
+        )
+        axes.plot(labels[-1:], costs[-1:], color=colour, marker=_MARKERS[place], markersize=7, linestyle="none")
+    top = max(groups[index].budget for index in shown)
+    axes.set_ylim(0, top * 1.16)
+    axes.set_xlim(0, max(1, labels[-1]) * 1.06)
+    axes.axvline(labels[-1], color=_INK, linewidth=0.8, linestyle="-", alpha=0.6)
+    axes.annotate(
+        f"stopped: {outcome.n_labels:,} labels", (labels[-1], top * 1.08), xytext=(-6, 0), textcoords="offset points",
+        ha="right", va="center", color=_INK, fontsize=10,
+    )  # fmt: skip
+    axes.set_xlabel("labels given")
+    axes.set_ylabel("cost ε")
+    _legend(axes, narrow=narrow)
+
+
+def _thinned(points: Sequence[Point], most: int = 90) -> list[Point]:
+    step = -(-len(points) // most)
+    kept = list(points[::step])
+    return kept if kept[-1] is points[-1] else [*kept, points[-1]]
+
+
+@lru_cache(maxsize=8)  # the public and the private report of a run have the same
+def influence_figure(groups: tuple[GroupFacts, ...]) -> Figure:
+    """Each group's share of the people beside its share of the votes."""
+    shown = _chosen(groups)
+
+    def draw(axes: "Axes", *, narrow: bool) -> None:
+        for place, index in enumerate(shown):
+            group = groups[index]
+            rows = ((-0.19, group.people_share, 0, "//"), (0.19, group.vote_share, 1, ""))
+            for offset, share, colour, hatch in rows:
+                axes.barh(
+                    place + offset, 100 * share, height=0.34, color=_SERIES[colour] if not hatch else "none",
+                    edgecolor=_SERIES[colour], hatch=hatch, linewidth=1.2,
+                    label=("people", "votes")[colour] if place == 0 else None,
+                )  # fmt: skip
+                axes.annotate(
+                    percent(share), (100 * share, place + offset), xytext=(4, 0), textcoords="offset points",
+                    va="center", color=_INK, fontsize=10,
+                )  # fmt: skip
+        axes.set_yticks(range(len(shown)), [_short(groups[index].group) for index in shown])
+        axes.invert_yaxis()
+        axes.set_xlim(0, 100 * max(max(g.people_share, g.vote_share) for g in groups) * (1.3 if narrow else 1.15))
+        axes.set_xlabel("share in %")
+        axes.grid(False, axis="y")
+        _legend(axes, narrow=narrow)
+
+    words = "; ".join(
+        f"{group.group}: {percent(group.people_share)} of the people, {percent(group.vote_share)} of the votes"
+        for group in (groups[index] for index in shown)
+    )
+    height = 1.3 + 0.72 * len(shown)
+    sizes = {name: (width, height) for name, (width, _) in _SIZES.items()}
+    return Figure(
+        name="influence",
+        caption="Share of all people, and share of all votes. Those who allow more count more.",
+        alternative=f"Bar chart: {words}.",
+        **_both("influence", draw, sizes),
+    )
+
+
+def _short(name: str, most: int = 18) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _legend(axes: "Axes", *, narrow: bool) -> None:
+    """Name the lines above the axes, in as many columns as there is room for."""
+    names = [str(name) for name in axes.get_legend_handles_labels()[1]]
+    room = (38 if narrow else 84) // (max(len(name) for name in names) + 8)
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=max(1, min(len(names), room)), frameon=False,
+        labelcolor=_INK, fontsize=11, handlelength=3.4, columnspacing=1.4, borderaxespad=0.1,
+    )  # fmt: skip
+
+
+def _both(name: str, draw: Callable[..., None], sizes: dict[str, tuple[float, float]] | None = None) -> dict[str, str]:
+    return {
+        width: _svg(f"{name}-{width}", draw, size, narrow=width == "narrow")
+        for width, size in (sizes or _SIZES).items()
+    }
+
+
+def _svg(salt: str, draw: Callable[..., None], size: tuple[float, float], *, narrow: bool) -> str:
+    """Draw one figure without pyplot: no global state, no window, the same bytes every time."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Canvas
+
+    settings: Any = {
+        "svg.fonttype": "none", "svg.hashsalt": salt, "font.family": "sans-serif", "font.size": 11,
+        "axes.edgecolor": _FAINT, "axes.labelcolor": _INK, "xtick.color": _INK, "ytick.color": _INK,
+        "grid.color": _FAINT, "grid.linewidth": 0.6, "grid.alpha": 0.5, "hatch.linewidth": 1.0,
+        "text.parse_math": False,
+    }  # fmt: skip
+    with mpl.rc_context(settings):
+        canvas = Canvas(figsize=size, layout="constrained")
+        canvas.patch.set_alpha(0.0)
+        axes = canvas.add_subplot()
+        axes.patch.set_alpha(0.0)
+        axes.grid(True)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        draw(axes, narrow=narrow)
+        stream = io.StringIO()
+        canvas.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return _inline(stream.getvalue(), salt)
+
+
+def _inline(text: str, salt: str) -> str:
+    """Cut the drawing out of its file: no prolog, no metadata, colours by the page, ids of its own."""
+    body = text[text.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)
+    body = re.sub(r'\s(?:xmlns(?::\w+)?|version)="[^"]*"', "", body)
+    body = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", body, count=1)
+    body = re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r"\1", body, count=1)
+    body = re.sub(r'\bid="([^"]+)"', rf'id="{escape(salt)}-\1"', body)
+    body = re.sub(r'(href="#|url\(#)', rf"\g<1>{escape(salt)}-", body).replace("xlink:href", "href")
+    body = body.replace(_INK, "var(--ink)").replace(_FAINT, "var(--line)")
+    for index, colour in enumerate(_SERIES):
+        body = body.replace(colour, f"var(--series-{index + 1})")
+    body = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px; font-family: inherit", body)
+    return body.strip()

@@ -1,0 +1,64 @@
+"""Html from values: every text is escaped here, so that no name in the data can become markup."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+__all__ = ["Markup", "bullets", "element", "table", "text"]
+
+_VOID = frozenset({"meta", "br", "hr"})
+
+
+class Markup(str):
+    """Text that is html already; everything else is escaped when it meets an element."""
+
+    __slots__ = ()
+
+
+def text(value: object) -> Markup:
+    """Escape a value, unless it is markup."""
+    return value if isinstance(value, Markup) else Markup(escape(str(value), quote=True))
+
+
+def element(tag: str, /, *children: object, **attributes: str | None) -> Markup:
+    """Return one element; attributes that are None are left out, `class_` stands for class."""
+    parts = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value, quote=True)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if tag in _VOID:
+        return Markup(f"<{tag}{parts}>")
+    return Markup(f"<{tag}{parts}>{''.join(text(child) for child in children)}</{tag}>")
+
+
+def bullets(items: Iterable[object]) -> Markup:
+    """Return a list."""
+    return element("ul", *(element("li", item) for item in items))
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, words: int = 1) -> Markup:
+    """Return a table that narrow screens show as cards: every cell knows its column's name.
+
+    Parameters
+    ----------
+    words : int
+        How many columns hold words, from the left; the others hold numbers and stand to the right.
+    """
+
+    def kind(place: int) -> str | None:
+        return None if place < words else "number"
+
+    head = element(
+        "tr", *(element("th", column, scope="col", class_=kind(place)) for place, column in enumerate(columns))
+    )
+    lines = []
+    for row in rows:
+        first = element("th", row[0], scope="row")
+        rest = [
+            element("td", cell, class_=kind(place), data_label=columns[place])
+            for place, cell in enumerate(row)
+            if place > 0
+        ]
+        lines.append(element("tr", first, *rest))
+    pair = "pair" if len(columns) == 2 else None
+    return element("table", element("caption", caption), element("thead", head), element("tbody", *lines), class_=pair)

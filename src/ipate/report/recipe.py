@@ -1,0 +1,93 @@
+"""How to check the costs without ipate: a few lines of Python with the run's own numbers in them."""
+
+from ipate.report.facts import Facts, Outcome
+
+__all__ = ["recipe", "ways_to_check"]
+
+_GDP = """\
+from math import exp, sqrt
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+{numbers}
+def cost(moved, delta):
+    mu = moved * sqrt({formula})
+    def excess(epsilon):  # Gaussian differential privacy: Dong, Roth and Su (2022)
+        return norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - delta
+    return brentq(excess, 0, 500, xtol=1e-12)
+
+{groups}
+costs = {{group: cost(moved, delta) for group, (moved, delta) in groups.items()}}
+print(costs)
+"""
+
+_LOOSE = """\
+from math import log
+
+{numbers}
+def cost(moved, delta, order):
+    rdp = order * moved**2 * ({formula})
+    return max(0, rdp + {conversion})
+
+{groups}
+costs = {{group: cost(*values) for group, values in groups.items()}}
+print(costs)
+"""
+
+
+def recipe(facts: Facts) -> str | None:
+    """Return a program that computes the releasable costs from public figures; None where none is that short."""
+    outcome, used = facts.outcome, facts.parameters
+    simple = used.variant != "vanishing" and used.stop != "drop" and used.bound in ("gdp", "loose")
+    if outcome is None or not facts.publishable or not simple or not outcome.n_queries:
+        return None
+    if used.bound == "gdp":
+        formula = "2 * labels / sigma**2"
+        if used.check_sigma is not None:
+            formula += " + queries / check_sigma**2"
+        return _GDP.format(numbers=_numbers(facts, outcome), formula=formula, groups=_table(facts, ()))
+    formula = "labels / sigma**2"
+    if used.check_sigma is not None:
+        formula += " + queries / (2 * check_sigma**2)"
+    conversion = "log(1 / delta) / (order - 1)"
+    if used.conversion == "improved":
+        conversion = "log(1 - 1 / order) - log(order * delta) / (order - 1)"
+    table = _table(facts, used.orders)
+    return _LOOSE.format(numbers=_numbers(facts, outcome), formula=formula, conversion=conversion, groups=table)
+
+
+def _numbers(facts: Facts, outcome: Outcome) -> str:
+    used = facts.parameters
+    lines = [f"queries, labels = {outcome.n_queries}, {outcome.n_labels}  # rows of labels.csv; those answered"]
+    lines.append(f"sigma = {used.sigma!r}")
+    if used.check_sigma is not None:
+        lines.append(f"check_sigma = {used.check_sigma!r}")
+    return "\n".join(lines) + "\n"
+
+
+def _table(facts: Facts, orders: tuple[tuple[str, float], ...]) -> str:
+    by_group = dict(orders)
+    lines = ["groups = {  # the most that one person moves, δ" + (", Rényi order" if orders else "")]
+    for group in facts.groups:
+        extra = f", {by_group[group.group]!r}" if orders else ""
+        lines.append(f"    {group.group!r}: ({group.sensitivity!r}, {group.delta!r}{extra}),")
+    return "\n".join([*lines, "}"])
+
+
+def ways_to_check(facts: Facts) -> tuple[str, ...]:
+    """How a reader can check what is said here."""
+    if facts.outcome is None:
+        return ("There is no figure to check. A run with secret noise and a bound that holds for all votes has one.",)
+    found = ["This report charged the recorded answers again and found the costs that the run recorded."]
+    if facts.guarantee.kind == "releasable":
+        found.append(
+            "The costs follow from public figures: count the rows of labels.csv (queries) and those that were answered "
+            "(labels), and take noise, weights and δ from the tables of this report."
+        )
+    if recipe(facts) is not None:
+        found.append("The program below does that without ipate.")
+    elif facts.guarantee.kind == "releasable":
+        found.append("The function ipate.account_for computes them too; under this bound any votes will do.")
+    else:
+        found.append("The function ipate.account_for computes them too, from the private votes.")
+    return tuple(found)

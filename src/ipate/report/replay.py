@@ -1,0 +1,133 @@
+"""The costs as they grew: the recorded answers are charged again, by the same loop, without any noise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.aggregators import Aggregator
+from ipate.aggregators.base import Outcome as Answers
+from ipate.errors import InputError
+from ipate.labelling import label, open_ledger
+from ipate.ledger import Ledger
+from ipate.mechanism import Mechanism
+from ipate.noise import NoiseSource
+from ipate.panel import Panel
+from ipate.pipeline import Settings
+from ipate.report.facts import Point
+from ipate.runs.record import Record
+from ipate.variants import Allocation
+from ipate.votes import Votes
+
+__all__ = ["recompute"]
+
+Floats = NDArray[np.float64]
+_POINTS = 160  # of the history: as many as a figure can show
+_AGREE = 1e-6  # relative; batches of other sizes add up in another order
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recorded:
+    """An aggregator that gives the answers of the record, for queries known by their position."""
+
+    inner: Aggregator
+    labels: NDArray[np.int64]
+
+    @property
+    def mechanism(self) -> Mechanism:
+        return self.inner.mechanism
+
+    def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
+        return self.inner.maxima(counts, total_weight=total_weight, probs=probs)
+
+    def ask(
+        self,
+        counts: Floats,
+        *,
+        queries: Sequence[str],
+        noise: NoiseSource,
+        total_weight: float,
+        probs: Floats | None = None,
+    ) -> Answers:
+        labels = self.labels[np.array([int(query) for query in queries], dtype=np.int64)]
+        return Answers(labels=labels, answered=labels >= 0, reinforced=np.zeros(len(labels), dtype=bool))
+
+
+def recompute(
+    record: Record, allocation: Allocation, settings: Settings, *, n_classes: int, votes: Path
+) -> tuple[Point, ...]:
+    """Charge the recorded answers again and return the history; refuse a record that does not add up.
+
+    Parameters
+    ----------
+    votes : path
+        The teachers' votes. They are opened only where costs depend on them; otherwise the history
+        follows from public figures and released answers alone.
+    """
+    panel = allocation.panel()
+    aggregator = _Recorded(inner=settings.aggregator(allocation.scale), labels=record.labels)
+    ledger = open_ledger(panel, settings.meter, aggregator)
+    order = np.array(record.queries, dtype=np.int64)
+    given = np.concatenate([[0], np.cumsum(record.labels[order] >= 0)])
+    history = [Point(queries=0, labels=0, costs=(0.0,) * len(panel.groups))]
+
+    def note(done: int) -> None:
+        history.append(Point(queries=done, labels=int(given[done]), costs=_costs(panel, ledger)))
+
+    if order.size:
+        label(
+            _ballot(record, allocation, settings, n_classes, votes),
+            panel,
+            aggregator,
+            settings.meter,
+            stop="drop" if settings.stop == "drop" else "budget",
+            order=order,
+            ledger=ledger,
+            batch=max(1, -(-order.size // _POINTS)),
+            progress=note,
+        )
+    _compare(record, panel, history[-1])
+    return tuple(history)
+
+
+def _ballot(record: Record, allocation: Allocation, settings: Settings, n_classes: int, path: Path) -> Votes:
+    n_queries = len(record.labels)
+    if settings.meter.data_independent:
+        found: NDArray[np.integer] = np.broadcast_to(np.zeros(1, dtype=np.int16), (allocation.n_teachers, n_queries))
+    else:
+        if not path.is_file():
+            raise InputError(f"{path}: the votes are gone, and without them these costs cannot be computed again")
+        found = cast("NDArray[np.integer]", np.load(path, mmap_mode="r", allow_pickle=False))
+    ballot = Votes(votes=found, n_classes=n_classes, groups=allocation.teacher_groups)
+    if allocation.participation is None:
+        return replace(ballot, weights=allocation.weights)
+    return replace(ballot, participation=allocation.participation.participants(np.arange(n_queries)))
+
+
+def _costs(panel: Panel, ledger: Ledger) -> tuple[float, ...]:
+    """Every group's ε so far: the worst of its accounts."""
+    worst = [0.0] * len(panel.groups)
+    for account, owner in zip(panel.account_ids, panel.account_group, strict=True):
+        terms = ledger.terms[account]
+        epsilon = float(terms.meter.epsilon(ledger.spent(account), terms.delta)[0])
+        worst[int(owner)] = max(worst[int(owner)], epsilon)
+    return tuple(worst)
+
+
+def _compare(record: Record, panel: Panel, last: Point) -> None:
+    recorded = {group.group: group.epsilon for group in record.groups}
+    if last.queries != record.n_queries or last.labels != record.n_labels:
+        raise InputError(
+            f"the record names {record.n_queries} queries and {record.n_labels} labels, and its answers are "
+            f"{last.queries} and {last.labels}: the files do not belong together, or were edited"
+        )
+    for group, cost in zip(panel.groups, last.costs, strict=True):
+        stated = recorded.get(group.id)
+        if stated is None or abs(stated - cost) > _AGREE * max(1.0, abs(cost)):
+            raise InputError(
+                f"group {group.id!r}: the record states another cost than its answers add up to; the files do not "
+                "belong together, or were edited"
+            )

@@ -1,0 +1,112 @@
+"""The report's JSON twin: the same facts and sentences, for machines."""
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from ipate.report import claims
+from ipate.report.facts import Facts, Outcome
+from ipate.report.recipe import recipe, ways_to_check
+
+__all__ = ["FORMAT", "as_json", "twin"]
+
+FORMAT = "ipate report 1"
+
+
+def twin(facts: Facts) -> dict[str, Any]:
+    """Return the facts as plain values. It is written from the same gated facts as the page."""
+    outcome = facts.outcome
+    found: dict[str, Any] = {
+        "format": FORMAT,
+        "audience": facts.audience,
+        "marks": list(claims.marks(facts)),
+        "headline": claims.headline(facts),
+        "guarantee": {
+            "kind": facts.guarantee.kind,
+            "seeded": facts.guarantee.seeded,
+            "statement": facts.guarantee.statement,
+            "stopped_by": facts.stopped_by,
+            "summary": list(claims.summary(facts)),
+            "covered": list(claims.covered(facts)),
+            "public": list(claims.public_facts(facts)),
+            "not_covered": list(claims.not_covered(facts)),
+            "how_to_check": list(ways_to_check(facts)),
+            "program": recipe(facts),
+        },
+        "data": {
+            "name": facts.data_name,
+            "source": facts.data_source,
+            "people": facts.n_people,
+            "pool": facts.n_pool,
+            "n_classes": facts.n_classes,
+            "classes": list(facts.classes),
+            "merged": [{"group": group, "into": into, "people": people} for group, into, people in facts.merged],
+            "withdrawn": facts.withdrawn,
+            "notes": [*facts.data_notes, *facts.notes],
+        },
+        "groups": _groups(facts),
+        "labelling": None if outcome is None else _labelling(facts, outcome),
+        "scores": None,
+        "comparison": None,
+        "teachers": None,
+        "parameters": {**asdict(facts.parameters), "orders": dict(facts.parameters.orders)},
+        "noise": "seeded" if facts.guarantee.seeded else "secure",
+        "noise_seed": facts.noise_seed,
+        "split_seed": facts.split_seed,
+        "versions": dict(facts.versions),
+    }
+    if facts.owner is not None:
+        compared = facts.owner.comparison
+        found["scores"] = {**asdict(facts.owner.scores), "labels_of_standard_pate": facts.owner.standard_labels}
+        found["comparison"] = None if compared is None else asdict(compared)
+        found["teachers"] = {
+            "accuracy": facts.owner.teacher_accuracy,
+            "plurality_accuracy": facts.owner.plurality_accuracy,
+        }
+    return found
+
+
+def _groups(facts: Facts) -> list[dict[str, Any]]:
+    rows = []
+    for place, group in enumerate(facts.groups):
+        row = {
+            **asdict(group),
+            "influence": group.influence,
+            "promised_epsilon": claims.promised_epsilon(facts, group),
+            "promise": claims.promise(facts, group),
+        }
+        if facts.outcome is not None:
+            spent = facts.outcome.spent[place]
+            row["cost"] = spent.cost
+            row["largest_sensitivity"] = spent.sensitivity
+            row["labels_until_exhausted"] = spent.labels_until_exhausted
+        rows.append(row)
+    return rows
+
+
+def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "ended": outcome.ended,
+        "ending": claims.ending(facts, outcome),
+        "balance": claims.balance(facts.groups, outcome.spent),
+        "labels": outcome.n_labels,
+        "queries": outcome.n_queries,
+        "history": {
+            "groups": [group.group for group in facts.groups],
+            "points": [[point.queries, point.labels, *point.costs] for point in outcome.history],
+        },
+    }
+
+
+def as_json(facts: Facts) -> str:
+    """Return the twin as text; numbers that do not exist become null."""
+    return json.dumps(_finite(twin(facts)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

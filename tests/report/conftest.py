@@ -1,0 +1,74 @@
+"""Small runs, each made once: a releasable one, private ones, and every variant."""
+
+import shutil
+
+import pytest
+
+from ipate.config import RunConfig
+from ipate.report import write_report
+from ipate.runs import RunFolder, execute
+
+SMALL = {
+    "data": {"name": "digits", "public": 500, "test": 300},
+    "budgets": {"policy": {"high": 6.0, "low": 20.0}, "shares": {"high": 0.6, "low": 0.4}},
+    "teachers": {"model": "bayes", "number": 30, "n_jobs": 1},
+    "labelling": {"sigma": 3.0, "check_sigma": 6.0, "threshold": 12.0},
+    "student": {"model": "bayes"},
+}
+
+
+class _Quiet:
+    def __init__(self, *_):
+        pass
+
+    def __enter__(self):
+        return lambda done: None
+
+    def __exit__(self, *_):
+        return None
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """Make a run once per set of options, and hand out its folder."""
+    known = {}
+
+    def make(*, budgets=None, seed=None, compare=False, **labelling):
+        key = repr((budgets, seed, compare, sorted(labelling.items())))
+        if key not in known:
+            values = {**SMALL, "seed": seed, "compare": compare, "labelling": {**SMALL["labelling"], **labelling}}
+            if budgets is not None:
+                values["budgets"] = budgets
+            folder = RunFolder.create(tmp_path_factory.mktemp("run") / "run", RunConfig.from_mapping(values))
+            execute(folder, bar=_Quiet, say=lambda line: None)
+            known[key] = folder.path
+        return known[key]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def reported(made):
+    """Write a run's report once."""
+    known = {}
+
+    def write(audience="public", **options):
+        key = repr((audience, sorted(options.items(), key=repr)))
+        if key not in known:
+            known[key] = write_report(made(**options), audience=audience)
+        return known[key]
+
+    return write
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    """A run's folder to spoil."""
+
+    def copy(**options):
+        target = tmp_path / "copy"
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(made(**options), target)
+        return target
+
+    return copy

@@ -1,0 +1,75 @@
+"""Facts for reports, made by hand: any bound, any way to stop, seeded or not."""
+
+from ipate.accounting.meter import Meter
+from ipate.guarantee import state_guarantee
+from ipate.report.facts import Facts, GroupFacts, Outcome, Owner, Parameters, Point, Scores, Spent
+
+SCORES = Scores(label_accuracy=0.8123, student_accuracy=0.7654)
+COSTS = {"high": 0.98765, "low": 2.91234}
+
+
+def group(name, *, budget, cost_share=0.5, people=60):
+    return GroupFacts(
+        group=name, people=people, teachers=15, budget=budget, delta=1e-5, sensitivity=1.0, weight=1.0, copies=1,
+        participation=1.0, people_share=cost_share, vote_share=0.5,
+    )  # fmt: skip
+
+
+def facts(
+    *,
+    bound="gdp",
+    stopped_by="account",
+    seeded=False,
+    check=True,
+    groups=None,
+    costs=None,
+    stop="budget",
+    n_labels=471,
+    variant="weighting",
+):
+    """What the collector finds before the gate: everything, for the data owner."""
+    own = groups or (group("high", budget=1.0), group("low", budget=3.0))
+    paid = costs or [COSTS.get(entry.group, entry.budget / 2) for entry in own]
+    made = state_guarantee(Meter(bound), stopped_by=stopped_by, seeded=seeded)
+    outcome = Outcome(
+        ended="count" if stopped_by == "fixed" else "budget",
+        n_labels=n_labels,
+        n_queries=n_labels + 152,
+        spent=tuple(
+            Spent(group=entry.group, cost=cost, sensitivity=1.0, labels_until_exhausted=None)
+            for entry, cost in zip(own, paid, strict=True)
+        ),
+        history=(
+            Point(queries=0, labels=0, costs=(0.0,) * len(own)),
+            Point(queries=n_labels + 152, labels=n_labels, costs=tuple(paid)),
+        ),
+    )
+    return Facts(
+        audience="private",
+        data_name="example",
+        data_source="",
+        data_notes=(),
+        classes=("a", "b"),
+        n_classes=2,
+        n_people=120,
+        n_pool=1000,
+        groups=own,
+        merged=(),
+        withdrawn=0,
+        notes=(),
+        parameters=Parameters(
+            variant=variant, rule="gdp", teachers=30, sigma=10.0, check_sigma=20.0 if check else None,
+            threshold=15.0 if check else None, bound=bound, conversion="gdp" if bound == "gdp" else "improved",
+            orders=tuple((entry.group, 12.0) for entry in own) if bound in ("loose", "sup") else (), stop=stop,
+            max_labels=999 if stopped_by == "fixed" else None, teacher_model="bayes", student_model="logistic",
+            reason="parameters as given",
+        ),
+        guarantee=made,
+        stopped_by=stopped_by,
+        noise_seed=77777 if seeded else None,
+        split_seed=0,
+        versions={"ipate": "0"},
+        released=outcome if made.kind == "releasable" and not seeded else None,
+        owner=Owner(outcome=outcome, scores=SCORES, standard_labels=236,
+            teacher_accuracy=0.6543, plurality_accuracy=0.8765, comparison=None),
+    )  # fmt: skip

@@ -1,0 +1,153 @@
+"""Every sentence that promises something: for each bound, each way to stop, secret and seeded noise."""
+
+import itertools
+import math
+import re
+from dataclasses import replace
+
+import pytest
+
+from ipate.accounting.meter import BOUNDS, DATA_INDEPENDENT
+from ipate.guarantee import SEEDED
+from ipate.report import claims
+from ipate.report.facts import for_audience
+from report.examples import COSTS, facts, group
+
+CASES = list(itertools.product(BOUNDS, ("fixed", "account", "other"), (False, True), ("public", "private")))
+
+
+def sentences(found):
+    return " ".join(
+        [
+            claims.headline(found),
+            *claims.summary(found),
+            *(sentence for _, sentence in claims.promises(found)),
+            *claims.covered(found),
+            *claims.public_facts(found),
+            *claims.not_covered(found),
+        ]
+    )
+
+
+@pytest.mark.parametrize(("bound", "stopped_by", "seeded", "audience"), CASES)
+def test_only_what_holds_is_promised(bound, stopped_by, seeded, audience):
+    found = for_audience(facts(bound=bound, stopped_by=stopped_by, seeded=seeded), audience)
+    releasable = bound in DATA_INDEPENDENT and stopped_by != "other"
+    assert found.guarantee.kind == ("releasable" if releasable else "private")
+    said = sentences(found)
+    promised = [claims.promised_epsilon(found, entry) for entry in found.groups]
+    if releasable and not seeded:
+        assert promised == [1.0, 3.0]
+        assert "at most a factor 2.72 (ε = 1), except for a chance of δ = 10⁻⁵" in said
+        assert "at most a factor 20.1 (ε = 3)" in said
+        assert "promised nothing" not in said
+        assert claims.covered(found)
+        assert claims.headline(found).startswith("Every person keeps")
+    else:
+        assert promised == [None, None]
+        assert "at most a factor 2.72" not in said
+        assert "Every person keeps" not in said
+        assert claims.covered(found) == ()
+        assert claims.headline(found).startswith("No ")
+    assert (SEEDED in claims.marks(found)) is seeded
+    assert ("the noise was seeded" in said) is seeded
+    assert any(mark.startswith("PRIVATE") for mark in claims.marks(found)) is (audience == "private")
+
+
+@pytest.mark.parametrize(("bound", "stopped_by", "seeded", "audience"), CASES)
+def test_sentences_hold_no_number_that_is_not_known_to_all(bound, stopped_by, seeded, audience):
+    """A claim may name budgets, δ, sizes and, where it is the promise itself, a releasable cost; nothing else."""
+    found = for_audience(facts(bound=bound, stopped_by=stopped_by, seeded=seeded), audience)
+    said = sentences(found)
+    for number in ("0.9876", "0.98", "2.91", "471", "623", "0.81", "81.2", "76.5", "65.4", "87.6", "77777"):
+        assert number not in said
+
+
+@pytest.mark.parametrize(
+    ("bound", "stopped_by", "says"),
+    [
+        ("exact", "fixed", "describe this data set alone"),
+        ("tight", "fixed", "describe this data set alone"),
+        ("exact", "account", "also decided when to stop"),
+        ("tight", "other", "also decided when to stop"),
+        ("gdp", "other", "something other than this account decided when to stop"),
+    ],
+)
+def test_the_owner_learns_why_nothing_is_promised(bound, stopped_by, says):
+    found = for_audience(facts(bound=bound, stopped_by=stopped_by), "private")
+    assert says in claims.withheld(found)
+    assert "no guarantee" in claims.withheld(found) or "not a differential privacy guarantee" in claims.withheld(found)
+
+
+def test_the_public_learns_why_nothing_is_published_and_not_how_it_ended():
+    texts = {claims.withheld(for_audience(facts(bound="exact", stopped_by=s), "public")) for s in ("fixed", "account")}
+    assert len(texts) == 1
+    (text,) = texts
+    assert "no costs, no number of labels" in text
+    assert "should not be published" in text
+
+
+def test_a_cost_is_promised_only_where_nothing_about_the_number_of_releases_was_random():
+    without = for_audience(facts(stopped_by="fixed", check=False), "public")
+    assert [claims.promised_epsilon(without, entry) for entry in without.groups] == [COSTS["high"], COSTS["low"]]
+    assert "the promise is the cost" in " ".join(claims.summary(without))
+    assert "(ε = 0.9877)" in claims.promise(without, without.groups[0])
+    checked = for_audience(facts(stopped_by="fixed"), "public")
+    assert [claims.promised_epsilon(checked, entry) for entry in checked.groups] == [1.0, 3.0]
+    assert "rely on is the budget" in " ".join(claims.summary(checked))
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, math.log(2), 3.0, 8.0, 25.0])
+def test_what_is_printed_is_never_better_than_what_holds(epsilon):
+    found = for_audience(facts(groups=(group("only", budget=epsilon),)), "public")
+    said = claims.promise(found, found.groups[0])
+    factor = re.search(r"factor ([\d.]+)(?:·10([⁰¹²³⁴⁵⁶⁷⁸⁹]+))?", said)
+    power = int((factor[2] or "0").translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")))
+    assert math.exp(epsilon) * (1 - 1e-9) <= float(factor[1]) * 10**power <= math.exp(epsilon) * 1.011
+    low, high = re.search(r"between ([\d.·⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)% and ([\d.]+)(?:…)?%", said).groups()
+    if "·" not in low and "10⁻" not in low:
+        assert float(low) <= 10 * math.exp(-epsilon) + 1e-9
+    most = min(10 * math.exp(epsilon), 100 - 90 * math.exp(-epsilon))  # by the promise for the outcome or its opposite
+    assert float(high) >= min(most, 99.9)
+    assert ("weak promise" in said) is (epsilon > 10)
+
+
+def test_many_groups_are_spelt_out_strictest_first_and_the_rest_counted():
+    many = tuple(group(f"g{index}", budget=1 + index) for index in reversed(range(20)))
+    found = for_audience(facts(groups=many, costs=[0.1] * 20), "public")
+    assert [name for name, _ in claims.promises(found)][:3] == ["g0", "g1", "g2"]
+    assert len(claims.promises(found)) == 12
+
+
+def test_numbers_that_people_chose_are_not_called_levels():
+    found = replace(facts(), levels=False)
+    assert claims.promise(found, found.groups[0]).startswith("A person of group high: whatever anyone learns")
+    assert claims.promise(facts(), found.groups[0]).startswith("A person at level high: whatever anyone learns")
+
+
+def test_merged_and_withdrawn_people_are_named():
+    found = replace(facts(), merged=(("tiny", "high", 2),), withdrawn=1)
+    said = " ".join(claims.covered(found))
+    assert "2 people of group tiny count with the stricter group high" in said
+    assert "1 people withdrew" not in said
+    assert "1 person withdrew" in said
+
+
+def test_how_it_ended_and_how_evenly():
+    found = facts()
+    outcome = found.outcome
+    assert "623 of 1,000 points were asked about and 471 got a label" in claims.ending(found, outcome)
+    assert "could have passed the budget" in claims.ending(found, outcome)
+    assert "pool was used up" in claims.ending(found, replace(outcome, ended="pool"))
+    assert "nobody was left" in claims.ending(facts(stop="drop"), outcome)
+    fixed = facts(stopped_by="fixed")
+    assert "fixed beforehand (999)" in claims.ending(fixed, fixed.outcome)
+    assert "between 97.0% and 98.7%" in claims.balance(found.groups, outcome.spent)
+    uneven = facts(costs=[1.0, 1.5])
+    assert "Group high used 100.0% of its budget and group low 50.0%" in claims.balance(
+        uneven.groups, uneven.outcome.spent
+    )
+    one = facts(groups=(group("only", budget=2.0),))
+    assert claims.balance(one.groups, one.outcome.spent) == "50.0% of the budget was used."
+    none = facts(costs=[0.0, 0.0])
+    assert claims.balance(none.groups, none.outcome.spent) == "No budget was used."

@@ -1,0 +1,168 @@
+"""A private cost cannot reach a public report: several tests try."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from ipate.accounting.meter import BOUNDS
+from ipate.report import write_report
+from ipate.report.facts import for_audience
+from ipate.report.numbers import percent, plain, used
+from ipate.report.page import page
+from ipate.report.twin import as_json
+from report.examples import facts
+
+PRIVATE_RUNS = [
+    {"bound": "exact", "seed": 3},
+    {"bound": "tight", "seed": 3, "compare": True},
+    {"bound": "exact", "stop": "count", "max_labels": 23, "seed": 3},
+    {"bound": "tight", "stop": "drop", "seed": 3},
+    {"seed": 3},
+]
+
+
+def names(options):
+    return "-".join(str(value) for value in options.values())
+
+
+def texts(run):
+    report = write_report(run)
+    return report.html.read_text(), report.json.read_text()
+
+
+def tokens(text):
+    text = re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", text, flags=re.DOTALL)  # coordinates: see the next test
+    return {found.replace(",", "") for found in re.findall(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?", text)}
+
+
+def numbers(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return {number for item in value for number in numbers(item)}
+    return {value} if isinstance(value, float | int) and not isinstance(value, bool) else set()
+
+
+def spellings(value):
+    if isinstance(value, int):
+        return {str(value)}
+    ways = {repr(value), f"{value:.3f}", f"{value:.4f}", f"{value:.6f}", plain(value)}
+    return {way for way in ways | {percent(value), used(value), percent(value, 2)} if len(way.strip("0.%")) > 2}
+
+
+@pytest.mark.parametrize("options", PRIVATE_RUNS, ids=names)
+def test_no_private_number_stands_in_a_public_report(made, reported, options):
+    """Every number of the private files, in every way it might be written, is looked for."""
+    run = made(**options)
+    record = json.loads((run / "private" / "labelling.json").read_text())
+    owner = json.loads(reported("private", **options).json.read_text())
+    private = numbers([group["epsilon"] for group in record["groups"]])
+    private |= numbers([record["n_labels"], record["n_queries"]])
+    private |= numbers([group["labels_until_exhausted"] for group in record["groups"]])
+    private |= numbers(owner["labelling"]["history"]["points"][1:]) | numbers(owner["scores"])
+    private |= numbers(owner["comparison"] or {}) | numbers(owner["teachers"])
+    assert len(private) > 20
+    allowed = tokens(json.dumps({**json.loads((run / "config.json").read_text()), "seed": None}))
+    allowed |= {str(n) for n in range(21)} | {"500", "30"}  # small numbers, the pool and the teachers are public
+    public = reported("public", **options)
+    html, twin = public.html.read_text(), public.json.read_text()
+    for text in (html, twin):
+        seen = tokens(text) - allowed
+        for value in private:
+            spelt = {way.rstrip("%") for way in spellings(value)} - allowed
+            if isinstance(value, int):  # the number of labels, and points of the history
+                spelt &= {str(record["n_labels"]), str(record["n_queries"])}
+            assert not spelt & seen, (value, spelt & seen)
+    assert "<svg" not in html.split("Influence of each group")[0]
+    assert json.loads(twin)["labelling"] is None
+    assert json.loads(twin)["noise_seed"] is None
+    assert not {"cost", "labels_until_exhausted", "largest_sensitivity"} & set(json.loads(twin)["groups"][0])
+
+
+@pytest.mark.parametrize("options", PRIVATE_RUNS[1:3] + PRIVATE_RUNS[4:], ids=names)
+def test_a_public_report_does_not_depend_on_anything_private(copied, options):
+    """Other costs, answers, votes and results: the public report of a private run keeps every byte."""
+    run = copied(**options)
+    before = texts(run)
+    path = run / "private" / "labelling.json"
+    record = json.loads(path.read_text())
+    record["n_labels"], record["n_queries"], record["stopped_by"] = 4, 5, "pool"
+    record["labels"] = [1] * len(record["labels"])
+    record["queries"] = record["queries"][:5]
+    for group in record["groups"]:
+        group.update(epsilon=0.123456, labels_until_exhausted=3, sensitivity=9.0)
+    path.write_text(json.dumps(record))
+    (run / "private" / "votes" / "votes.npy").unlink()
+    (run / "private" / "compare.json").unlink(missing_ok=True)
+    for place in ("public", "private"):
+        (run / place / "metrics.json").unlink(missing_ok=True)
+    assert texts(run) == before
+
+
+def test_a_releasable_report_follows_from_released_answers_alone(copied):
+    """Without votes and comparison, with other results beside it that are not released: the same bytes."""
+    run = copied(compare=True)
+    before = texts(run)
+    np.save(run / "private" / "votes" / "votes.npy", np.zeros((2, 2)))
+    (run / "private" / "compare.json").unlink()
+    shutil.rmtree(run / "private" / "votes-standard")
+    assert texts(run) == before
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize(("stopped_by", "seeded"), [("fixed", False), ("account", True), ("other", False)])
+def test_the_gate_removes_what_may_not_be_seen(bound, stopped_by, seeded):
+    everything = facts(bound=bound, stopped_by=stopped_by, seeded=seeded)
+    gated = for_audience(everything, "public")
+    assert gated.owner is None
+    assert gated.noise_seed is None
+    releasable = everything.guarantee.kind == "releasable" and not seeded
+    assert (gated.outcome is not None) is releasable
+    written = page(gated) if bound in ("gdp", "exact") else ""
+    for text in (re.sub(r"<svg.*?</svg>", "", written, flags=re.DOTALL), as_json(gated)):
+        for secret in ("65.4", "0.6543", "87.6", "0.8765", "77777", "81.2", "0.8123", "76.5", "0.7654", "236"):
+            assert secret not in text
+        if not releasable:
+            for secret in ("0.9876", "2.9123", "471", "623"):
+                assert secret not in text
+    for_owner = as_json(for_audience(everything, "private"))
+    for shown in ("0.98765", "471", "0.8123", "0.6543"):
+        assert shown in for_owner
+
+
+def test_an_edited_record_is_refused(copied):
+    from ipate.errors import InputError
+
+    run = copied()
+    path = run / "private" / "labelling.json"
+    original = path.read_text()
+    record = json.loads(original)
+    record["groups"][0]["epsilon"] *= 0.9
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match="another cost"):
+        write_report(run)
+    record = json.loads(original)
+    record["kind"] = "private"
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match="edited"):
+        write_report(run)
+    record = json.loads(original)
+    record["n_labels"] += 1
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match="do not belong together"):
+        write_report(run)
+
+
+def test_a_private_report_keeps_to_its_place(copied):
+    from ipate.errors import InputError
+
+    run = copied()
+    with pytest.raises(InputError, match="public folder"):
+        write_report(run, audience="private", out=run / "public" / "x.html")
+    report = write_report(run, audience="private")
+    assert report.html.parent == run / "private"
+    assert report.html.stat().st_mode & 0o077 == 0
+    assert report.json.stat().st_mode & 0o077 == 0
