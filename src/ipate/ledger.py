@@ -6,7 +6,7 @@ one keeps the same interface.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
 from ipate.errors import BudgetExceededError, InputError
+from ipate.mechanism import Noise
 
-__all__ = ["Charge", "Ledger", "MemoryLedger", "Terms"]
+__all__ = ["Charge", "Ledger", "MemoryLedger", "Stored", "Terms"]
 
 Floats = NDArray[np.float64]
 
@@ -59,6 +60,11 @@ class Charge:
         The noise of labels and checks.
     bound : str
         What the costs were computed by.
+    noise : {"gaussian", "laplace"}
+        What the labels' noise was; σ is its scale under Laplace noise.
+    labels, reinforced : arrays of shape (B,), optional
+        The answers that this charge pays for: a class or −1, and where it is the student's own. A durable ledger
+        commits them together with the charge, so that neither is ever there without the other.
     """
 
     cost: Mapping[str, Floats]
@@ -68,6 +74,28 @@ class Charge:
     sigma: float
     check_sigma: float | None
     bound: str
+    noise: Noise = "gaussian"
+    labels: NDArray[np.int64] | None = None
+    reinforced: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """What a ledger already holds of a labelling, so that it goes on where it was interrupted.
+
+    Attributes
+    ----------
+    answers : mapping
+        Query id to (label, answered, reinforced): released and paid, given again for nothing.
+    sensitivity : mapping
+        Account id to the largest Δ that it was charged for.
+    left : mapping
+        Accounts that the last charge no longer counted (Δ = 0), and how many labels there were before.
+    """
+
+    answers: Mapping[str, tuple[int, bool, bool]] = field(default_factory=dict)
+    sensitivity: Mapping[str, float] = field(default_factory=dict)
+    left: Mapping[str, int] = field(default_factory=dict)
 
 
 class Ledger(Protocol):
@@ -91,7 +119,11 @@ class Ledger(Protocol):
         ...
 
     def charge(self, charge: Charge) -> None:
-        """Record the charge for all accounts or, if one cannot pay, for none and raise."""
+        """Record the charge, and its answers, for all accounts or, if one cannot pay, for none and raise."""
+        ...
+
+    def stored(self) -> Stored:
+        """Return the answers that are already paid, and how far the accounts had come with them."""
         ...
 
 
@@ -159,13 +191,21 @@ class MemoryLedger:
 
     def charge(self, charge: Charge) -> None:
         """Record the charge for all accounts or, if one cannot pay, for none and raise."""
-        broke = self.unaffordable(charge.cost)
-        if broke:
-            raise BudgetExceededError(self._refusal(broke[0], charge.cost[broke[0]]))
+        self.require(charge)
         for account, asked in charge.cost.items():
             self._spent[account] = self._spent[account] + self._vector(account, asked)
         if self._keep:
             self._charges.append(charge)
+
+    def require(self, charge: Charge) -> None:
+        """Raise if an account cannot pay the charge; record nothing."""
+        broke = self.unaffordable(charge.cost)
+        if broke:
+            raise BudgetExceededError(self._refusal(broke[0], charge.cost[broke[0]]))
+
+    def stored(self) -> Stored:
+        """Return nothing: answers live with whoever asked, for as long as the process does."""
+        return Stored()
 
     def _refusal(self, account: str, asked: Floats) -> str:
         terms = self._terms[account]

@@ -14,7 +14,7 @@ from ipate.auto import Choice, choose, proxy_profiles
 from ipate.budgets import People
 from ipate.errors import InputError
 from ipate.labelling import Labelling, Stop, label, open_ledger
-from ipate.ledger import MemoryLedger
+from ipate.ledger import Ledger
 from ipate.mechanism import Mechanism
 from ipate.noise import make_noise
 from ipate.variants import Allocation
@@ -150,10 +150,10 @@ def run_labelling(
     settings: Settings,
     *,
     noise_seed: int | None = None,
-    ledger: MemoryLedger | None = None,
+    ledger: Ledger | None = None,
     order: NDArray[np.int64] | None = None,
     progress: Callable[[int], None] | None = None,
-) -> tuple[Labelling, MemoryLedger]:
+) -> tuple[Labelling, Ledger]:
     """Label the pool with the votes of an allocation's teachers; return the labelling and its ledger."""
     aggregator = settings.aggregator(allocation.scale)
     ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
@@ -164,7 +164,7 @@ def run_labelling(
             present[:, order] = held
         ballot = replace(ballot, participation=present, weights=None)
     panel = allocation.panel()
-    book = ledger or open_ledger(panel, settings.meter, aggregator, transcript=False)
+    book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
     result = label(
         ballot,
         panel,

@@ -1,6 +1,6 @@
 """The loop over queries: what a query could cost is tested, charged, and only then released."""
 
-from ipate.labelling.loop import Stop, label, open_ledger
+from ipate.labelling.loop import Stop, account_terms, label, open_ledger
 from ipate.labelling.results import Ending, GroupResult, Labelling
 
-__all__ = ["Ending", "GroupResult", "Labelling", "Stop", "label", "open_ledger"]
+__all__ = ["Ending", "GroupResult", "Labelling", "Stop", "account_terms", "label", "open_ledger"]

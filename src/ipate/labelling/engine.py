@@ -1,5 +1,7 @@
 """One run of the labelling loop: batches are answered in memory, cut, charged, then released."""
 
+from collections import ChainMap
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,10 +41,12 @@ class Engine:
         self.start = panel
         self.n_labels = self.n_asked = 0
         self.parts: list[tuple[NDArray[np.int64], Outcome, NDArray[np.bool_]]] = []
-        self.store: dict[str, tuple[int, bool, bool]] = {}
-        self.may_repeat = may_repeat
+        self.before = ledger.stored()
+        self.store: dict[str, tuple[int, bool, bool]] = dict(self.before.answers)
+        self.met: set[str] = set()
+        self.may_repeat = may_repeat or bool(self.store)
         self.exhausted: dict[str, int] = {}
-        self.sensitivity = dict.fromkeys(panel.account_ids, 0.0)
+        self.sensitivity = {account: self.before.sensitivity.get(account, 0.0) for account in panel.account_ids}
         self.gone: frozenset[str] = frozenset()
 
     def ask(self, chunk: NDArray[np.int64], labels: float, queries: float) -> tuple[int, frozenset[str]]:
@@ -50,32 +54,66 @@ class Engine:
 
         Returns how many were dealt with, and the groups that could not pay the next one.
         """
-        fresh = self._fresh(chunk)
-        positions = chunk[fresh]
-        tally = self._tally(positions)
-        ids = self._ids(positions)
-        probs = None if self.probs is None else self.probs[positions]
+        first, fresh = self._unseen(chunk)
+        places, new = np.flatnonzero(first), fresh[first]
+        ids = self._ids(chunk[first])
+        outcome, total, broke, tally = self._answer(chunk[first], ids, new)
+        stops = broke.any(axis=1)
+        payer = int(np.argmax(stops)) if stops.any() else 0
+        cut = int(np.flatnonzero(new)[payer]) if stops.any() else len(places)
+        allowed = self._allowed(outcome.answered, labels, queries)
+        whom: frozenset[str] = frozenset()
+        if cut < len(places) and cut <= allowed:
+            whom = self._groups(broke[payer])
+        cut = min(cut, allowed)
+        if new[:cut].any():
+            self._charge(ids[:cut], new[:cut], outcome, total[np.count_nonzero(new[:cut]) - 1], tally)
+        taken = len(chunk) if cut == len(places) else int(places[cut])
+        self._release(chunk[:taken], first[:taken], ids[:cut], outcome, cut)
+        for group in whom:
+            self.exhausted.setdefault(group, self.n_labels)
+        return taken, whom
+
+    def _answer(
+        self, positions: NDArray[np.int64], ids: list[str], new: NDArray[np.bool_]
+    ) -> tuple[Outcome, Floats, NDArray[np.bool_], Tally]:
+        """Answer queries in memory; those that are not new have their stored answers.
+
+        Returns the outcome of all, and of the new ones their running cost, whom each could overspend, and the tally.
+        """
+        asked = positions[new]
+        tally = self._tally(asked)
+        if not asked.size:
+            return self._stored(ids), np.zeros((0, 1, 1)), np.zeros((0, 1), dtype=bool), tally
+        names = ids if new.all() else [name for name, wanted in zip(ids, new, strict=True) if wanted]
+        probs = None if self.probs is None else self.probs[asked]
         outcome = self.aggregator.ask(
-            tally.counts, queries=ids, noise=self.noise, total_weight=self.panel.total_weight, probs=probs
+            tally.counts, queries=names, noise=self.noise, total_weight=self.panel.total_weight, probs=probs
         )
         checks, label_cost = self._costs(tally, probs)
         paid = checks + outcome.answered[:, None, None] * label_cost
         total = np.cumsum(paid, axis=0)
         running = self._spent() + total
         broke = ~self._payable(running - paid + checks + label_cost)
-        cut = int(np.argmax(broke.any(axis=1))) if broke.any() else len(positions)
-        allowed = self._allowed(outcome.answered, labels, queries)
-        whom: frozenset[str] = frozenset()
-        if cut < len(positions) and cut <= allowed:
-            whom = self._groups(broke[cut])
-        cut = min(cut, allowed)
-        if cut:
-            self._charge(ids[:cut], outcome.answered[:cut], total[cut - 1], tally)
-        taken = len(chunk) if cut == len(positions) else int(np.flatnonzero(fresh)[cut])
-        self._release(chunk[:taken], fresh[:taken], ids[:cut], outcome, cut)
-        for group in whom:
-            self.exhausted.setdefault(group, self.n_labels)
-        return taken, whom
+        return outcome if new.all() else self._merged(outcome, ids, new), total, broke, tally
+
+    def _stored(self, names: list[str]) -> Outcome:
+        """Return the answers that these queries have had."""
+        stored = [self.store[name] for name in names]
+        return Outcome(
+            labels=np.array([entry[0] for entry in stored], dtype=np.int64),
+            answered=np.array([entry[1] for entry in stored], dtype=bool),
+            reinforced=np.array([entry[2] for entry in stored], dtype=bool),
+        )
+
+    def _merged(self, outcome: Outcome, ids: list[str], new: NDArray[np.bool_]) -> Outcome:
+        """Put the answers of new queries between those that are stored."""
+        old = self._stored([name for name, wanted in zip(ids, new, strict=True) if not wanted])
+        parts = {}
+        for part in ("labels", "answered", "reinforced"):
+            parts[part] = np.empty(len(ids), dtype=getattr(outcome, part).dtype)
+            parts[part][new], parts[part][~new] = getattr(outcome, part), getattr(old, part)
+        return Outcome(**parts)
 
     def _allowed(self, answered: NDArray[np.bool_], labels: float, queries: float) -> int:
         """How many queries may be asked before the fixed numbers are reached."""
@@ -83,16 +121,19 @@ class Engine:
         by_labels = int(reached[0]) + 1 if reached.size else len(answered)
         return int(min(by_labels, queries, len(answered)))
 
-    def _fresh(self, chunk: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which queries are asked for the first time; the others have, or will have, an answer."""
+    def _unseen(self, chunk: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which queries this run meets for the first time, and which of them have no stored answer yet."""
+        fresh = np.ones(len(chunk), dtype=bool)
         if not self.may_repeat:
-            return np.ones(len(chunk), dtype=bool)
-        seen = set(self.store)
-        fresh = np.empty(len(chunk), dtype=bool)
+            return fresh, fresh
+        first = np.empty(len(chunk), dtype=bool)
+        here: dict[str, tuple[int, bool, bool]] = {}
+        seen = ChainMap(here, self.store)
         for index, name in enumerate(self._ids(chunk)):
             fresh[index] = name not in seen
-            seen.add(name)
-        return fresh
+            first[index] = fresh[index] or not (name in self.met or name in here)
+            here[name] = (-1, False, False)
+        return first, fresh
 
     def _ids(self, positions: NDArray[np.int64]) -> list[str]:
         if self.votes.queries is None:
@@ -134,27 +175,32 @@ class Engine:
     def _groups(self, broke: NDArray[np.bool_]) -> frozenset[str]:
         return frozenset(self.panel.groups[int(index)].id for index in self.panel.account_group[broke])
 
-    def _charge(self, ids: list[str], answered: NDArray[np.bool_], total: Floats, tally: Tally) -> None:
+    def _charge(self, ids: list[str], new: NDArray[np.bool_], outcome: Outcome, total: Floats, tally: Tally) -> None:
+        """Charge the new ones of these queries, and hand over their answers with the charge."""
+        names = tuple(name for name, wanted in zip(ids, new, strict=True) if wanted)
         accounts = self.panel.account_ids
         moved = self.panel.sensitivities(tally)
-        columns = [moved[index] if moved.ndim == 1 else moved[: len(ids), index] for index in range(len(accounts))]
+        columns = [moved[index] if moved.ndim == 1 else moved[: len(names), index] for index in range(len(accounts))]
         mechanism = self.aggregator.mechanism
         self.ledger.charge(
             Charge(
                 cost={account: total[index] for index, account in enumerate(accounts)},
-                queries=tuple(ids),
-                answered=answered.copy(),
+                queries=names,
+                answered=outcome.answered[: len(ids)][new],
                 sensitivity={account: np.asarray(columns[index]) for index, account in enumerate(accounts)},
                 sigma=mechanism.sigma,
                 check_sigma=mechanism.check_sigma,
                 bound=self.meter.bound,
+                noise=mechanism.noise,
+                labels=outcome.labels[: len(ids)][new],
+                reinforced=outcome.reinforced[: len(ids)][new],
             )
         )
         for index, account in enumerate(accounts):
             self.sensitivity[account] = max(self.sensitivity[account], float(np.max(columns[index])))
 
     def _release(
-        self, chunk: NDArray[np.int64], fresh: NDArray[np.bool_], ids: list[str], outcome: Outcome, cut: int
+        self, chunk: NDArray[np.int64], first: NDArray[np.bool_], ids: list[str], outcome: Outcome, cut: int
     ) -> None:
         """Let the answers be seen, after they are paid; repeats get what was stored."""
         self.n_asked += cut
@@ -173,13 +219,15 @@ class Engine:
                 bool(outcome.answered[index]),
                 bool(outcome.reinforced[index]),
             )
-        stored = [self.store[name] for name in self._ids(chunk)]
-        kept = Outcome(
-            labels=np.array([entry[0] for entry in stored], dtype=np.int64),
-            answered=np.array([entry[1] for entry in stored], dtype=bool),
-            reinforced=np.array([entry[2] for entry in stored], dtype=bool),
-        )
-        self.parts.append((chunk, kept, ~fresh))
+        self.met.update(ids)
+        self.parts.append((chunk, self._stored(self._ids(chunk)), ~first))
+
+    def resume_drops(self) -> None:
+        """Let the groups stay away that had left before the run was interrupted."""
+        here = {group.id for group in self.start.groups if group.sensitivity > 0}
+        left = {group: labels for group, labels in self.before.left.items() if group in here}
+        if left and len(left) < len(here) and self.drop(frozenset(left)):
+            self.exhausted.update(left)
 
     def drop(self, broke: frozenset[str]) -> bool:
         """Let the groups leave that could not pay; return whether anybody stays who can vote."""

@@ -25,15 +25,15 @@ from ipate.noise import NoiseSource, SecureNoise
 from ipate.panel import Panel
 from ipate.votes import Votes
 
-__all__ = ["Stop", "label", "open_ledger"]
+__all__ = ["Stop", "account_terms", "label", "open_ledger"]
 
 Floats = NDArray[np.float64]
 Stop: TypeAlias = Literal["budget", "drop", "count"]
 _MEMORY = 1 << 25  # bytes that the cost array of one batch may take
 
 
-def open_ledger(panel: Panel, meter: Meter, aggregator: Aggregator, *, transcript: bool = False) -> MemoryLedger:
-    """Open an account per group (or per teacher, where they take turns), each with its own budget.
+def account_terms(panel: Panel, meter: Meter, aggregator: Aggregator) -> list[Terms]:
+    """Return the terms of an account per group (or per teacher, where they take turns), each with its own budget.
 
     Under loose and sup every account fixes its Rényi order now, from its budget and the worst case
     of a query, because a filter that may be released needs that.
@@ -46,7 +46,12 @@ def open_ledger(panel: Panel, meter: Meter, aggregator: Aggregator, *, transcrip
         group = panel.groups[int(position)]
         unit = meter if orders is None else meter.at_order(orders[index])
         terms.append(Terms(account=account, group=group.id, epsilon=group.epsilon, delta=group.delta, meter=unit))
-    return MemoryLedger(terms, transcript=transcript)
+    return terms
+
+
+def open_ledger(panel: Panel, meter: Meter, aggregator: Aggregator, *, transcript: bool = False) -> MemoryLedger:
+    """Open a ledger in memory with the accounts of a panel; `account_terms` says which."""
+    return MemoryLedger(account_terms(panel, meter, aggregator), transcript=transcript)
 
 
 def label(
@@ -84,7 +89,8 @@ def label(
     noise : NoiseSource, optional
         Secure unless given.
     ledger : Ledger, optional
-        Accounts for the panel's account ids; opened in memory unless given.
+        Accounts for the panel's account ids; opened in memory unless given. Queries that a durable ledger has
+        already paid for keep their stored answers, cost nothing, and count as asked: so a run is resumed.
     batch : int, optional
         Queries answered and charged at a time.
     progress : callable, optional
@@ -105,6 +111,8 @@ def label(
         probs=student_probs,
         may_repeat=_repeats(votes.queries or ()) or _repeats(positions.tolist()),
     )
+    if stop == "drop":
+        run.resume_drops()
     size = batch or _batch_size(panel, meter)
     most_labels = np.inf if max_labels is None else max_labels
     most_queries = np.inf if max_queries is None else max_queries
@@ -122,7 +130,8 @@ def label(
         if broke and not (stop == "drop" and run.drop(broke)):
             ended = "budget"
             break
-    fixed = stop == "count" and ended != "budget"
+    # the filter rules whatever else stops a run, so a data-independent account promises its budgets
+    fixed = stop == "count" and ended != "budget" and not meter.data_independent
     stopped_by: StoppedBy = "fixed" if fixed else "account"
     return run.result(ended, state_guarantee(meter, stopped_by=stopped_by, seeded=source.seeded))
 

@@ -1,0 +1,8 @@
+"""The ledger on disk: what was released and what it cost whom, in one SQLite file that a crash cannot tear."""
+
+from ipate.ledgers.carry import members_of
+from ipate.ledgers.people import PersonRecord
+from ipate.ledgers.records import Head
+from ipate.ledgers.sqlite import SqliteLedger
+
+__all__ = ["Head", "PersonRecord", "SqliteLedger", "members_of"]

@@ -1,0 +1,199 @@
+"""What people have spent follows them: from run to run, through any grouping, into any unit.
+
+A person's history is what their own account was charged in every run. It is counted again from the releases
+(kind, σ, Δ), never by converting costs; only an account that stays under the same data-dependent bound adds
+up the costs that were recorded. A new account starts from the worst of its members, order by order.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.accounting import laplace
+from ipate.accounting.meter import Meter
+from ipate.errors import BudgetExceededError, InputError
+from ipate.ledger import Terms
+from ipate.ledgers.records import BatchRow, RunRow, from_bytes
+
+if TYPE_CHECKING:
+    from ipate.variants import Allocation
+
+__all__ = ["Releases", "gather", "histories", "members_of", "openings", "recharge"]
+
+Floats = NDArray[np.float64]
+Place = tuple[int, str]  # a run and an account of it
+Kind = tuple[str, float, float | None, float]  # noise, σ, σ_T and Δ of alike releases
+
+
+@dataclass
+class Releases:
+    """What was released on one account of one run: how many checks and labels of each kind, and their cost.
+
+    Attributes
+    ----------
+    counts : dict
+        (noise, σ, σ_T, Δ) to [checks, labels].
+    bound, orders
+        The unit of `cost`, the sum of what was recorded.
+    """
+
+    bound: str
+    orders: tuple[float, ...]
+    cost: Floats
+    counts: dict[Kind, list[int]] = field(default_factory=dict)
+
+    def add(self, batch: BatchRow, moved: Floats, cost: Floats) -> None:
+        """Add the releases of a batch, at one Δ or one per query."""
+        self.cost = self.cost + cost
+        answered = batch.answered
+        deltas = np.broadcast_to(moved, answered.shape)
+        for value in np.unique(deltas).tolist():
+            here = deltas == value
+            entry = self.counts.setdefault((batch.noise, batch.sigma, batch.check_sigma, value), [0, 0])
+            entry[0] += int(np.count_nonzero(here)) if batch.check_sigma is not None else 0
+            entry[1] += int(np.count_nonzero(here & answered))
+
+
+def gather(runs: Mapping[int, RunRow], charged: Iterable[BatchRow]) -> dict[Place, Releases]:
+    """Count the releases of every account of every run."""
+    found = {
+        (run.entry, row.account): Releases(
+            bound=row.bound, orders=tuple(row.meter.orders), cost=np.zeros(row.meter.width)
+        )
+        for run in runs.values()
+        for row in run.accounts
+    }
+    for batch in charged:
+        for row in batch.charges:
+            found[batch.run, row.account].add(batch, row.moved, from_bytes(row.cost))
+    return found
+
+
+def recharge(releases: Releases, meter: Meter) -> Floats:
+    """Return what releases cost in another unit.
+
+    A data-independent meter counts every release at its worst case, whatever it was charged before. A data-dependent
+    one keeps costs that were recorded under the same bound at the same orders; others it, too, counts at the worst.
+    """
+    if not meter.data_independent and releases.bound == meter.bound and set(meter.orders) <= set(releases.orders):
+        return np.asarray(releases.cost[[releases.orders.index(order) for order in meter.orders]])
+    total = np.zeros(meter.width)
+    for (noise, sigma, check_sigma, moved), (checks, labels) in releases.counts.items():
+        if checks and check_sigma is not None:
+            total = total + checks * meter.worst_check(sensitivity=moved, check_sigma=check_sigma)
+        if labels:
+            total = total + labels * _worst_label(meter, noise, moved, sigma)
+    return total
+
+
+def _worst_label(meter: Meter, noise: str, moved: float, sigma: float) -> Floats:
+    if noise != "laplace":
+        return meter.worst_label(sensitivity=moved, sigma=sigma)
+    if meter.bound == "gdp":
+        return np.atleast_1d(laplace.label_mu2(sensitivity=moved, scale=sigma))
+    return laplace.label_rdp(meter.orders, sensitivity=moved, scale=sigma)
+
+
+def histories(runs: Iterable[RunRow]) -> dict[str, tuple[Place, ...]]:
+    """Return the accounts that every person had, run by run; without names, an account's id stands for its people."""
+    found: dict[str, tuple[Place, ...]] = {}
+    for run in runs:
+        pairs = run.members if run.named else tuple((row.account, row.account) for row in run.accounts)
+        for person, account in pairs:
+            found[person] = (*found.get(person, ()), (run.entry, account))
+    return found
+
+
+def openings(
+    terms: Sequence[Terms],
+    people: Mapping[str, str] | None,
+    *,
+    runs: Mapping[int, RunRow],
+    releases: Mapping[Place, Releases],
+) -> dict[str, Floats]:
+    """Return what each new account has spent when it is opened: the worst of its members.
+
+    Raises
+    ------
+    InputError
+        Where it cannot be known who is in an account.
+    BudgetExceededError
+        Where nothing of a group's budget is left.
+    """
+    past = histories(runs.values())
+    _check_people(terms, people, runs, past)
+    owners: Mapping[str, str] = people if people is not None else {entry.account: entry.account for entry in terms}
+    pasts: dict[str, set[tuple[Place, ...]]] = {entry.account: set() for entry in terms}
+    for person, account in owners.items():
+        pasts[account].add(past.get(person, ()))
+    opened = {}
+    for entry in terms:
+        counted: dict[Place, Floats] = {}
+        worst = np.zeros(entry.meter.width)
+        for places in pasts[entry.account]:
+            total = np.zeros(entry.meter.width)
+            for place in places:
+                if place not in counted:
+                    counted[place] = recharge(releases[place], entry.meter)
+                total = total + counted[place]
+            worst = np.maximum(worst, total)
+        _refuse_nothing_left(entry, worst)
+        opened[entry.account] = worst
+    return opened
+
+
+def _check_people(
+    terms: Sequence[Terms],
+    people: Mapping[str, str] | None,
+    runs: Mapping[int, RunRow],
+    past: Mapping[str, tuple[Place, ...]],
+) -> None:
+    """Refuse to guess who is in an account: what somebody spent must be found again."""
+    accounts = {entry.account for entry in terms}
+    if people is not None:
+        unknown = sorted(set(people.values()) - accounts)
+        if unknown:
+            raise InputError(f"people: account {unknown[0]!r} is unknown: the accounts are {', '.join(accounts)}")
+    named = people is not None
+    for run in runs.values():
+        if run.named != named:
+            says = "names its people" if run.named else "names no people"
+            raise InputError(
+                f"run {run.name!r} of this ledger {says} and the new one does not do so alike: who spent what could "
+                "not be found; give people (person → account) in every run, or in none"
+            )
+    strangers = sorted(accounts - past.keys()) if runs and not named else []
+    if strangers:
+        raise InputError(
+            f"account {strangers[0]!r} is new and this ledger names no people: who is in it, and what they spent, "
+            "cannot be known; keep the accounts, or name people from the first run on"
+        )
+
+
+def _refuse_nothing_left(terms: Terms, opening: Floats) -> None:
+    limit = terms.meter.limit(terms.epsilon, terms.delta)
+    if not opening.any() or np.any(opening < limit):
+        return
+    spent = float(terms.meter.epsilon(opening, terms.delta)[0])
+    whose = f"group {terms.group!r}" + ("" if terms.account == terms.group else f" (account {terms.account!r})")
+    raise BudgetExceededError(
+        f"{whose} has nothing left: its worst member has spent ε = {spent:.6g} at δ = {terms.delta:g}, counted as "
+        f"{terms.meter.bound}, of the budget {terms.epsilon:.6g}; leave its people out, or ask them for a new consent"
+    )
+
+
+def members_of(allocation: "Allocation") -> dict[str, str]:
+    """Return person → account of an allocation: their group, or the teacher that holds them where teachers take turns.
+
+    Those who withdrew stay in their group; under vanishing no teacher holds them, so they have no account.
+    """
+    ids = [str(person) for person in allocation.people.ids.tolist()]
+    if allocation.participation is None:
+        names = [group.id for group in allocation.groups]
+        return {ids[index]: names[place] for index, place in enumerate(allocation.group_of_person.tolist())}
+    teacher = np.repeat(np.arange(allocation.n_teachers), allocation.teacher_sizes)
+    slots = zip(allocation.persons.tolist(), teacher.tolist(), strict=True)
+    return {ids[person]: f"teacher {number}" for person, number in slots if person >= 0}

@@ -1,0 +1,34 @@
+"""kill -9 at random moments, two writers, a full disk: the benchmark's own script, with fewer rounds."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "crash.py"
+
+
+def crash(*arguments):
+    told = subprocess.run(
+        [sys.executable, str(SCRIPT), "--json", *arguments], check=False, capture_output=True, text=True, timeout=300
+    )
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_hundred_kills_lose_nothing_and_every_run_ends_like_an_undisturbed_one():
+    found = crash("--only", "kills", "--kills", "100", "--seed", "1")["kills"]
+    assert found["kills"] == 100
+    assert found["runs_completed"] >= 1
+    assert found["kills_that_hit_a_run_in_progress"] >= 5
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("what", ["writers", "full"])
+def test_two_writers_and_full_disks_end_like_an_undisturbed_run(what):
+    found = crash("--only", what)[what]
+    assert sum(found.values()) >= 5
