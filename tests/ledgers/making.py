@@ -5,10 +5,12 @@ import numpy as np
 from ipate.accounting import gdp
 from ipate.accounting.meter import Meter
 from ipate.aggregators import Confident
-from ipate.labelling import account_terms
+from ipate.errors import IpateError
+from ipate.labelling import account_terms, label
 from ipate.ledger import Charge, MemoryLedger, Terms
 from ipate.ledgers import SqliteLedger
 from ipate.mechanism import Mechanism
+from ipate.noise import SeededNoise
 from ipate.panel import Panel
 from ipate.votes import Votes
 
@@ -63,3 +65,13 @@ def voting(size, *, seed=0, names=("middle", "strict", "lax"), budgets=BUDGETS, 
 
 def opened(path, panel, meter=None, aggregator=CONFIDENT, **more):
     return SqliteLedger.open(path, account_terms(panel, meter or Meter(), aggregator), **more)
+
+
+def label_into(path, wait, queue):
+    """Label into a ledger as a process of its own; it lives here because a spawned process must import it."""
+    votes, panel = voting(600)
+    try:
+        with opened(path, panel, timeout=wait) as book:
+            queue.put(label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(3), ledger=book, batch=3).n_labels)
+    except IpateError as error:
+        queue.put(str(error))

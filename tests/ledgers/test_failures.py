@@ -15,7 +15,7 @@ from ipate.labelling import label
 from ipate.ledgers import SqliteLedger
 from ipate.ledgers.file import plain_errors
 from ipate.noise import SeededNoise
-from ledgers.making import CONFIDENT, all_terms, charge, opened, voting
+from ledgers.making import CONFIDENT, all_terms, charge, label_into, opened, voting
 
 
 @pytest.fixture
@@ -140,21 +140,12 @@ def test_an_sqlite_tool_that_holds_the_file_makes_a_charge_fail_clearly(tmp_path
         assert book.head.charges == 1
 
 
-def _label(path, wait, queue):
-    votes, panel = voting(600)
-    try:
-        with opened(path, panel, timeout=wait) as book:
-            queue.put(label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(3), ledger=book, batch=3).n_labels)
-    except IpateError as error:
-        queue.put(str(error))
-
-
 def test_two_processes_on_one_ledger_release_what_one_would(tmp_path):
     votes, panel = voting(600)
     alone = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(3), batch=3)
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    workers = [context.Process(target=_label, args=(tmp_path / "ledger.sqlite", 60.0, queue)) for _ in range(2)]
+    workers = [context.Process(target=label_into, args=(tmp_path / "ledger.sqlite", 60.0, queue)) for _ in range(2)]
     for worker in workers:
         worker.start()
     told = [queue.get(timeout=60) for _ in workers]
