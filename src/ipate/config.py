@@ -90,7 +90,10 @@ class StudentConfig(_Section):
 
 
 class RunConfig(_Section):
-    """A whole run. `seed` is the noise alone: with it a run can be repeated and is NOT private."""
+    """A whole run. `seed` is the noise alone: with it a run can be repeated and is NOT private.
+
+    `ledger` is a file that several runs share, so that balances carry over; a run has its own unless said.
+    """
 
     data: DataConfig
     budgets: BudgetConfig = BudgetConfig()
@@ -100,6 +103,20 @@ class RunConfig(_Section):
     split_seed: Annotated[int, Field(ge=0)] = 0
     seed: Annotated[int, Field(ge=0)] | None = None
     compare: bool = False
+    ledger: Path | None = None
+
+    @model_validator(mode="after")
+    def _shared_ledger(self) -> "RunConfig":
+        if self.ledger is not None and self.compare:
+            raise ValueError(
+                "compare uses the private data a second time and is not charged: leave out compare or ledger"
+            )
+        if self.ledger is not None and self.data.file is not None and self.data.person is None:
+            raise ValueError(
+                "a ledger that runs share needs data.person, the column that says whose row it is: what somebody spent "
+                "must be found again"
+            )
+        return self
 
     @classmethod
     def from_mapping(cls, values: dict[str, Any], *, where: str = "configuration") -> "RunConfig":

@@ -106,6 +106,11 @@ class Ledger(Protocol):
         """Every account's terms, by account id."""
         ...
 
+    @property
+    def private_history(self) -> tuple[str, ...]:
+        """Runs whose length may tell something of private votes, and whose balances are carried on here."""
+        ...
+
     def spent(self, account: str) -> Floats:
         """Return what an account has spent so far."""
         ...
@@ -161,6 +166,11 @@ class MemoryLedger:
     def terms(self) -> Mapping[str, Terms]:
         """Every account's terms, by account id."""
         return dict(self._terms)
+
+    @property
+    def private_history(self) -> tuple[str, ...]:
+        """No earlier runs are known here."""
+        return ()
 
     @property
     def charges(self) -> tuple[Charge, ...]:

@@ -8,10 +8,11 @@ import io
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from ipate.errors import InputError
 
@@ -23,6 +24,7 @@ __all__ = [
     "check_number",
     "read_groups",
     "read_table",
+    "replacing",
     "show",
     "write_groups",
     "write_text",
@@ -264,12 +266,19 @@ def _cell(value: str | float | None) -> str:
 
 
 def write_text(path: FilePath, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+@contextmanager
+def replacing(path: FilePath) -> Iterator[BinaryIO]:
     """Write a file whole or not at all: aside in the same folder, to disk, then renamed into place."""
     target = Path(path)
     aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(aside, "x", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with open(aside, "xb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, target)

@@ -133,6 +133,8 @@ def label(
     # the filter rules whatever else stops a run, so a data-independent account promises its budgets
     fixed = stop == "count" and ended != "budget" and not meter.data_independent
     stopped_by: StoppedBy = "fixed" if fixed else "account"
+    if meter.data_independent and book.private_history:  # what earlier runs left depends on private votes
+        stopped_by = "other"
     return run.result(ended, state_guarantee(meter, stopped_by=stopped_by, seeded=source.seeded))
 
 

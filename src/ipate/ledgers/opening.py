@@ -1,19 +1,25 @@
 """Opening a ledger: a new file or an old one, the run it continues or the one it begins."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ipate.errors import InputError, IpateError
 from ipate.ledger import Terms
 from ipate.ledgers import carry
-from ipate.ledgers.file import connect, transaction
-from ipate.ledgers.reading import Contents, batches
+from ipate.ledgers.file import connect, plain_errors, transaction
+from ipate.ledgers.reading import Contents, batches, read
 from ipate.ledgers.records import AccountRow, Head, RunRow
-from ipate.ledgers.schema import create_schema, is_blank
+from ipate.ledgers.schema import check_schema, create_schema, is_blank
 from ipate.ledgers.writing import append, insert_run, now
 
-__all__ = ["begin", "check_head", "check_same", "connected"]
+__all__ = ["begin", "check_head", "check_same", "connected", "opening_balances", "run_names"]
+
+Floats = NDArray[np.float64]
 
 
 def connected(path: Path, *, readonly: bool, timeout: float, blank: bool) -> sqlite3.Connection:
@@ -43,6 +49,48 @@ def check_head(name: str, contents: Contents, wanted: Head | None) -> None:
             f"{name}: this ledger has another history: its entry {wanted.entries} is not the one that was seen before; "
             "find the ledger that the head belongs to, and charge nothing to this one"
         )
+
+
+def opening_balances(
+    path: str | Path,
+    terms: Sequence[Terms],
+    *,
+    run: str,
+    people: Mapping[str, str] | None = None,
+    timeout: float = 30.0,
+) -> dict[str, Floats]:
+    """Return what accounts will have spent when a run is begun, and write nothing.
+
+    So what cannot be afforded is refused before anybody trains. Empty where the ledger or the run is new or known
+    already: there is nothing to carry over.
+    """
+    with _looked_at(Path(path), timeout) as found:
+        if found is None or not found[1].runs or found[1].run_named(run) is not None:
+            return {}
+        connection, contents = found
+        releases = carry.gather(contents.runs, batches(connection))
+    return carry.openings(terms, people, runs=contents.runs, releases=releases)
+
+
+def run_names(path: str | Path, *, timeout: float = 30.0) -> tuple[str, ...]:
+    """Return the names of a ledger's runs, in order; none where there is no ledger yet."""
+    with _looked_at(Path(path), timeout) as found:
+        return () if found is None else tuple(run.name for run in found[1].runs.values())
+
+
+@contextmanager
+def _looked_at(file: Path, timeout: float) -> Iterator[tuple[sqlite3.Connection, Contents] | None]:
+    """Read and verify a ledger without its lock; None where there is none, or its making was interrupted."""
+    if not file.exists() or file.stat().st_size == 0:
+        yield None
+        return
+    with plain_errors(str(file)), closing(connect(file, readonly=True, timeout=timeout)) as connection:
+        with transaction(connection, write=False):
+            if is_blank(connection):
+                yield None
+                return
+            check_schema(connection, name=str(file))
+            yield connection, read(connection, name=str(file))
 
 
 def check_same(run: RunRow, terms: Sequence[Terms] | None, pool: str | None, people: Mapping[str, str] | None) -> None:

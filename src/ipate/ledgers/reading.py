@@ -84,9 +84,10 @@ class Contents:
 
 @dataclass
 class Progress:
-    """The labels of a run, the largest Δ of every account, and who had left when the last batch was charged."""
+    """The labels and queries of a run, the largest Δ of every account, and who had left at the last charge."""
 
     labels: int = 0
+    queries: set[str] = field(default_factory=set)
     sensitivity: dict[str, float] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
 
@@ -100,6 +101,7 @@ class Progress:
             else:
                 self.left.setdefault(row.account, self.labels)
         self.labels += sum(row[1] for row in batch.releases)
+        self.queries.update(row[0] for row in batch.releases if row[2] is not None)
 
 
 def read(connection: sqlite3.Connection, *, name: str) -> Contents:

@@ -17,7 +17,7 @@ from ipate.ledgers.file import WriterLock, plain_errors, transaction
 from ipate.ledgers.opening import begin, check_head, check_same, connected
 from ipate.ledgers.people import PersonRecord, person_records
 from ipate.ledgers.reading import Contents, batches, read
-from ipate.ledgers.records import BatchRow, Head, RunRow, to_bytes
+from ipate.ledgers.records import BatchRow, Head, RunRow, from_bytes, to_bytes
 from ipate.ledgers.schema import check_schema
 from ipate.ledgers.writing import append, insert_batch, now
 
@@ -122,6 +122,17 @@ class SqliteLedger:
         return self._run.name
 
     @property
+    def runs(self) -> tuple[str, ...]:
+        """The names of all runs, in the order in which they were opened."""
+        return tuple(run.name for run in self._contents.runs.values())
+
+    @property
+    def inherited(self) -> frozenset[str]:
+        """The queries of this run's pool that earlier runs paid for: their answers are given again, free."""
+        own = self._contents.progress[self._run.entry].queries
+        return frozenset(self._contents.answers[self._run.pool].keys() - own)
+
+    @property
     def private_history(self) -> tuple[str, ...]:
         """Runs that were charged under a data-dependent bound: their length may tell something of the votes."""
         return tuple(
@@ -130,6 +141,17 @@ class SqliteLedger:
             if self._contents.progress[run.entry].sensitivity
             and any(not row.meter.data_independent for row in run.accounts)
         )
+
+    def opening(self, account: str) -> Floats:
+        """Return what an account had spent when its run was opened: the worst of its members."""
+        found = [row.opening for row in self._run.accounts if row.account == account]
+        if not found:
+            raise InputError(f"account {account!r} is unknown: the accounts are {', '.join(self.terms)}")
+        return from_bytes(found[0])
+
+    def check_head(self, head: Head | str) -> None:
+        """Raise if this chain does not hold a head that was seen before: then the file is an older copy."""
+        check_head(str(self.path), self._contents, Head.parse(head) if isinstance(head, str) else head)
 
     def spent(self, account: str) -> Floats:
         """Return what an account has spent so far, earlier runs included."""

@@ -2,19 +2,25 @@
 
 import fcntl
 import json
+import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ipate.config import RunConfig
 from ipate.errors import InputError
+from ipate.runs.versions import versions
 from ipate.tables import write_text
 
 __all__ = ["RunFolder"]
 
-_PRIVATE_NOTE = """What lies here is private: the votes of the teachers, who taught which teacher, and costs that were
-computed from votes. Nobody but the holder of the data may see it; publish from the folder 'public' only.
+_ATTEMPTS = 5
+_PRIVATE_NOTE = """What lies here is private: the votes of the teachers, who taught which teacher, what was charged to
+whom, and costs that were computed from votes. Nobody but the holder of the data may see it; publish from the folder 'public' only.
 """
 
 
@@ -39,10 +45,19 @@ class RunFolder:
         if (path / "config.json").exists():
             raise InputError(f"{path}: already holds a run; continue it with --resume {path}, or name another folder")
         folder = cls(path, config)
+        seeded = "" if config.seed is None else " (seeded)"
         folder.public.mkdir(parents=True, exist_ok=True)
         folder.private.mkdir(exist_ok=True)
         folder.private.chmod(0o700)
         write_text(folder.private / "README", _PRIVATE_NOTE)
+        facts = {
+            "id": f"{path.absolute().name}-{secrets.token_hex(4)}{seeded}",
+            "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+            "noise": "secure" if config.seed is None else "seeded",
+            "split_seed": config.split_seed,
+            "versions": versions(config),
+        }
+        folder.write(path / "run.json", facts)  # before config.json, which makes the folder a run
         folder.write(path / "config.json", config.model_dump(mode="json"))
         return folder
 
@@ -58,15 +73,59 @@ class RunFolder:
             raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
         return cls(path, RunConfig.from_mapping(values, where=str(stated)))
 
+    @property
+    def id(self) -> str:
+        """The run's name in a ledger: no other run has it, whatever the folders are called."""
+        return str(self.facts["id"])
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What was noted when the run began: its id, when, the noise, versions."""
+        stated = self.path / "run.json"
+        try:
+            found = self.read(stated)
+        except ValueError as error:
+            raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
+        if found is None or not {"id", "versions"} <= found.keys():
+            raise InputError(f"{stated}: it is not there or says nothing; the run cannot be continued without it")
+        return found
+
+    def note_versions(self) -> None:
+        """Note the versions of whoever continues the run, where they are others than before."""
+        found, here = self.facts, versions(self.config)
+        later = found.get("resumed_with", [])
+        if here != (later[-1] if later else found["versions"]):
+            found["resumed_with"] = [*later, here]
+            self.write(self.path / "run.json", found)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder for one process: two that label would draw the same labels twice."""
         with (self.path / ".lock").open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(f"{self.path}: another process is working on this run; wait for it to end") from None
+            for attempt in range(_ATTEMPTS):
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if attempt == _ATTEMPTS - 1:
+                        raise InputError(
+                            f"{self.path}: another process is working on this run; wait for it to end"
+                        ) from None
+                time.sleep(0.05)  # `ipate runs` looks for an instant
             yield
+
+    @property
+    def busy(self) -> bool:
+        """Whether a process is working on the run now."""
+        path = self.path / ".lock"
+        if not path.is_file():
+            return False
+        with path.open() as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
 
     @staticmethod
     def write(path: Path, payload: dict[str, Any]) -> None:

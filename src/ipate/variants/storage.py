@@ -1,8 +1,6 @@
 """Allocations on disk: one npz without pickle, arrays as they are and the rest as JSON text."""
 
 import json
-import os
-import secrets
 import zipfile
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +11,7 @@ from numpy.typing import NDArray
 
 from ipate.budgets import Group, People
 from ipate.errors import InputError
+from ipate.tables import replacing
 from ipate.variants.allocation import Allocation
 from ipate.variants.layout import AllocatedGroup, Layout, Merge
 from ipate.variants.participation import Participation
@@ -24,17 +23,8 @@ _FORMAT = "ipate allocation 1"
 
 def save(allocation: Allocation, path: str | Path) -> None:
     """Write the allocation aside in the same folder, to disk, then rename it into place."""
-    target = Path(path)
-    aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(aside, "xb") as file:
-            np.savez(file, allow_pickle=False, **_arrays(allocation))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, target)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        np.savez(file, allow_pickle=False, **_arrays(allocation))
 
 
 def load(path: str | Path) -> Allocation:
