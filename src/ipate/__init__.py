@@ -7,6 +7,8 @@ package stays fast.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ipate._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from ipate.account import account_for as account_for
     from ipate.accounting.compose import Cost as Cost
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from ipate.votes import Votes as Votes
     from ipate.votes import read_votes as read_votes
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "Allocation": "ipate.variants",

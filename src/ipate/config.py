@@ -108,9 +108,7 @@ class RunConfig(_Section):
     @model_validator(mode="after")
     def _shared_ledger(self) -> "RunConfig":
         if self.ledger is not None and self.compare:
-            raise ValueError(
-                "compare uses the private data a second time and is not charged: leave out compare or ledger"
-            )
+            raise ValueError("compare uses the private data a second time, uncharged: leave out compare or ledger")
         if self.ledger is not None and self.data.file is not None and self.data.person is None:
             raise ValueError(
                 "a ledger that runs share needs data.person, the column that says whose row it is: what somebody spent "

@@ -84,13 +84,16 @@ def _looked_at(file: Path, timeout: float) -> Iterator[tuple[sqlite3.Connection,
     if not file.exists() or file.stat().st_size == 0:
         yield None
         return
-    with plain_errors(str(file)), closing(connect(file, readonly=True, timeout=timeout)) as connection:
-        with transaction(connection, write=False):
-            if is_blank(connection):
-                yield None
-                return
-            check_schema(connection, name=str(file))
-            yield connection, read(connection, name=str(file))
+    with (
+        plain_errors(str(file)),
+        closing(connect(file, readonly=True, timeout=timeout)) as connection,
+        transaction(connection, write=False),
+    ):
+        if is_blank(connection):
+            yield None
+            return
+        check_schema(connection, name=str(file))
+        yield connection, read(connection, name=str(file))
 
 
 def check_same(run: RunRow, terms: Sequence[Terms] | None, pool: str | None, people: Mapping[str, str] | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ipate import __version__
+from ipate._version import __version__
 from ipate.config import RunConfig
 from ipate.costs import fixed_orders
 from ipate.data import Dataset, load

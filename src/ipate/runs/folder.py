@@ -20,7 +20,8 @@ __all__ = ["RunFolder"]
 
 _ATTEMPTS = 5
 _PRIVATE_NOTE = """What lies here is private: the votes of the teachers, who taught which teacher, what was charged to
-whom, and costs that were computed from votes. Nobody but the holder of the data may see it; publish from the folder 'public' only.
+whom, and costs that were computed from votes. Nobody but the holder of the data may see it; publish from the folder
+'public' only.
 """
 
 

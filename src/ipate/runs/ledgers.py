@@ -135,7 +135,7 @@ def _refuse_less_than_a_query(
     if poor and (settings.stop != "drop" or len(poor) == len(terms)):
         entry, spent_before = poor[0]
         raise BudgetExceededError(
-            f"{path}: group {entry.group!r} cannot pay one more query: earlier runs spent ε = {spent_before:.6g} of its "
-            f'budget {entry.epsilon:.6g}; leave its people out, ask them for a new consent, or stop = "drop" where '
+            f"{path}: group {entry.group!r} cannot pay one more query: earlier runs spent ε = {spent_before:.6g} of "
+            f'its budget {entry.epsilon:.6g}; leave its people out, ask them for a new consent, or stop = "drop" where '
             "others can go on without them"
         )

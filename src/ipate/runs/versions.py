@@ -3,7 +3,7 @@
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-from ipate import __version__
+from ipate._version import __version__
 from ipate.config import RunConfig
 from ipate.runs.models import NETS
 
