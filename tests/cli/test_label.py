@@ -11,6 +11,7 @@ import pytest
 
 from imaginary import GROUPS, synthetic_votes
 from ipate.cli import _run
+from ipate.ledgers import SqliteLedger
 
 CHECKED = ["--sigma", "10", "--check-sigma", "30", "--threshold", "30"]
 
@@ -112,10 +113,66 @@ def test_a_seed_repeats_the_run_and_says_that_it_is_not_private(files, capsys):
 
 def test_without_a_seed_two_runs_differ(files, capsys):
     runs = []
-    for _ in range(3):
-        run_json(files, capsys)
+    for number in range(3):
+        run_json(files, capsys, "--ledger", str(files / f"{number}.sqlite"))
         runs.append(read_labels(files))
     assert runs[0] != runs[1] or runs[1] != runs[2]
+
+
+def test_the_same_command_gives_the_same_labels_again_and_charges_nothing(files, capsys):
+    first = run_json(files, capsys)
+    labels = read_labels(files)
+    assert first["ledger"] == str(files / "labels.ledger.sqlite")
+    assert (files / "labels.ledger.sqlite").stat().st_mode & 0o077 == 0
+    (files / "labels.csv").unlink()
+    assert run_json(files, capsys) == first
+    assert read_labels(files) == labels
+    with SqliteLedger.open(first["ledger"], readonly=True) as book:
+        assert str(book.verify()) == first["ledger_head"]
+        answers = book.stored().answers
+    assert {row["query"]: row["label"] for row in labels} == {
+        query: str(label) if label >= 0 else "" for query, (label, _, _) in answers.items()
+    }
+
+
+def test_another_request_on_the_same_ledger_starts_from_what_is_left(files, capsys):
+    first = run_json(files, capsys, "--max-labels", "5")
+    second = run_json(files, capsys, "--max-labels", "12")
+    assert (first["labels"], second["labels"]) == (5, 12)
+    for before, after in zip(first["groups"], second["groups"], strict=True):
+        assert before["epsilon"] < after["epsilon"] <= after["budget"]
+    whole = run_json(files, capsys)
+    again = run_json(files, capsys, "--stop", "count", "--max-queries", str(whole["queries"] + 50))
+    assert again["queries"] == whole["queries"]  # what was paid is given again; nobody can pay for more
+    assert [g["epsilon"] for g in again["groups"]] == pytest.approx([g["epsilon"] for g in whole["groups"]])
+
+
+def test_a_releasable_labelling_after_a_private_one_is_not_called_releasable(files, capsys):
+    run_json(files, capsys, "--bound", "tight", "--max-labels", "3")
+    second = run_json(files, capsys, "--max-labels", "5")
+    assert second["guarantee"] == "private"
+    assert "something other than this account" in second["statement"]
+
+
+def test_a_ledger_that_is_gone_or_older_than_the_labels_is_refused(files, capsys):
+    run_json(files, capsys, "--max-labels", "5")
+    ledger = files / "labels.ledger.sqlite"
+    old = ledger.read_bytes()
+    run_json(files, capsys, "--max-labels", "9")
+    ledger.write_bytes(old)
+    assert _run(arguments(files, "--max-labels", "9")) == 1
+    assert "older copy of the ledger" in capsys.readouterr().err
+    ledger.unlink()
+    assert _run(arguments(files, "--max-labels", "9")) == 1
+    assert "restore it, do not start anew" in capsys.readouterr().err
+
+
+def test_seeded_and_private_labels_never_share_a_ledger(files, capsys):
+    assert run_json(files, capsys, "--seed", "3")["ledger"] is None
+    shared = str(files / "shared.sqlite")
+    run_json(files, capsys, "--seed", "3", "--ledger", shared)
+    (files / "labels.csv").unlink()
+    assert "must not share" in refusal(files, capsys, "--ledger", shared)
 
 
 def test_the_order_of_queries_can_be_shuffled_and_the_file_follows_the_order_asked(files, capsys):

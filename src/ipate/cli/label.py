@@ -1,7 +1,7 @@
 """`ipate label`: label public points with teachers trained elsewhere, nobody over budget."""
 
 import csv
-import os
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from ipate.labelling import Labelling
+    from ipate.ledgers import SqliteLedger
     from ipate.votes import Votes
 
 __all__ = ["EXAMPLE", "command"]
@@ -60,6 +61,10 @@ def command(
     max_labels: Annotated[int | None, typer.Option(help="Stop at this many labels.")] = None,
     max_queries: Annotated[int | None, typer.Option(help="Stop at this many queries.")] = None,
     seed: Annotated[int | None, typer.Option(help="Noise that can be repeated: the run is then NOT private.")] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="Where charges are kept; beside the labels unless said. The same one continues balances."),
+    ] = None,
     order_seed: Annotated[int | None, typer.Option(help="Ask the queries in a shuffled order.")] = None,
     split_seed: Annotated[int, typer.Option(help="Vanishing: the public seed of who votes when.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
@@ -69,9 +74,10 @@ def command(
 
     from ipate.accounting.meter import Bound, Conversion, Meter
     from ipate.cli.common import parse_orders, progress_bar
+    from ipate.cli.durable import label_ledger, run_of, write_head
     from ipate.cli.mechanisms import build_aggregator, load_probs
     from ipate.cli.panels import build_panel
-    from ipate.labelling import Stop, label
+    from ipate.labelling import Stop, account_terms, label
     from ipate.noise import make_noise
     from ipate.tables import check_number, read_groups
     from ipate.votes import read_votes
@@ -102,7 +108,12 @@ def command(
         split_seed=split_seed,
     )
     _warn_of_threshold(chosen.mechanism, panel.total_weight)
-    with progress_bar("labelling", ballot.n_queries, quiet=as_json) as progress:
+    request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed)
+    run = run_of(ballot, panel, chosen, meter, probs, *request, seed=seed)
+    with (
+        label_ledger(out, ledger, account_terms(panel, meter, chosen), run=run, seeded=seed is not None) as book,
+        progress_bar("labelling", ballot.n_queries, quiet=as_json) as progress,
+    ):
         result = label(
             ballot,
             panel,
@@ -114,10 +125,13 @@ def command(
             order=order,
             student_probs=probs,
             noise=noise,
+            ledger=book,
             progress=progress,
         )
     _write_labels(out, ballot, result)
-    _show(result, ballot, name, out, as_json)
+    if book is not None:
+        write_head(out, book)
+    _show(result, ballot, name, out, book, as_json)
 
 
 def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
@@ -136,31 +150,27 @@ def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
 
 
 def _write_labels(path: Path, votes: "Votes", result: "Labelling") -> None:
-    """Write aside, then rename: a labels file is whole or not there."""
+    """Write the labels file, whole or not at all; every label in it has been paid for."""
+    from ipate.tables import write_text
+
     names = votes.queries
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with aside.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream)
-            writer.writerow(["query", "answered", "label"])
-            for query, answered, reinforced, value in zip(
-                result.queries.tolist(),
-                result.answered.tolist(),
-                result.reinforced.tolist(),
-                result.labels.tolist(),
-                strict=True,
-            ):
-                has_label = answered or reinforced
-                name = str(query) if names is None else names[query]
-                writer.writerow([name, int(has_label), value if has_label else ""])
-            stream.flush()
-            os.fsync(stream.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    stream = io.StringIO()
+    writer = csv.writer(stream)
+    writer.writerow(["query", "answered", "label"])
+    for query, answered, reinforced, value in zip(
+        result.queries.tolist(),
+        result.answered.tolist(),
+        result.reinforced.tolist(),
+        result.labels.tolist(),
+        strict=True,
+    ):
+        has_label = answered or reinforced
+        name = str(query) if names is None else names[query]
+        writer.writerow([name, int(has_label), value if has_label else ""])
+    write_text(path, stream.getvalue())
 
 
-def _payload(result: "Labelling", votes: "Votes", variant: str) -> dict[str, Any]:
+def _payload(result: "Labelling", votes: "Votes", variant: str, book: "SqliteLedger | None") -> dict[str, Any]:
     import numpy as np
 
     accuracy = None
@@ -179,6 +189,8 @@ def _payload(result: "Labelling", votes: "Votes", variant: str) -> dict[str, Any
         "statement": result.guarantee.statement,
         "seeded": result.seeded,
         "stopped_by": result.stopped_by,
+        "ledger": None if book is None else str(book.path),
+        "ledger_head": None if book is None else str(book.head),
         "groups": [
             {
                 "group": group.group,
@@ -195,15 +207,18 @@ def _payload(result: "Labelling", votes: "Votes", variant: str) -> dict[str, Any
     }
 
 
-def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, as_json: bool) -> None:
+def _show(
+    result: "Labelling", votes: "Votes", variant: str, out: Path, book: "SqliteLedger | None", as_json: bool
+) -> None:
     from ipate.cli.common import print_json, print_table
 
-    payload = _payload(result, votes, variant)
+    payload = _payload(result, votes, variant, book)
     if as_json:
         print_json(payload)
         return
     scored = "" if payload["accuracy"] is None else f", {payload['accuracy']:.1%} of them right"
     private = result.guarantee.kind == "private"
+    where = f"Labels: {out}. " + ("Charged in memory alone." if book is None else f"Charged to: {book.path}")
     print_table(
         f"{result.n_labels} labels from {result.n_queries} queries{scored}; "
         f"{variant}, {result.meter.bound} bound, {result.guarantee.headline}",
@@ -232,7 +247,7 @@ def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, as_json:
             ]
             for group in result.groups
         ],
-        [("PRIVATE. " if private else "") + result.guarantee.statement, *_remarks(result), f"Labels: {out}"],
+        [("PRIVATE. " if private else "") + result.guarantee.statement, *_remarks(result), where],
     )
 
 

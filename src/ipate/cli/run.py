@@ -39,6 +39,10 @@ def command(
     compare: Annotated[
         bool, typer.Option(help="Also train standard PATE and a ceiling: benchmark data only, marked private.")
     ] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="A ledger that runs share: what people spent carries over. Else the run's own."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Noise that can be repeated: the run is then NOT private.")] = None,
     split_seed: Annotated[int | None, typer.Option(help="Partition, allocation and training.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
@@ -50,7 +54,7 @@ def command(
 
     if resume is not None:
         beside = (config, dataset, data_dir, out, variant, epsilon, share, teachers, points, teacher, student, public)
-        if any(value is not None for value in (*beside, test, jobs, seed, split_seed)) or compare:
+        if any(value is not None for value in (*beside, test, jobs, ledger, seed, split_seed)) or compare:
             from ipate.errors import InputError
 
             raise InputError(f"resume is {resume}: it takes its settings from that folder; give nothing beside it")
@@ -65,6 +69,7 @@ def command(
             "seed": seed,
             "split_seed": split_seed,
             "compare": compare or None,
+            "ledger": ledger,
         }
         wanted = _config(config, given)
         make_models(wanted)  # what cannot be made is refused before there is a folder
@@ -107,6 +112,8 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
     for name in ("file", "data_dir"):  # a run is resumed from anywhere
         if values.get("data", {}).get(name) is not None:
             values["data"] = {**values["data"], name: Path(values["data"][name]).resolve()}
+    if values.get("ledger") is not None:
+        values["ledger"] = Path(values["ledger"]).resolve()
     return RunConfig.from_mapping(values)
 
 
@@ -158,6 +165,8 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
         "statement": record.statement,
         "seeded": record.seeded,
         "stopped_by": record.stopped_by,
+        "ledger": str(summary.ledger),
+        "ledger_head": record.ledger_head,
         **summary.metrics,
         "groups": [
             {
@@ -168,6 +177,7 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
                 "sensitivity": group.sensitivity,
                 "budget": group.budget,
                 "delta": group.delta,
+                "spent_before": record.opening.get(group.group, 0.0),
                 "epsilon": group.epsilon,
             }
             for group in record.groups
@@ -185,10 +195,15 @@ def _show(summary: "RunSummary", path: Path) -> None:
 
     payload = _payload(summary, path)
     by_level = payload.get("by_level", {})
+    carried = any(group["spent_before"] for group in payload["groups"])
     print_table(
         f"{payload['data']}: {payload['people']} people, {payload['teachers']} teachers, {payload['variant']}; "
         f"{payload['bound']} bound, {summary.record.headline}",
-        ["group", "people", "teachers", "moves at most", "budget ε", "cost ε", "δ", "student right"],
+        [
+            *("group", "people", "teachers", "moves at most", "budget ε"),
+            *(["before ε"] if carried else []),
+            *("cost ε", "δ", "student right"),
+        ],
         [
             [
                 group["group"],
@@ -196,6 +211,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
                 "mixed" if group["teachers"] is None else str(group["teachers"]),
                 f"{group['sensitivity']:.3g}",
                 f"{group['budget']:.4g}",
+                *([f"{group['spent_before']:.4f}"] if carried else []),
                 f"{group['epsilon']:.4f}",
                 f"{group['delta']:g}",
                 _percent(by_level.get(group["group"])),
@@ -218,6 +234,8 @@ def _show(summary: "RunSummary", path: Path) -> None:
             f"The run is in {path}. There is no guarantee, so everything is in its folder 'private': publish nothing."
         )
     notes = [private + payload["statement"], where]
+    if carried:
+        notes.append(f"The cost includes what earlier runs spent (before); the ledger is {payload['ledger']}.")
     if payload["compare"] is not None:
         notes.insert(1, f"The comparison is private, {payload['compare']['note']}.")
     for note in notes:

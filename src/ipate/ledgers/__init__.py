@@ -1,9 +1,19 @@
 """The ledger on disk: what was released and what it cost whom, in one SQLite file that a crash cannot tear."""
 
 from ipate.ledgers.carry import members_of
+from ipate.ledgers.naming import name_run, refuse_mixed_noise
 from ipate.ledgers.opening import opening_balances, run_names
 from ipate.ledgers.people import PersonRecord
 from ipate.ledgers.records import Head
 from ipate.ledgers.sqlite import SqliteLedger
 
-__all__ = ["Head", "PersonRecord", "SqliteLedger", "members_of", "opening_balances", "run_names"]
+__all__ = [
+    "Head",
+    "PersonRecord",
+    "SqliteLedger",
+    "members_of",
+    "name_run",
+    "opening_balances",
+    "refuse_mixed_noise",
+    "run_names",
+]

@@ -129,18 +129,22 @@ class SqliteLedger:
     @property
     def inherited(self) -> frozenset[str]:
         """The queries of this run's pool that earlier runs paid for: their answers are given again, free."""
-        own = self._contents.progress[self._run.entry].queries
-        return frozenset(self._contents.answers[self._run.pool].keys() - own)
+        earlier = (run for run in self._until_now if run is not self._run and run.pool == self._run.pool)
+        return frozenset().union(*(self._contents.progress[run.entry].queries for run in earlier))
 
     @property
     def private_history(self) -> tuple[str, ...]:
-        """Runs that were charged under a data-dependent bound: their length may tell something of the votes."""
+        """Runs up to this one that were charged by a data-dependent bound: their length may tell of the votes."""
         return tuple(
             run.name
-            for run in self._contents.runs.values()
+            for run in self._until_now
             if self._contents.progress[run.entry].sensitivity
             and any(not row.meter.data_independent for row in run.accounts)
         )
+
+    @property
+    def _until_now(self) -> tuple[RunRow, ...]:
+        return tuple(run for run in self._contents.runs.values() if run.entry <= self._run.entry)
 
     def opening(self, account: str) -> Floats:
         """Return what an account had spent when its run was opened: the worst of its members."""
@@ -181,7 +185,10 @@ class SqliteLedger:
         if self._lock is None:
             raise IpateError(f"{self.path}: the ledger was opened read-only; nothing was charged")
         if self._contents.run_named(None) is not self._run:
-            raise IpateError(f"run {self.run!r} has ended: a later run continues its balances; nothing was charged")
+            raise IpateError(
+                f"run {self.run!r} has ended: a later run continues its balances, so begin a new one; "
+                "nothing was charged"
+            )
         self._book.require(charge)
         known = self._contents.answers[self._run.pool]
         again = [query for query in charge.queries if query in known] if charge.labels is not None else []

@@ -14,6 +14,7 @@ from ipate.report.numbers import down, percent, plain, small, up, used
 
 __all__ = [
     "balance",
+    "carried",
     "covered",
     "ending",
     "headline",
@@ -86,12 +87,23 @@ def summary(facts: Facts) -> tuple[str, ...]:
             "Before every query it was tested, from public figures, that nobody could pass their budget. So the "
             "promise to rely on is the budget; the cost shown is what was spent of it."
         )
+    if facts.outcome is not None and facts.outcome.carried:
+        found.append(
+            "Earlier runs had spent part of these people's budgets. Everything was charged to one ledger and is "
+            "counted together: the budget holds for all of it."
+        )
     return tuple(found)
 
 
 def withheld(facts: Facts) -> str:
     """Why a run has no figure that may be published."""
     bound = facts.parameters.bound
+    if bound in DATA_INDEPENDENT and facts.private_history:
+        return (
+            f"The costs (bound {bound}) hold for all votes, but an earlier run on the same ledger was charged by costs "
+            "computed from private votes. What it left decides how many labels there are here, so that number may tell "
+            "something about people's data. The costs are private, and no guarantee is stated."
+        )
     if bound in DATA_INDEPENDENT:
         return (
             f"The costs (bound {bound}) hold for all votes, but something other than this account decided when to "
@@ -220,7 +232,7 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
         "Several people at once: for a secret that people share, their ε add up.",
         "The people behind the pool and the test data: these are used as they are, without protection.",
         "What would be true of a person whether or not their data was used, such as a medical fact about everybody.",
-        "Other releases about the same people: their costs add to these, and this report knows this run alone.",
+        "Other releases about the same people: what was not charged to this run's ledger adds to these costs.",
         "A choice of parameters by somebody who looked at private data or votes.",
         "Whatever lies in the run's private folder (votes, partition by name, comparisons), if it gets out.",
         "Errors in programs and computers, and what can be learnt from running times or access to the machine.",
@@ -235,6 +247,11 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
 def ending(facts: Facts, outcome: Outcome) -> str:
     """How labelling ended."""
     asked = f"{outcome.n_queries:,} of {facts.n_pool:,} points were asked about and {outcome.n_labels:,} got a label"
+    if outcome.reused_queries:
+        asked += (
+            f" ({outcome.reused_queries:,} of these points and {outcome.reused_labels:,} of the labels were paid by "
+            "earlier runs, and given again for nothing)"
+        )
     out = [spent.group for spent in outcome.spent if spent.labels_until_exhausted is not None]
     if outcome.ended == "budget":
         whose = f" of {_listed(out)}" if out else ""
@@ -244,6 +261,16 @@ def ending(facts: Facts, outcome: Outcome) -> str:
     if outcome.ended == "count":
         return f"{asked}. Labelling stopped at the number of labels fixed beforehand ({facts.parameters.max_labels:,})."
     return f"{asked}. Labelling ended because the pool was used up; nobody's budget was."
+
+
+def carried(outcome: Outcome) -> str:
+    """How costs of several runs are shown together; empty where there was one."""
+    if not outcome.carried:
+        return ""
+    return (
+        "Before: what earlier runs on the same ledger had spent of the budget, for the worst-off of a group. The cost "
+        "is everything that was spent, counted together, so the columns need not add up."
+    )
 
 
 def balance(groups: Sequence[GroupFacts], spent: Sequence[Spent]) -> str:

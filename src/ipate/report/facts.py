@@ -101,12 +101,25 @@ class Parameters:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What one group paid."""
+    """What one group paid.
+
+    Attributes
+    ----------
+    cost : float
+        ε of everything that was charged, earlier runs on the same ledger included.
+    before, own : float
+        ε of what earlier runs had spent, and of this run alone. They are counted together, so they need not add up.
+    carried : float
+        What earlier runs had spent in the account's own unit (μ² under gdp, a Rényi cost at its order), for checking.
+    """
 
     group: str
     cost: float
     sensitivity: float
     labels_until_exhausted: int | None
+    before: float = 0.0
+    own: float | None = None
+    carried: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +154,9 @@ class Outcome:
     spent : tuple of Spent
         In the order of the groups.
     history : tuple of Point
-        The costs as they grew, recomputed from the recorded answers.
+        The costs as they grew in this run, recomputed from the recorded answers.
+    reused_queries, reused_labels : int
+        How many of the queries and labels earlier runs had paid for: they were given again, free.
     """
 
     ended: str
@@ -149,6 +164,13 @@ class Outcome:
     n_queries: int
     spent: tuple[Spent, ...]
     history: tuple[Point, ...]
+    reused_queries: int = 0
+    reused_labels: int = 0
+
+    @property
+    def carried(self) -> bool:
+        """Whether earlier runs on the same ledger had spent something."""
+        return any(spent.before > 0 for spent in self.spent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +220,14 @@ class Facts:
         What decided how many queries were asked; None where even that is private.
     noise_seed : int or None
         The seed of the noise, for the data owner alone; None for secure noise.
+    n_test : int or None
+        How many rows were kept for testing.
+    later_versions : tuple of mappings
+        Versions of programs that continued the run, where they were others.
+    ledger_head : str or None
+        Where the ledger stood; its counts tell how long a run was, so None where that is private.
+    private_history : bool
+        An earlier run on the same ledger was charged by private costs, and decides what is left for this one.
     levels : bool
         Whether groups are consent levels, rather than numbers that people chose.
     released : Outcome or None
@@ -222,8 +252,12 @@ class Facts:
     guarantee: Guarantee
     stopped_by: StoppedBy | None
     noise_seed: int | None
-    split_seed: int
+    split_seed: int | None
     versions: Mapping[str, str]
+    n_test: int | None = None
+    later_versions: tuple[Mapping[str, str], ...] = ()
+    ledger_head: str | None = None
+    private_history: bool = False
     levels: bool = True
     released: Outcome | None = None
     owner: Owner | None = None
@@ -247,4 +281,4 @@ def for_audience(facts: Facts, audience: Audience) -> Facts:
     if facts.publishable:
         return open_facts
     silent = Guarantee(facts.guarantee.kind, WITHHELD, facts.guarantee.seeded)
-    return replace(open_facts, released=None, stopped_by=None, guarantee=silent)
+    return replace(open_facts, released=None, stopped_by=None, ledger_head=None, guarantee=silent)

@@ -54,7 +54,9 @@ def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Figure:
         _history_axes(axes, groups, outcome, shown, narrow=narrow)
 
     ends = "; ".join(
-        f"{groups[i].group} from 0 to {plain(outcome.spent[i].cost)} of {plain(groups[i].budget)}" for i in shown
+        f"{groups[i].group} from {plain(outcome.spent[i].before)} to {plain(outcome.spent[i].cost)} of "
+        f"{plain(groups[i].budget)}"
+        for i in shown
     )
     caption = (
         "What the labels cost each group as they were given. Thin horizontal lines are budgets; the mark is where "
@@ -65,7 +67,7 @@ def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Figure:
     return Figure(
         name="history",
         caption=caption,
-        alternative=f"Line chart: cost ε against the number of labels, 0 to {outcome.n_labels}. {ends}.",
+        alternative=f"Line chart: cost ε against the number of labels, 0 to {outcome.history[-1].labels}. {ends}.",
         **_both("history", draw),
     )
 
@@ -96,7 +98,7 @@ def _history_axes(
     axes.set_xlim(0, max(1, labels[-1]) * 1.06)
     axes.axvline(labels[-1], color=_INK, linewidth=0.8, linestyle="-", alpha=0.6)
     axes.annotate(
-        f"stopped: {outcome.n_labels:,} labels", (labels[-1], top * 1.08), xytext=(-6, 0), textcoords="offset points",
+        f"stopped: {labels[-1]:,} labels", (labels[-1], top * 1.08), xytext=(-6, 0), textcoords="offset points",
         ha="right", va="center", color=_INK, fontsize=10,
     )  # fmt: skip
     axes.set_xlabel("labels given")

@@ -127,10 +127,12 @@ def _budgets(facts: Facts) -> Markup:
     ]
     if outcome is None:
         return section("Budgets", table("What people allowed", columns, rows))
-    columns += ["cost ε", "budget used", "used up after"]
+    shared = outcome.carried
+    columns += [*(["before ε", "this run alone ε"] if shared else []), "cost ε", "budget used", "used up after"]
     for row, group, spent in zip(rows, facts.groups, outcome.spent, strict=True):
         after = spent.labels_until_exhausted
         row += [
+            *([f"{spent.before:.4f}", f"{spent.own or 0.0:.4f}"] if shared else []),
             f"{spent.cost:.4f}",
             used(spent.cost / group.budget),
             "—" if after is None else _count(after, "label"),
@@ -139,8 +141,9 @@ def _budgets(facts: Facts) -> Markup:
         "Budgets and costs",
         element("p", claims.ending(facts, outcome)),
         table("What people allowed, and what was spent", columns, rows),
+        element("p", claims.carried(outcome), class_="soft") if shared else "",
         element("p", claims.balance(facts.groups, outcome.spent)),
-        _figure(history_figure(facts.groups, outcome)) if outcome.n_labels else "",
+        _figure(history_figure(facts.groups, outcome)) if outcome.history[-1].labels else "",
     )
 
 
@@ -207,6 +210,10 @@ def _parameters(facts: Facts) -> Markup:
     return section(
         "Parameters, seeds and versions",
         table("Parameters", ["parameter", "value"], rows, words=2),
-        table("Versions of the programs that wrote this report", ["program", "version"], versions, words=2),
+        table("Versions of the programs that made the run", ["program", "version"], versions, words=2),
+        *(
+            table("It was continued with", ["program", "version"], [[*pair] for pair in later.items()], words=2)
+            for later in facts.later_versions
+        ),
         Markup(element("h3", "Notes on the data") + bullets(notes)) if notes else "",
     )

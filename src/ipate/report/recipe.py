@@ -10,14 +10,14 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 {numbers}
-def cost(moved, delta):
-    mu = moved * sqrt({formula})
+def cost(moved, delta{before}):
+    mu = sqrt(moved**2 * ({formula}){plus})
     def excess(epsilon):  # Gaussian differential privacy: Dong, Roth and Su (2022)
         return norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - delta
     return brentq(excess, 0, 500, xtol=1e-12)
 
 {groups}
-costs = {{group: cost(moved, delta) for group, (moved, delta) in groups.items()}}
+costs = {{group: cost(*values) for group, values in groups.items()}}
 print(costs)
 """
 
@@ -25,8 +25,8 @@ _LOOSE = """\
 from math import log
 
 {numbers}
-def cost(moved, delta, order):
-    rdp = order * moved**2 * ({formula})
+def cost(moved, delta, order{before}):
+    rdp = order * moved**2 * ({formula}){plus}
     return max(0, rdp + {conversion})
 
 {groups}
@@ -41,35 +41,42 @@ def recipe(facts: Facts) -> str | None:
     simple = used.variant != "vanishing" and used.stop != "drop" and used.bound in ("gdp", "loose")
     if outcome is None or not facts.publishable or not simple or not outcome.n_queries:
         return None
+    numbers = _numbers(facts, outcome)
+    earlier = {"before": ", before", "plus": " + before"} if outcome.carried else {"before": "", "plus": ""}
     if used.bound == "gdp":
         formula = "2 * labels / sigma**2"
         if used.check_sigma is not None:
             formula += " + queries / check_sigma**2"
-        return _GDP.format(numbers=_numbers(facts, outcome), formula=formula, groups=_table(facts, ()))
+        return _GDP.format(numbers=numbers, formula=formula, groups=_table(facts, outcome, ()), **earlier)
     formula = "labels / sigma**2"
     if used.check_sigma is not None:
         formula += " + queries / (2 * check_sigma**2)"
     conversion = "log(1 / delta) / (order - 1)"
     if used.conversion == "improved":
         conversion = "log(1 - 1 / order) - log(order * delta) / (order - 1)"
-    table = _table(facts, used.orders)
-    return _LOOSE.format(numbers=_numbers(facts, outcome), formula=formula, conversion=conversion, groups=table)
+    table = _table(facts, outcome, used.orders)
+    return _LOOSE.format(numbers=numbers, formula=formula, conversion=conversion, groups=table, **earlier)
 
 
 def _numbers(facts: Facts, outcome: Outcome) -> str:
     used = facts.parameters
-    lines = [f"queries, labels = {outcome.n_queries}, {outcome.n_labels}  # rows of labels.csv; those answered"]
+    queries, labels = outcome.n_queries - outcome.reused_queries, outcome.n_labels - outcome.reused_labels
+    without = ", without those of earlier runs" if outcome.reused_queries else ""
+    lines = [f"queries, labels = {queries}, {labels}  # rows of labels.csv; those answered{without}"]
     lines.append(f"sigma = {used.sigma!r}")
     if used.check_sigma is not None:
         lines.append(f"check_sigma = {used.check_sigma!r}")
     return "\n".join(lines) + "\n"
 
 
-def _table(facts: Facts, orders: tuple[tuple[str, float], ...]) -> str:
+def _table(facts: Facts, outcome: Outcome, orders: tuple[tuple[str, float], ...]) -> str:
     by_group = dict(orders)
+    unit = "cost at that order" if orders else "μ²"
     lines = ["groups = {  # the most that one person moves, δ" + (", Rényi order" if orders else "")]
-    for group in facts.groups:
+    lines[0] += f", {unit} of earlier runs" if outcome.carried else ""
+    for group, spent in zip(facts.groups, outcome.spent, strict=True):
         extra = f", {by_group[group.group]!r}" if orders else ""
+        extra += f", {spent.carried!r}" if outcome.carried else ""
         lines.append(f"    {group.group!r}: ({group.sensitivity!r}, {group.delta!r}{extra}),")
     return "\n".join([*lines, "}"])
 
@@ -83,6 +90,11 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
         found.append(
             "The costs follow from public figures: count the rows of labels.csv (queries) and those that were answered "
             "(labels), and take noise, weights and δ from the tables of this report."
+        )
+    if facts.ledger_head is not None:
+        found.append(
+            "The run's ledger holds every charge in a chain of hashes. Its head, below among the parameters, shows its "
+            "holder whether a copy is the one that this report was made from, or a later one."
         )
     if recipe(facts) is not None:
         found.append("The program below does that without ipate.")

@@ -1,6 +1,6 @@
 """The costs as they grew: the recorded answers are charged again, by the same loop, without any noise."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ipate.aggregators import Aggregator
 from ipate.aggregators.base import Outcome as Answers
 from ipate.errors import InputError
-from ipate.labelling import label, open_ledger
-from ipate.ledger import Ledger
+from ipate.labelling import account_terms, label
+from ipate.ledger import Ledger, MemoryLedger
 from ipate.mechanism import Mechanism
 from ipate.noise import NoiseSource
 from ipate.panel import Panel
@@ -22,11 +22,19 @@ from ipate.runs.record import Record
 from ipate.variants import Allocation
 from ipate.votes import Votes
 
-__all__ = ["recompute"]
+__all__ = ["Replay", "recompute"]
 
 Floats = NDArray[np.float64]
 _POINTS = 160  # of the history: as many as a figure can show
 _AGREE = 1e-6  # relative; batches of other sizes add up in another order
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """The costs as they grew, and what every group's ε would be for this run alone."""
+
+    history: tuple[Point, ...]
+    own: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,22 +65,33 @@ class _Recorded:
 
 
 def recompute(
-    record: Record, allocation: Allocation, settings: Settings, *, n_classes: int, votes: Path
-) -> tuple[Point, ...]:
+    record: Record,
+    allocation: Allocation,
+    settings: Settings,
+    *,
+    n_classes: int,
+    votes: Path | None,
+    opening: Mapping[str, Floats] | None = None,
+    reused: frozenset[int] = frozenset(),
+) -> Replay:
     """Charge the recorded answers again and return the history; refuse a record that does not add up.
 
     Parameters
     ----------
-    votes : path
+    votes : path or None
         The teachers' votes. They are opened only where costs depend on them; otherwise the history
         follows from public figures and released answers alone.
+    opening : mapping, optional
+        Account to what earlier runs had spent, in its own unit: the history starts there.
+    reused : frozenset of int
+        Queries that earlier runs had paid for: they were free.
     """
     panel = allocation.panel()
     aggregator = _Recorded(inner=settings.aggregator(allocation.scale), labels=record.labels)
-    ledger = open_ledger(panel, settings.meter, aggregator)
-    order = np.array(record.queries, dtype=np.int64)
+    ledger = MemoryLedger(account_terms(panel, settings.meter, aggregator), opening=opening)
+    order = np.array([query for query in record.queries if query not in reused], dtype=np.int64)
     given = np.concatenate([[0], np.cumsum(record.labels[order] >= 0)])
-    history = [Point(queries=0, labels=0, costs=(0.0,) * len(panel.groups))]
+    history = [Point(queries=0, labels=0, costs=_costs(panel, ledger))]
 
     def note(done: int) -> None:
         history.append(Point(queries=done, labels=int(given[done]), costs=_costs(panel, ledger)))
@@ -89,22 +108,27 @@ def recompute(
             batch=max(1, -(-order.size // _POINTS)),
             progress=note,
         )
-    _compare(record, panel, history[-1])
-    return tuple(history)
+    _compare(record, panel, history[-1], reused)
+    own = {account: ledger.spent(account) - (opening or {}).get(account, 0.0) for account in panel.account_ids}
+    alone = MemoryLedger(list(ledger.terms.values()), opening=own)
+    return Replay(history=tuple(history), own=_costs(panel, alone))
 
 
-def _ballot(record: Record, allocation: Allocation, settings: Settings, n_classes: int, path: Path) -> Votes:
+def _ballot(record: Record, allocation: Allocation, settings: Settings, n_classes: int, path: Path | None) -> Votes:
     n_queries = len(record.labels)
     if settings.meter.data_independent:
         found: NDArray[np.integer] = np.broadcast_to(np.zeros(1, dtype=np.int16), (allocation.n_teachers, n_queries))
     else:
-        if not path.is_file():
+        if path is None or not path.is_file():
             raise InputError(f"{path}: the votes are gone, and without them these costs cannot be computed again")
         found = cast("NDArray[np.integer]", np.load(path, mmap_mode="r", allow_pickle=False))
     ballot = Votes(votes=found, n_classes=n_classes, groups=allocation.teacher_groups)
     if allocation.participation is None:
         return replace(ballot, weights=allocation.weights)
-    return replace(ballot, participation=allocation.participation.participants(np.arange(n_queries)))
+    held = allocation.participation.participants(np.arange(n_queries))
+    present = held.copy()
+    present[:, list(record.queries)] = held[:, : len(record.queries)]  # turns go by the order of asking
+    return replace(ballot, participation=present)
 
 
 def _costs(panel: Panel, ledger: Ledger) -> tuple[float, ...]:
@@ -117,12 +141,15 @@ def _costs(panel: Panel, ledger: Ledger) -> tuple[float, ...]:
     return tuple(worst)
 
 
-def _compare(record: Record, panel: Panel, last: Point) -> None:
+def _compare(record: Record, panel: Panel, last: Point, reused: frozenset[int]) -> None:
     recorded = {group.group: group.epsilon for group in record.groups}
-    if last.queries != record.n_queries or last.labels != record.n_labels:
+    free = [query for query in record.queries if query in reused]
+    queries = last.queries + len(free)
+    labels = last.labels + int(np.count_nonzero(record.labels[free] >= 0))
+    if queries != record.n_queries or labels != record.n_labels:
         raise InputError(
             f"the record names {record.n_queries} queries and {record.n_labels} labels, and its answers are "
-            f"{last.queries} and {last.labels}: the files do not belong together, or were edited"
+            f"{queries} and {labels}: the files do not belong together, or were edited"
         )
     for group, cost in zip(panel.groups, last.costs, strict=True):
         stated = recorded.get(group.id)

@@ -134,6 +134,8 @@ def parameter_rows(facts: Facts) -> Iterator[list[object]]:
     yield ["data", facts.data_name if not facts.data_source else f"{facts.data_name} ({facts.data_source})"]
     yield ["classes", f"{facts.n_classes}: {', '.join(facts.classes)}" if facts.classes else str(facts.n_classes)]
     yield ["points in the pool", f"{facts.n_pool:,}"]
+    if facts.n_test is not None:
+        yield ["test points", f"{facts.n_test:,}"]
     yield ["variant, rule", f"{used.variant}, {used.rule}"]
     yield ["teachers k", f"{used.teachers:,} ({used.teacher_model})"]
     yield ["student", used.student_model]
@@ -152,7 +154,10 @@ def parameter_rows(facts: Facts) -> Iterator[list[object]]:
         yield ["labels at most", f"{used.max_labels:,}"]
     yield ["how they were chosen", used.reason]
     yield ["noise", _noise(facts)]
-    yield ["seed of partition, allocation and training", str(facts.split_seed)]
+    if facts.split_seed is not None:
+        yield ["seed of partition, allocation and training", str(facts.split_seed)]
+    if facts.ledger_head is not None:
+        yield ["head of the ledger", facts.ledger_head]
 
 
 def _noise(facts: Facts) -> str:

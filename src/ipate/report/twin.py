@@ -39,6 +39,7 @@ def twin(facts: Facts) -> dict[str, Any]:
             "source": facts.data_source,
             "people": facts.n_people,
             "pool": facts.n_pool,
+            "test": facts.n_test,
             "n_classes": facts.n_classes,
             "classes": list(facts.classes),
             "merged": [{"group": group, "into": into, "people": people} for group, into, people in facts.merged],
@@ -55,6 +56,8 @@ def twin(facts: Facts) -> dict[str, Any]:
         "noise_seed": facts.noise_seed,
         "split_seed": facts.split_seed,
         "versions": dict(facts.versions),
+        "later_versions": [dict(later) for later in facts.later_versions],
+        "ledger_head": facts.ledger_head,
     }
     if facts.owner is not None:
         compared = facts.owner.comparison
@@ -79,6 +82,8 @@ def _groups(facts: Facts) -> list[dict[str, Any]]:
         if facts.outcome is not None:
             spent = facts.outcome.spent[place]
             row["cost"] = spent.cost
+            row["spent_before"] = spent.before
+            row["this_run_alone"] = spent.own
             row["largest_sensitivity"] = spent.sensitivity
             row["labels_until_exhausted"] = spent.labels_until_exhausted
         rows.append(row)
@@ -92,6 +97,7 @@ def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
         "balance": claims.balance(facts.groups, outcome.spent),
         "labels": outcome.n_labels,
         "queries": outcome.n_queries,
+        "reused": {"labels": outcome.reused_labels, "queries": outcome.reused_queries},
         "history": {
             "groups": [group.group for group in facts.groups],
             "points": [[point.queries, point.labels, *point.costs] for point in outcome.history],

@@ -1,6 +1,7 @@
 """Whole runs in a folder: allocate, train, vote, label, teach, evaluate; each stage is kept when done."""
 
 from ipate.runs.folder import RunFolder
+from ipate.runs.ledgers import ledger_path
 from ipate.runs.stages import RunSummary, execute
 
-__all__ = ["RunFolder", "RunSummary", "execute"]
+__all__ = ["RunFolder", "RunSummary", "execute", "ledger_path"]

@@ -13,6 +13,7 @@ from typing import Any
 
 from ipate.config import RunConfig
 from ipate.errors import InputError
+from ipate.ledgers import name_run
 from ipate.runs.versions import versions
 from ipate.tables import write_text
 
@@ -46,13 +47,12 @@ class RunFolder:
         if (path / "config.json").exists():
             raise InputError(f"{path}: already holds a run; continue it with --resume {path}, or name another folder")
         folder = cls(path, config)
-        seeded = "" if config.seed is None else " (seeded)"
         folder.public.mkdir(parents=True, exist_ok=True)
         folder.private.mkdir(exist_ok=True)
         folder.private.chmod(0o700)
         write_text(folder.private / "README", _PRIVATE_NOTE)
         facts = {
-            "id": f"{path.absolute().name}-{secrets.token_hex(4)}{seeded}",
+            "id": name_run(f"{path.absolute().name}-{secrets.token_hex(4)}", seeded=config.seed is not None),
             "begun": datetime.now(UTC).isoformat(timespec="seconds"),
             "noise": "secure" if config.seed is None else "seeded",
             "split_seed": config.split_seed,

@@ -10,14 +10,12 @@ import numpy as np
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling import account_terms
 from ipate.ledger import Terms
-from ipate.ledgers import Head, SqliteLedger, members_of, opening_balances, run_names
+from ipate.ledgers import Head, SqliteLedger, members_of, opening_balances, refuse_mixed_noise
 from ipate.pipeline import Settings
 from ipate.runs.folder import RunFolder
 from ipate.variants import Allocation
 
-__all__ = ["check_affordable", "known_heads", "ledger_path", "newest_head", "opened", "reading"]
-
-_SEEDED = " (seeded)"
+__all__ = ["check_affordable", "known_heads", "ledger_path", "newest_head", "opened", "reading", "spent_before"]
 
 
 def ledger_path(folder: RunFolder) -> Path:
@@ -64,7 +62,7 @@ def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, poo
         What the queries belong to (`data.json` holds it): runs on the same pool share its answers.
     """
     path, terms = ledger_path(folder), _terms(allocation, settings)
-    _refuse_mixed_noise(path, folder.id)
+    refuse_mixed_noise(path, folder.id)
     with SqliteLedger.open(
         path, terms, run=folder.id, pool=pool, people=members_of(allocation), expected_head=newest_head(folder)
     ) as ledger:
@@ -85,38 +83,30 @@ def reading(folder: RunFolder) -> Iterator[SqliteLedger]:
         yield ledger
 
 
-def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settings) -> dict[str, float]:
-    """Refuse a run whose people have nothing left, before anybody trains; return every group's ε spent before.
+def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settings) -> None:
+    """Refuse a run whose people have nothing left, before anybody trains.
 
     Under a data-independent bound "nothing" includes less than the cost of one query.
     """
     path, terms = ledger_path(folder), _terms(allocation, settings)
-    if not path.is_file():
-        return {}
-    _refuse_mixed_noise(path, folder.id)
+    refuse_mixed_noise(path, folder.id)
     before = opening_balances(path, terms, run=folder.id, people=members_of(allocation))
     if settings.meter.data_independent and allocation.participation is None:
         _refuse_less_than_a_query(path, allocation, settings, terms, before)
-    spent: dict[str, float] = {}
-    for entry in terms:
-        if entry.account in before and before[entry.account].any():
-            epsilon = float(entry.meter.epsilon(before[entry.account], entry.delta)[0])
-            spent[entry.group] = max(spent.get(entry.group, 0.0), epsilon)
+
+
+def spent_before(ledger: SqliteLedger) -> dict[str, float]:
+    """Return every group's ε when its run was opened: the worst of its accounts."""
+    spent = {terms.group: 0.0 for terms in ledger.terms.values()}
+    for account, terms in ledger.terms.items():
+        opening = ledger.opening(account)
+        if opening.any():
+            spent[terms.group] = max(spent[terms.group], float(terms.meter.epsilon(opening, terms.delta)[0]))
     return spent
 
 
 def _terms(allocation: Allocation, settings: Settings) -> list[Terms]:
     return account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale))
-
-
-def _refuse_mixed_noise(path: Path, run: str) -> None:
-    """A seeded run tells its votes to whoever knows the seed: no later account of the same people would be true."""
-    others = [name for name in run_names(path) if name.endswith(_SEEDED) != run.endswith(_SEEDED)]
-    if others:
-        what = "seeded, and not private" if others[0].endswith(_SEEDED) else "private, with secret noise"
-        raise InputError(
-            f"{path}: run {others[0]!r} of this ledger is {what}: seeded runs and private ones must not share a ledger"
-        )
 
 
 def _refuse_less_than_a_query(
@@ -133,9 +123,9 @@ def _refuse_less_than_a_query(
         if spent.any() and not np.any(spent + cost <= entry.meter.limit(entry.epsilon, entry.delta)):
             poor.append((entry, float(entry.meter.epsilon(spent, entry.delta)[0])))
     if poor and (settings.stop != "drop" or len(poor) == len(terms)):
-        entry, spent_before = poor[0]
+        entry, so_far = poor[0]
         raise BudgetExceededError(
-            f"{path}: group {entry.group!r} cannot pay one more query: earlier runs spent ε = {spent_before:.6g} of "
+            f"{path}: group {entry.group!r} cannot pay one more query: earlier runs spent ε = {so_far:.6g} of "
             f'its budget {entry.epsilon:.6g}; leave its people out, ask them for a new consent, or stop = "drop" where '
             "others can go on without them"
         )

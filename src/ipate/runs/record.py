@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.errors import InputError
 from ipate.labelling import GroupResult, Labelling
 from ipate.runs.folder import RunFolder
 from ipate.tables import write_text
@@ -30,6 +31,11 @@ class Record:
     kind, statement, stopped_by, bound, conversion, seeded
         What may be said of the costs, and how they came about.
     groups : tuple of GroupResult
+        Their ε is what was spent in all, earlier runs on the same ledger included.
+    opening : dict
+        Group to the ε that earlier runs had spent of its budget.
+    ledger_head : str
+        Where the ledger stood when the last answer had been paid: an older copy of it is refused.
     """
 
     labels: NDArray[np.int64]
@@ -43,6 +49,8 @@ class Record:
     conversion: str
     seeded: bool
     groups: tuple[GroupResult, ...]
+    opening: dict[str, float]
+    ledger_head: str
 
     @property
     def publishable(self) -> bool:
@@ -55,8 +63,10 @@ class Record:
         return "SEEDED, NOT PRIVATE" if self.seeded else self.kind.upper()
 
     @classmethod
-    def of(cls, result: Labelling, *, n_public: int) -> "Record":
-        """Make the record of a labelling."""
+    def of(
+        cls, result: Labelling, *, n_public: int, ledger_head: str = "", opening: dict[str, float] | None = None
+    ) -> "Record":
+        """Make the record of a labelling; without a head it was charged in memory alone."""
         labels = np.full(n_public, -1, dtype=np.int64)
         labels[result.queries] = result.labels
         return cls(
@@ -71,6 +81,8 @@ class Record:
             conversion=result.meter.conversion,
             seeded=result.seeded,
             groups=result.groups,
+            opening=opening or {},
+            ledger_head=ledger_head,
         )
 
 
@@ -96,8 +108,14 @@ def read_record(folder: RunFolder) -> Record | None:
         return None
     found["labels"] = np.array(found["labels"], dtype=np.int64)
     found["queries"] = tuple(found["queries"])
-    found["groups"] = tuple(GroupResult(**group) for group in found["groups"])
-    return Record(**found)
+    try:
+        found["groups"] = tuple(GroupResult(**group) for group in found["groups"])
+        return Record(**found)
+    except TypeError as error:
+        raise InputError(
+            f"{folder.private / 'labelling.json'}: it was edited, or written by another version of ipate ({error}); "
+            "remove it, and --resume makes it again from the ledger"
+        ) from None
 
 
 def write_labels(path: Path, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:

@@ -9,44 +9,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.budgets import People, Policy
 from ipate.config import RunConfig
-from ipate.data import Dataset, Partition, load, partition, read_data
 from ipate.errors import InputError
-from ipate.pipeline import Settings, choose_settings, run_labelling, standard_labels
+from ipate.pipeline import Settings, choose_settings, standard_labels
 from ipate.runs.folder import RunFolder
+from ipate.runs.labels import label_once
+from ipate.runs.ledgers import check_affordable, ledger_path
 from ipate.runs.models import NETS, make_models
-from ipate.runs.record import Record, publish, read_record, write_record
-from ipate.students import fit_student
+from ipate.runs.record import Record, publish
+from ipate.runs.scoring import compare, evaluate, teach
+from ipate.runs.task import Task, prepare
+from ipate.tables import replacing
 from ipate.teachers import VoteStore, train_and_vote
 from ipate.teachers.ensemble import fingerprint
 from ipate.teachers.nets import train_nets_and_vote
 from ipate.variants import Allocation, allocate, class_warning
-from ipate.votes import Votes, count_votes
+from ipate.votes import Votes
 
-__all__ = ["RunSummary", "Task", "execute", "prepare"]
+__all__ = ["RunSummary", "execute"]
 
 Ints = NDArray[np.int64]
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-DEFAULT_POLICY = {"high": 1.0, "average": 2.0, "low": 3.0}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """The data of a run, parted, with its people: everything that later stages start from."""
-
-    data: Dataset
-    parts: Partition
-    people: People
-
-    def features(self, rows: Ints, *, model: str = "") -> NDArray[Any]:
-        """Return rows as a model wants them: images for nets, channels first, one line of numbers otherwise."""
-        if model not in NETS:
-            return np.asarray(self.data.features(rows))
-        if self.data.kind != "image":
-            raise InputError(f"model is {model!r}: it needs images, and {self.data.name} is a table")
-        images = np.asarray(self.data.features(rows, flat=False))
-        return np.moveaxis(images, 3, 1) if images.ndim == 4 else images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +42,7 @@ class RunSummary:
     record: Record
     metrics: dict[str, Any]
     compare: dict[str, Any] | None
+    ledger: Path
 
 
 def execute(folder: RunFolder, *, bar: Bar, say: Callable[[str], None]) -> RunSummary:
@@ -79,86 +63,48 @@ def execute(folder: RunFolder, *, bar: Bar, say: Callable[[str], None]) -> RunSu
 
 def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSummary:
     config = folder.config
+    folder.note_versions()
     teacher, _ = make_models(config)
     task = prepare(config)
+    pool = _data(folder, task)
     settings = _settings(task, config, teacher)
     allocation = _allocation(folder, task, settings, config.labelling.variant)
     for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
         say(line)
     class_warning(allocation, task.data.y[task.parts.private])
+    check_affordable(folder, allocation, settings)
     votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
-    record = _labels(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar)
-    student = _student(task, config, record.labels)
-    _keep_student(folder.public if record.publishable else folder.private, student)
-    metrics = _evaluate(task, student, record, config.student.model)
-    metrics["labels_of_standard_pate"] = standard_labels(
-        settings,
-        task.people,
-        answer_rate=record.n_labels / max(1, record.n_queries),
-        n_public=len(task.parts.public),
-    )
-    folder.write(folder.private / "metrics.json", metrics)  # scored with true labels, which nobody gave away
-    compare = _compare(folder, task, settings, config, bar) if config.compare else None
+    record = label_once(folder, votes, allocation=allocation, settings=settings, pool=pool, bar=bar)
+    publish(folder, record, task.data.classes, task.parts.public)
+    metrics = _taught(folder, task, settings, record)
+    compare = _compared(folder, task, settings, bar) if config.compare else None
     return RunSummary(
-        task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare
-    )
+        task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare,
+        ledger=ledger_path(folder),
+    )  # fmt: skip
 
 
-def prepare(config: RunConfig) -> Task:
-    """Load the data, part it, and find the people of the private part with their budgets."""
-    wanted = config.data
-    if wanted.file is not None:
-        data = read_data(
-            wanted.file, label=wanted.label or "", level=wanted.level, epsilon=wanted.epsilon, person=wanted.person,
-            classes=wanted.classes,
-        )  # fmt: skip
-    else:
-        data = load(wanted.name or "", data_dir=wanted.data_dir)
-    parts = partition(
-        data.n_rows,
-        public=0.1 if wanted.public is None else wanted.public,
-        test=0.1 if wanted.test is None else wanted.test,
-        seed=config.split_seed,
-        person_id=data.person_id,
-    )
-    return Task(data=data, parts=parts, people=_people(data, parts.private, config))
-
-
-def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
-    """Budgets of the private rows: their own ε, their level under the policy, drawn levels, or one ε."""
-    budgets = config.budgets
-    persons = None if data.person_id is None else data.person_id[private]
-    there = len(private) if persons is None else len(np.unique(persons))
-    delta = min(1e-5, 0.1 / there) if budgets.delta == "auto" else float(budgets.delta)
-    if config.data.file is not None:
-        _refuse_conflicts(data, config)
-    if data.epsilon is not None:
-        return People.from_budgets(data.epsilon[private], delta=delta, person_id=persons)
-    if budgets.epsilon is not None:
-        return People.from_budgets(np.full(len(private), budgets.epsilon), delta=delta, person_id=persons)
-    levels = None if data.levels is None else data.levels[private]
-    if levels is None:
-        if budgets.shares is None:
-            raise InputError(
-                f"{data.name} has no consent levels: set budgets.epsilon, or budgets.policy and budgets.shares to draw "
-                "levels at random"
-            )
-        levels = _drawn(budgets.shares, len(private), config.split_seed)
-    policy = Policy.from_mapping(budgets.policy or DEFAULT_POLICY)
-    return People.from_levels(levels, policy=policy, delta=delta, person_id=persons)
-
-
-def _refuse_conflicts(data: Dataset, config: RunConfig) -> None:
-    """People's own consent is never overridden, and what a level means is never guessed."""
-    budgets = config.budgets
-    if (data.epsilon is not None or data.levels is not None) and budgets.epsilon is not None:
+def _data(folder: RunFolder, task: Task) -> str:
+    """Note what the data was: classes, sizes, notes. Return the name of the pool, a hash of its points and classes."""
+    path = folder.path / "data.json"
+    facts = {
+        "name": task.data.name,
+        "source": task.data.source,
+        "notes": list(task.data.notes),
+        "classes": list(task.data.classes),
+        "rows": {part: len(getattr(task.parts, part)) for part in ("private", "public", "test")},
+        "people": task.people.n_people,
+        "pool": fingerprint(task.data.classes, task.data.X[task.parts.public]),
+    }
+    kept = folder.read(path)
+    if kept is None:
+        folder.write(path, facts)
+    elif (kept.get("pool"), kept.get("classes")) != (facts["pool"], facts["classes"]):
         raise InputError(
-            f"budgets.epsilon is {budgets.epsilon:g}: the file says what its people consent to; leave it out"
+            f"{path}: the public points or the classes are not those that this run began with; restore the data, or "
+            "begin a new run in another folder"
         )
-    if (data.epsilon is not None or data.levels is not None) and budgets.shares is not None:
-        raise InputError("budgets.shares is given: the file says what its people consent to; leave it out")
-    if data.levels is not None and budgets.policy is None:
-        raise InputError("budgets.policy is not given: say which ε each consent level of the file means")
+    return str(facts["pool"])
 
 
 def _told(task: Task) -> str:
@@ -168,14 +114,6 @@ def _told(task: Task) -> str:
         f"{len(task.parts.public)} rows are treated as public and {len(task.parts.test)} as test data, and no budget "
         f"protects them; the other {len(task.parts.private)} are private ({sizes})"
     )
-
-
-def _drawn(shares: dict[str, float], n: int, seed: int) -> NDArray[np.str_]:
-    """Levels in the given shares, to people at random."""
-    names = list(shares)
-    edges = np.round(np.cumsum(list(shares.values())) / sum(shares.values()) * n).astype(int)
-    levels = np.array(names)[np.searchsorted(edges, np.arange(n), side="right")]
-    return np.random.default_rng([seed, 1]).permutation(levels)
 
 
 def _settings(task: Task, config: RunConfig, teacher: Any) -> Settings:
@@ -269,88 +207,42 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
     return Votes(votes=store.matrix, n_classes=task.data.n_classes, labels=task.data.y[task.parts.public])
 
 
-def _labels(
-    folder: RunFolder, votes: Votes, *, allocation: Allocation, settings: Settings, task: Task, bar: Bar
-) -> Record:
-    """Label once: the costs are on disk before the labels are, and released labels are never drawn again."""
-    record = read_record(folder)
-    if record is None:
-        with bar("queries labelled", votes.n_queries) as progress:
-            result, _ = run_labelling(votes, allocation, settings, noise_seed=folder.config.seed, progress=progress)
-        record = Record.of(result, n_public=votes.n_queries)
-        write_record(folder, record)
-    publish(folder, record, task.data.classes, task.parts.public)
-    return record
-
-
-def _student(task: Task, config: RunConfig, labels: Ints) -> Any:
-    _, estimator = make_models(config)
-    pool = task.features(task.parts.public, model=config.student.model)
-    return fit_student(estimator, pool, labels, n_classes=task.data.n_classes)
+def _taught(folder: RunFolder, task: Task, settings: Settings, record: Record) -> dict[str, Any]:
+    """Teach and score the student, unless that was done."""
+    shown = folder.public if record.publishable else folder.private
+    path = folder.private / "metrics.json"  # scored with true labels, which nobody gave away
+    kept = folder.read(path)
+    if kept is not None and (shown / "student.joblib").is_file():
+        return kept
+    student = teach(task, folder.config, record.labels)
+    _keep_student(shown, student)
+    metrics = evaluate(task, student, record, folder.config.student.model)
+    metrics["labels_of_standard_pate"] = standard_labels(
+        settings,
+        task.people,
+        answer_rate=record.n_labels / max(1, record.n_queries),
+        n_public=len(task.parts.public),
+    )
+    folder.write(path, metrics)
+    return metrics
 
 
 def _keep_student(shown: Path, student: Any) -> None:
     import joblib
 
-    aside = shown / ".student.part"
-    joblib.dump(student, aside, compress=3)
-    aside.replace(shown / "student.joblib")
+    with replacing(shown / "student.joblib") as file:
+        joblib.dump(student, file, compress=3)
 
 
-def _accuracy(student: Any, task: Task, model: str) -> dict[str, Any]:
-    """Accuracy on the test rows, by class, and by consent level where rows have one."""
-    rows = task.parts.test
-    if not len(rows):
-        return {"student_accuracy": None}
-    truth = task.data.y[rows]
-    right = np.asarray(student.predict(task.features(rows, model=model))) == truth
-    scores: dict[str, Any] = {"student_accuracy": float(right.mean())}
-    scores["by_class"] = {
-        name: float(right[truth == index].mean())
-        for index, name in enumerate(task.data.classes)
-        if np.any(truth == index)
-    }
-    if task.data.levels is not None:
-        levels = task.data.levels[rows]
-        scores["by_level"] = {str(level): float(right[levels == level].mean()) for level in np.unique(levels)}
-    return scores
-
-
-def _evaluate(task: Task, student: Any, record: Record, model: str) -> dict[str, Any]:
-    given = record.labels >= 0
-    truth = task.data.y[task.parts.public]
-    voting = float(np.mean(record.labels[given] == truth[given])) if given.any() else None
-    return {
-        "labels": record.n_labels,
-        "queries": record.n_queries,
-        "voting_accuracy": voting,
-        **_accuracy(student, task, model),
-    }
-
-
-def _teachers(folder: RunFolder, task: Task) -> dict[str, float]:
-    """How often the run's own teachers, and their plurality, are right about the pool: read off private votes."""
-    votes = np.load(folder.private / "votes" / "votes.npy", mmap_mode="r")
-    truth = task.data.y[task.parts.public]
-    plurality = count_votes(votes, task.data.n_classes).argmax(axis=1)
-    return {"accuracy": float(np.mean(votes == truth)), "plurality_accuracy": float(np.mean(plurality == truth))}
-
-
-def _compare(folder: RunFolder, task: Task, settings: Settings, config: RunConfig, bar: Bar) -> dict[str, Any]:
-    """Train standard PATE and a non-private ceiling beside the run: benchmark data only, marked private."""
-    allocation = allocate("standard", people=task.people, n_teachers=settings.n_teachers, seed=config.split_seed)
+def _compared(folder: RunFolder, task: Task, settings: Settings, bar: Bar) -> dict[str, Any]:
+    """Train standard PATE and a non-private ceiling beside the run, unless that was done: benchmark data only."""
+    path = folder.private / "compare.json"
+    kept = folder.read(path)
+    if kept is not None:
+        return kept
+    seed = folder.config.split_seed
+    allocation = allocate("standard", people=task.people, n_teachers=settings.n_teachers, seed=seed)
     votes = _votes(folder, "votes-standard", task=task, allocation=allocation, bar=bar)
-    result, _ = run_labelling(votes, allocation, settings, noise_seed=config.seed)
-    record = Record.of(result, n_public=votes.n_queries)
-    model = config.student.model
-    standard = _evaluate(task, _student(task, config, record.labels), record, model) if record.n_labels else None
-    _, ceiling = make_models(config)
-    ceiling.fit(task.features(task.parts.private, model=model), task.data.y[task.parts.private])
-    found = {
-        "note": "for benchmark data only: on real people this would spend their budgets a second time",
-        "teachers": _teachers(folder, task),
-        "standard": standard or {"labels": 0, "student_accuracy": None},
-        "ceiling": _accuracy(ceiling, task, model),
-    }
-    folder.write(folder.private / "compare.json", found)
+    found = compare(folder, task, votes, allocation=allocation, settings=settings)
+    folder.write(path, found)
     return found

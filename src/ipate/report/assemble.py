@@ -1,0 +1,238 @@
+"""From what a labelling left behind to facts: recompute, compare, and refuse what does not belong together.
+
+A `Source` comes from a run's folder or from a fitted classifier; nothing here reads files but the votes, and those
+only where costs depend on them and somebody may see them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.costs import fixed_orders
+from ipate.errors import InputError
+from ipate.guarantee import Guarantee, StoppedBy, state_guarantee
+from ipate.pipeline import Settings
+from ipate.report.facts import Audience, Facts, GroupFacts, Outcome, Owner, Parameters, Spent, for_audience
+from ipate.report.replay import recompute
+from ipate.runs.labels import check_answers
+from ipate.runs.record import Record
+from ipate.variants import Allocation
+
+__all__ = ["Source", "assemble"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a report is made from.
+
+    Attributes
+    ----------
+    record, allocation, settings
+        What was released, who taught whom, and how votes became labels.
+    votes : path or None
+        The teachers' votes, where they are kept.
+    opening : mapping
+        Account to what earlier runs on the same ledger had spent, in its own unit.
+    reused : frozenset of int
+        The queries that earlier runs had paid for.
+    private_history : bool
+        Whether one of those runs was charged by private costs.
+    paid : mapping, optional
+        Query id to the answer that the ledger was charged for; the record must say the same.
+    """
+
+    record: Record
+    allocation: Allocation
+    settings: Settings
+    data_name: str
+    data_source: str = ""
+    data_notes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    n_classes: int
+    n_test: int | None = None
+    teacher_model: str
+    student_model: str
+    noise_seed: int | None
+    split_seed: int | None
+    versions: Mapping[str, str]
+    later_versions: tuple[Mapping[str, str], ...] = ()
+    levels: bool = True
+    votes: Path | None = None
+    opening: Mapping[str, Floats] = field(default_factory=dict)
+    reused: frozenset[int] = frozenset()
+    private_history: bool = False
+    paid: Mapping[str, tuple[int, bool, bool]] | None = None
+
+
+def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owner]) -> Facts:
+    """Return what a report may say to this audience.
+
+    Private numbers are not even computed for a public report of a run whose costs are private; `owner` adds what
+    only the data owner may see.
+    """
+    if audience not in ("public", "private"):
+        raise InputError(f"audience is {audience!r}: it must be public or private")
+    facts = for_audience(_public(source), audience)
+    if audience == "public" and not facts.publishable:
+        return facts
+    outcome = _outcome(source)
+    if audience == "public":
+        return for_audience(replace(facts, released=outcome), audience)
+    return replace(facts, released=outcome if facts.publishable else None, owner=owner(outcome))
+
+
+def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
+    """The guarantee, made again from how the run was charged and ended; the record must say the same."""
+    record, settings = source.record, source.settings
+    fixed = settings.stop == "count" and record.stopped_by != "budget"
+    stopped_by: StoppedBy = "fixed" if fixed else "account"
+    if settings.meter.data_independent and source.private_history:
+        stopped_by = "other"
+    made = state_guarantee(settings.meter, stopped_by=stopped_by, seeded=record.seeded)
+    if (made.kind, settings.meter.bound, settings.meter.conversion) != (record.kind, record.bound, record.conversion):
+        raise InputError("the record's guarantee is not that of the run's configuration: one of them was edited")
+    return made, stopped_by
+
+
+def _public(source: Source) -> Facts:
+    guarantee, stopped_by = _guarantee(source)
+    record, allocation = source.record, source.allocation
+    return Facts(
+        audience="public",
+        data_name=source.data_name,
+        data_source=source.data_source,
+        data_notes=source.data_notes,
+        classes=source.classes,
+        n_classes=source.n_classes,
+        n_people=allocation.people.n_people,
+        n_pool=len(record.labels),
+        n_test=source.n_test,
+        groups=_groups(allocation),
+        merged=tuple((merge.group, merge.into, merge.people) for merge in allocation.merged),
+        withdrawn=len(allocation.withdrawn),
+        notes=allocation.notes,
+        parameters=_parameters(source),
+        guarantee=guarantee,
+        stopped_by=stopped_by,
+        noise_seed=source.noise_seed if record.seeded else None,
+        split_seed=source.split_seed,
+        versions=source.versions,
+        later_versions=source.later_versions,
+        ledger_head=record.ledger_head or None,
+        private_history=source.private_history and source.settings.meter.data_independent,
+        levels=source.levels,
+    )
+
+
+def _groups(allocation: Allocation) -> tuple[GroupFacts, ...]:
+    layout = allocation.layout
+    share = _vote_shares(allocation)
+    n_people = max(1, sum(group.people for group in allocation.groups))
+    weights = layout.group_weights or {}
+    turns = {} if allocation.participation is None else allocation.participation.fractions
+    return tuple(
+        GroupFacts(
+            group=group.id,
+            people=group.people,
+            teachers=group.teachers,
+            budget=group.epsilon,
+            delta=group.delta,
+            sensitivity=group.sensitivity,
+            weight=weights.get(group.id),
+            copies=int(layout.copies.get(group.id, 1)),
+            participation=float(turns.get(group.id, 1.0)),
+            people_share=group.people / n_people,
+            vote_share=share[group.id],
+        )
+        for group in allocation.groups
+    )
+
+
+def _vote_shares(allocation: Allocation) -> dict[str, float]:
+    """Each group's share of all weighted votes; of all places in teachers, where teachers mix groups."""
+    names = [group.id for group in allocation.groups]
+    if allocation.teacher_groups is None:
+        mass = {
+            group.id: float(group.people * allocation.layout.copies.get(group.id, 1)) for group in allocation.groups
+        }
+    else:
+        owner = np.array(allocation.teacher_groups)
+        mass = {name: float(allocation.weights[owner == name].sum()) for name in names}
+        if allocation.participation is not None:
+            mass = {name: mass[name] * float(allocation.participation.fractions[name]) for name in names}
+    total = sum(mass.values()) or 1.0
+    return {name: mass[name] / total for name in names}
+
+
+def _parameters(source: Source) -> Parameters:
+    allocation, settings = source.allocation, source.settings
+    mechanism = settings.aggregator(allocation.scale).mechanism
+    panel = allocation.panel()
+    orders = fixed_orders(panel, settings.meter, mechanism)
+    by_group = (
+        {} if orders is None else dict(zip((panel.groups[i].id for i in panel.account_group), orders, strict=True))
+    )
+    return Parameters(
+        variant=allocation.variant,
+        rule=allocation.layout.rule,
+        teachers=allocation.n_teachers,
+        sigma=mechanism.sigma,
+        check_sigma=mechanism.check_sigma,
+        threshold=mechanism.threshold,
+        bound=settings.meter.bound,
+        conversion=settings.meter.conversion,
+        orders=tuple(by_group.items()),
+        stop=settings.stop,
+        max_labels=settings.max_labels,
+        teacher_model=source.teacher_model,
+        student_model=source.student_model,
+        reason=settings.reason,
+    )
+
+
+def _outcome(source: Source) -> Outcome:
+    record, allocation, meter = source.record, source.allocation, source.settings.meter
+    by_id = {group.group: group for group in record.groups}
+    names = [group.id for group in allocation.panel().groups]
+    if set(by_id) != set(names):
+        raise InputError("the record and the allocation name different groups: the files do not belong together")
+    if source.paid is not None:
+        check_answers(record, source.paid)
+    replayed = recompute(
+        record,
+        allocation,
+        source.settings,
+        n_classes=source.n_classes,
+        votes=source.votes,
+        opening=source.opening,
+        reused=source.reused,
+    )
+    first, own = dict(zip(names, replayed.history[0].costs, strict=True)), dict(zip(names, replayed.own, strict=True))
+    free = [query for query in record.queries if query in source.reused]
+
+    def spent(group: str) -> Spent:
+        carried = source.opening.get(group)
+        return Spent(
+            group=group,
+            cost=by_id[group].epsilon,
+            sensitivity=by_id[group].sensitivity,
+            labels_until_exhausted=by_id[group].labels_until_exhausted,
+            before=first[group],
+            own=own[group],
+            carried=0.0 if carried is None or not meter.data_independent else float(carried[0]),
+        )
+
+    return Outcome(
+        ended=record.stopped_by,
+        n_labels=record.n_labels,
+        n_queries=record.n_queries,
+        spent=tuple(spent(group.id) for group in allocation.groups),
+        history=replayed.history,
+        reused_queries=len(free),
+        reused_labels=int(np.count_nonzero(record.labels[free] >= 0)),
+    )

@@ -1,0 +1,84 @@
+"""What labels, student and teachers are worth where the truth is known; all of it is private."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.config import RunConfig
+from ipate.pipeline import Settings, run_labelling
+from ipate.runs.folder import RunFolder
+from ipate.runs.models import make_models
+from ipate.runs.record import Record
+from ipate.runs.task import Task
+from ipate.students import fit_student
+from ipate.variants import Allocation
+from ipate.votes import Votes, count_votes
+
+__all__ = ["accuracy", "compare", "evaluate", "teach"]
+
+
+def teach(task: Task, config: RunConfig, labels: NDArray[np.int64]) -> Any:
+    """Train the student on the labels that were given."""
+    _, estimator = make_models(config)
+    pool = task.features(task.parts.public, model=config.student.model)
+    return fit_student(estimator, pool, labels, n_classes=task.data.n_classes)
+
+
+def accuracy(student: Any, task: Task, model: str) -> dict[str, Any]:
+    """Accuracy on the test rows, by class, and by consent level where rows have one."""
+    rows = task.parts.test
+    if not len(rows):
+        return {"student_accuracy": None}
+    truth = task.data.y[rows]
+    right = np.asarray(student.predict(task.features(rows, model=model))) == truth
+    scores: dict[str, Any] = {"student_accuracy": float(right.mean())}
+    scores["by_class"] = {
+        name: float(right[truth == index].mean())
+        for index, name in enumerate(task.data.classes)
+        if np.any(truth == index)
+    }
+    if task.data.levels is not None:
+        levels = task.data.levels[rows]
+        scores["by_level"] = {str(level): float(right[levels == level].mean()) for level in np.unique(levels)}
+    return scores
+
+
+def evaluate(task: Task, student: Any, record: Record, model: str) -> dict[str, Any]:
+    """Score labels and student with the truth, which nobody gave away: private."""
+    given = record.labels >= 0
+    truth = task.data.y[task.parts.public]
+    voting = float(np.mean(record.labels[given] == truth[given])) if given.any() else None
+    return {
+        "labels": record.n_labels,
+        "queries": record.n_queries,
+        "voting_accuracy": voting,
+        **accuracy(student, task, model),
+    }
+
+
+def _teachers(folder: RunFolder, task: Task) -> dict[str, float]:
+    """How often the run's own teachers, and their plurality, are right about the pool: read off private votes."""
+    votes = np.load(folder.private / "votes" / "votes.npy", mmap_mode="r")
+    truth = task.data.y[task.parts.public]
+    plurality = count_votes(votes, task.data.n_classes).argmax(axis=1)
+    return {"accuracy": float(np.mean(votes == truth)), "plurality_accuracy": float(np.mean(plurality == truth))}
+
+
+def compare(
+    folder: RunFolder, task: Task, votes: Votes, *, allocation: Allocation, settings: Settings
+) -> dict[str, Any]:
+    """Label with the votes of standard PATE, and train a ceiling on the private data itself: marked private."""
+    config = folder.config
+    result, _ = run_labelling(votes, allocation, settings, noise_seed=config.seed)
+    record = Record.of(result, n_public=votes.n_queries)
+    model = config.student.model
+    standard = evaluate(task, teach(task, config, record.labels), record, model) if record.n_labels else None
+    _, ceiling = make_models(config)
+    ceiling.fit(task.features(task.parts.private, model=model), task.data.y[task.parts.private])
+    return {
+        "note": "for benchmark data only: on real people this would spend their budgets a second time",
+        "teachers": _teachers(folder, task),
+        "standard": standard or {"labels": 0, "student_accuracy": None},
+        "ceiling": accuracy(ceiling, task, model),
+    }

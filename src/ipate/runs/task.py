@@ -1,0 +1,101 @@
+"""What a run starts from: the data, parted, and the people of its private part with their budgets."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.budgets import People, Policy
+from ipate.config import RunConfig
+from ipate.data import Dataset, Partition, load, partition, read_data
+from ipate.errors import InputError
+from ipate.runs.models import NETS
+
+__all__ = ["DEFAULT_POLICY", "Task", "prepare"]
+
+Ints = NDArray[np.int64]
+DEFAULT_POLICY = {"high": 1.0, "average": 2.0, "low": 3.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """The data of a run, parted, with its people: everything that later stages start from."""
+
+    data: Dataset
+    parts: Partition
+    people: People
+
+    def features(self, rows: Ints, *, model: str = "") -> NDArray[Any]:
+        """Return rows as a model wants them: images for nets, channels first, one line of numbers otherwise."""
+        if model not in NETS:
+            return np.asarray(self.data.features(rows))
+        if self.data.kind != "image":
+            raise InputError(f"model is {model!r}: it needs images, and {self.data.name} is a table")
+        images = np.asarray(self.data.features(rows, flat=False))
+        return np.moveaxis(images, 3, 1) if images.ndim == 4 else images
+
+
+def prepare(config: RunConfig) -> Task:
+    """Load the data, part it, and find the people of the private part with their budgets."""
+    wanted = config.data
+    if wanted.file is not None:
+        data = read_data(
+            wanted.file, label=wanted.label or "", level=wanted.level, epsilon=wanted.epsilon, person=wanted.person,
+            classes=wanted.classes,
+        )  # fmt: skip
+    else:
+        data = load(wanted.name or "", data_dir=wanted.data_dir)
+    parts = partition(
+        data.n_rows,
+        public=0.1 if wanted.public is None else wanted.public,
+        test=0.1 if wanted.test is None else wanted.test,
+        seed=config.split_seed,
+        person_id=data.person_id,
+    )
+    return Task(data=data, parts=parts, people=_people(data, parts.private, config))
+
+
+def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
+    """Budgets of the private rows: their own ε, their level under the policy, drawn levels, or one ε."""
+    budgets = config.budgets
+    persons = private if data.person_id is None else data.person_id[private]  # a row of the data, or whose it is
+    there = len(np.unique(persons))
+    delta = min(1e-5, 0.1 / there) if budgets.delta == "auto" else float(budgets.delta)
+    if config.data.file is not None:
+        _refuse_conflicts(data, config)
+    if data.epsilon is not None:
+        return People.from_budgets(data.epsilon[private], delta=delta, person_id=persons)
+    if budgets.epsilon is not None:
+        return People.from_budgets(np.full(len(private), budgets.epsilon), delta=delta, person_id=persons)
+    levels = None if data.levels is None else data.levels[private]
+    if levels is None:
+        if budgets.shares is None:
+            raise InputError(
+                f"{data.name} has no consent levels: set budgets.epsilon, or budgets.policy and budgets.shares to draw "
+                "levels at random"
+            )
+        levels = _drawn(budgets.shares, len(private), config.split_seed)
+    policy = Policy.from_mapping(budgets.policy or DEFAULT_POLICY)
+    return People.from_levels(levels, policy=policy, delta=delta, person_id=persons)
+
+
+def _refuse_conflicts(data: Dataset, config: RunConfig) -> None:
+    """People's own consent is never overridden, and what a level means is never guessed."""
+    budgets = config.budgets
+    if (data.epsilon is not None or data.levels is not None) and budgets.epsilon is not None:
+        raise InputError(
+            f"budgets.epsilon is {budgets.epsilon:g}: the file says what its people consent to; leave it out"
+        )
+    if (data.epsilon is not None or data.levels is not None) and budgets.shares is not None:
+        raise InputError("budgets.shares is given: the file says what its people consent to; leave it out")
+    if data.levels is not None and budgets.policy is None:
+        raise InputError("budgets.policy is not given: say which ε each consent level of the file means")
+
+
+def _drawn(shares: dict[str, float], n: int, seed: int) -> NDArray[np.str_]:
+    """Levels in the given shares, to people at random."""
+    names = list(shares)
+    edges = np.round(np.cumsum(list(shares.values())) / sum(shares.values()) * n).astype(int)
+    levels = np.array(names)[np.searchsorted(edges, np.arange(n), side="right")]
+    return np.random.default_rng([seed, 1]).permutation(levels)
