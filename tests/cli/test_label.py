@@ -136,9 +136,11 @@ def test_the_same_command_gives_the_same_labels_again_and_charges_nothing(files,
 
 
 def test_another_request_on_the_same_ledger_starts_from_what_is_left(files, capsys):
-    first = run_json(files, capsys, "--max-labels", "5")
-    second = run_json(files, capsys, "--max-labels", "12")
-    assert (first["labels"], second["labels"]) == (5, 12)
+    first = run_json(files, capsys, "--max-labels", "2")
+    kept = read_labels(files)
+    second = run_json(files, capsys, "--max-labels", "4")
+    assert (first["labels"], second["labels"]) == (2, 4)
+    assert read_labels(files)[: len(kept)] == kept
     for before, after in zip(first["groups"], second["groups"], strict=True):
         assert before["epsilon"] < after["epsilon"] <= after["budget"]
     whole = run_json(files, capsys)

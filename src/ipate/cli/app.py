@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ipate import __version__
-from ipate.cli import account, label, plan, report, run
+from ipate.cli import account, label, plan, report, run, runs
 
 __all__ = ["app"]
 
@@ -36,6 +36,7 @@ def _root(
 
 
 app.command("run", epilog=run.EXAMPLE)(run.command)
+app.command("runs", epilog=runs.EXAMPLE)(runs.command)
 app.command("plan", epilog=plan.EXAMPLE)(plan.command)
 app.command("account", epilog=account.EXAMPLE)(account.command)
 app.command("label", epilog=label.EXAMPLE)(label.command)

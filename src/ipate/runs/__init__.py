@@ -2,6 +2,7 @@
 
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path
+from ipate.runs.listing import RunState, list_runs
 from ipate.runs.stages import RunSummary, execute
 
-__all__ = ["RunFolder", "RunSummary", "execute", "ledger_path"]
+__all__ = ["RunFolder", "RunState", "RunSummary", "execute", "ledger_path", "list_runs"]

@@ -1,0 +1,75 @@
+"""`ipate runs`: which runs there are below a folder, and how far each has come."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ipate.runs import RunState
+
+__all__ = ["EXAMPLE", "command"]
+
+EXAMPLE = (
+    "Examples: ipate runs; ipate runs studies --json. A run that is interrupted is continued with "
+    "ipate run --resume FOLDER. Numbers of labels are private unless the guarantee is releasable."
+)
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(help="Where the runs are; runs unless said.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+) -> None:
+    """List runs with their state: complete, interrupted, running, or broken and why."""
+    from ipate.cli.common import print_json, print_table
+    from ipate.runs import list_runs
+
+    found = list_runs(folder)
+    if as_json:
+        print_json({"folder": str(folder), "runs": [_payload(run) for run in found]})
+        return
+    if not found:
+        typer.echo(f"There are no runs in {folder}.")
+        return
+    print_table(
+        f"{len(found)} {'run' if len(found) == 1 else 'runs'} in {folder}",
+        ["run", "state", "begun (UTC)", "data", "variant", "done", "labels", "guarantee"],
+        [_row(run, folder) for run in found],
+        [f"{_name(run, folder)}: {run.why}" for run in found if run.why],
+    )
+
+
+def _payload(run: "RunState") -> dict[str, Any]:
+    return {
+        "run": str(run.path),
+        "state": run.state,
+        "why": run.why,
+        "begun": run.begun,
+        "data": run.data,
+        "variant": run.variant,
+        "done": list(run.done),
+        "teachers": None if run.teachers is None else {"voted": run.teachers[0], "all": run.teachers[1]},
+        "labels": run.labels,
+        "guarantee": run.guarantee,
+        "ledger": run.ledger,
+    }
+
+
+def _name(run: "RunState", folder: Path) -> str:
+    return run.path.name if run.path != folder else str(folder)
+
+
+def _row(run: "RunState", folder: Path) -> list[str]:
+    last = run.done[-1] if run.done else "—"
+    if run.teachers is not None and run.teachers[0] < run.teachers[1]:
+        last = f"{run.teachers[0]} of {run.teachers[1]} teachers"
+    return [
+        _name(run, folder),
+        run.state,
+        run.begun[:16].replace("T", " ") or "—",
+        run.data or "—",
+        run.variant or "—",
+        last,
+        "—" if run.labels is None else f"{run.labels:,}",
+        run.guarantee or "—",
+    ]
