@@ -8,9 +8,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ipate.errors import InputError, IpateError
-from ipate.ledgers import SqliteLedger
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import known_heads, ledger_path
+from ipate.runs.ledgers import known_heads, ledger_path, reading
 from ipate.runs.record import Record, read_record
 
 __all__ = ["STAGES", "RunState", "list_runs", "state_of"]
@@ -129,9 +128,6 @@ def _teachers(folder: RunFolder) -> tuple[int, int] | None:
 
 def _check_ledger(folder: RunFolder) -> None:
     """Raise if the ledger is gone, does not verify, or is older than what this run has seen of it."""
-    heads = known_heads(folder)
-    if not heads:
-        return  # it has not been charged yet
-    with SqliteLedger.open(ledger_path(folder), run=folder.id, readonly=True) as ledger:
-        for head in heads.values():
-            ledger.check_head(head)
+    if known_heads(folder):  # else it has not been charged yet
+        with reading(folder):
+            pass

@@ -1,0 +1,37 @@
+"""Small runs that are made quickly, alone or on a shared ledger."""
+
+from contextlib import contextmanager
+
+from ipate.config import RunConfig
+from ipate.runs import RunFolder, execute
+
+SMALL = {
+    "data": {"name": "digits", "public": 500, "test": 300},
+    "budgets": {"policy": {"high": 6.0, "low": 20.0}, "shares": {"high": 0.6, "low": 0.4}},
+    "teachers": {"model": "bayes", "number": 30, "n_jobs": 1},
+    "labelling": {"sigma": 3.0, "check_sigma": 6.0, "threshold": 12.0},
+    "student": {"model": "bayes"},
+}
+
+
+@contextmanager
+def quiet(*_):
+    yield lambda done: None
+
+
+def config(*, ledger=None, seed=None, split_seed=0, compare=False, **sections):
+    values = {name: {**SMALL[name], **sections.get(name, {})} for name in SMALL}
+    more = {"ledger": ledger, "seed": seed, "split_seed": split_seed, "compare": compare}
+    return RunConfig.from_mapping({**values, **more})
+
+
+def resumed(path):
+    return execute(RunFolder.open(path), bar=quiet, say=lambda line: None)
+
+
+def run(path, **options):
+    return execute(RunFolder.create(path, config(**options)), bar=quiet, say=lambda line: None)
+
+
+def labels(number, **more):
+    return {"max_labels": number, **more}

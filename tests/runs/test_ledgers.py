@@ -1,0 +1,214 @@
+"""Runs and their ledgers: balances carry over, an older copy is refused, and labels come from what was charged."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ipate.accounting.meter import Meter
+from ipate.errors import BudgetExceededError, InputError, IpateError
+from ipate.ledgers import SqliteLedger, members_of
+from ipate.runs import RunFolder, ledger_path, list_runs
+from ipate.runs.ledgers import newest_head
+from runs.making import config, labels, resumed, run
+
+ALIKE = {"epsilon": 20.0, "policy": None, "shares": None}
+
+
+def cost(summary):
+    return {group.group: group.epsilon for group in summary.record.groups}
+
+
+def stored(path):
+    with SqliteLedger.open(path, readonly=True) as book:
+        return book.stored().answers
+
+
+def test_a_run_has_a_ledger_of_its_own_and_every_file_carries_its_head(tmp_path):
+    made = run(tmp_path / "a", labelling=labels(6))
+    folder = RunFolder.open(tmp_path / "a")
+    assert ledger_path(folder) == tmp_path / "a" / "private" / "ledger.sqlite"
+    assert ledger_path(folder).stat().st_mode & 0o077 == 0
+    with SqliteLedger.open(ledger_path(folder), readonly=True) as book:
+        assert (book.run, str(book.head)) == (folder.id, made.record.ledger_head)
+        assert book.person("3")[0].group in ("high", "low")
+        for group in made.record.groups:
+            assert book.epsilon(group.group) == group.epsilon <= group.budget
+        assert {int(query) for query in book.stored().answers} == set(made.record.queries)
+    shown = json.loads((tmp_path / "a" / "public" / "guarantee.json").read_text())
+    assert shown["ledger_head"] == made.record.ledger_head == str(newest_head(folder))
+    assert set(members_of(made.allocation)) == {str(row) for row in made.task.parts.private}
+
+
+def test_a_second_run_starts_from_what_is_left_and_gets_paid_answers_for_nothing(tmp_path):
+    ledger = tmp_path / "shared.sqlite"
+    first = run(tmp_path / "a", ledger=ledger, labelling=labels(6))
+    second = run(tmp_path / "b", ledger=ledger, labelling=labels(10))
+    assert second.record.opening == pytest.approx(cost(first))
+    assert second.record.n_labels == 10
+    assert second.record.queries[: first.record.n_queries] == first.record.queries
+    asked = list(first.record.queries)
+    np.testing.assert_array_equal(second.record.labels[asked], first.record.labels[asked])
+    for group in second.record.groups:
+        assert cost(first)[group.group] < group.epsilon <= group.budget
+    alone = run(tmp_path / "alone", labelling=labels(10))
+    assert alone.record.opening == {"high": 0.0, "low": 0.0}
+
+
+def test_who_has_spent_is_found_again_in_another_split(tmp_path):
+    """Others are private now, and the worst of them is somebody who was private before."""
+    ledger = tmp_path / "shared.sqlite"
+    first = run(tmp_path / "a", ledger=ledger, budgets=ALIKE, labelling=labels(4))
+    second = run(tmp_path / "b", ledger=ledger, budgets=ALIKE, split_seed=4, labelling=labels(3))
+    before, after = set(first.allocation.people.ids), set(second.allocation.people.ids)
+    assert after - before
+    assert before - after
+    stays, comes = str(min(before & after)), str(min(after - before))
+    with SqliteLedger.open(ledger, readonly=True) as book:
+        assert book.opening("eps=20")[0] == pytest.approx(_charged(first, stays))
+        assert book.cost_of(stays, Meter())[0] == pytest.approx(_charged(first, stays) + _charged(second, stays))
+        assert book.cost_of(comes, Meter())[0] == pytest.approx(_charged(second, comes))
+    assert second.record.n_labels == 3
+
+
+def _charged(summary, person):
+    """μ² of a run's releases for one person, from public figures alone; 0 for whoever was not in it."""
+    members = members_of(summary.allocation)
+    if person not in members:
+        return 0.0
+    moved = next(group.sensitivity for group in summary.record.groups if group.group == members[person])
+    used = summary.settings
+    return moved**2 * (summary.record.n_queries / used.check_sigma**2 + 2 * summary.record.n_labels / used.sigma**2)
+
+
+def test_a_run_is_refused_before_training_where_nothing_is_left(tmp_path):
+    ledger = tmp_path / "shared.sqlite"
+    run(tmp_path / "a", ledger=ledger)
+    with pytest.raises(BudgetExceededError, match=r"group 'high' cannot pay one more query: earlier runs spent ε = 5"):
+        run(tmp_path / "b", ledger=ledger)
+    assert not (tmp_path / "b" / "private" / "votes").exists()
+    strict = {"policy": {"high": 2.0, "low": 20.0}}
+    with pytest.raises(BudgetExceededError, match="'high' has nothing left"):
+        run(tmp_path / "c", ledger=ledger, budgets=strict)
+    with SqliteLedger.open(ledger, readonly=True) as book:
+        assert len(book.runs) == 1
+
+
+def test_a_changed_consent_applies_from_then_on(tmp_path):
+    ledger = tmp_path / "shared.sqlite"
+    run(tmp_path / "a", ledger=ledger)
+    laxer = run(tmp_path / "b", ledger=ledger, budgets={"policy": {"high": 9.0, "low": 30.0}})
+    assert 5 < laxer.record.opening["high"] <= 6
+    assert 6 < cost(laxer)["high"] <= 9
+    with SqliteLedger.open(ledger, readonly=True) as book:
+        person = next(iter(members_of(laxer.allocation)))
+        assert [entry.budget for entry in book.person(person)] in ([6.0, 9.0], [20.0, 30.0])
+
+
+def test_a_private_history_is_recharged_and_the_run_after_it_publishes_nothing(tmp_path):
+    ledger = tmp_path / "shared.sqlite"
+    first = run(tmp_path / "a", ledger=ledger, labelling=labels(4, bound="exact"))
+    second = run(tmp_path / "b", ledger=ledger, labelling=labels(6))
+    worst = {
+        group.group: float(Meter().epsilon([_charged(first, person)], group.delta)[0])
+        for group in first.record.groups
+        for person in [next(i for i, g in members_of(first.allocation).items() if g == group.group)]
+    }
+    assert second.record.opening == pytest.approx(worst)
+    assert second.record.opening["high"] > cost(first)["high"]
+    assert second.record.kind == "private"
+    assert list((tmp_path / "b" / "public").iterdir()) == []
+    clean = run(tmp_path / "c", ledger=tmp_path / "other.sqlite", labelling=labels(6))
+    assert clean.record.kind == "releasable"
+
+
+def test_an_older_copy_of_the_ledger_or_none_is_refused_with_a_way_out(tmp_path):
+    made = run(tmp_path / "a", labelling=labels(4))
+    ledger = tmp_path / "a" / "private" / "ledger.sqlite"
+    newest = ledger.read_bytes()
+    other = run(tmp_path / "b", labelling=labels(4))
+    ledger.write_bytes((tmp_path / "b" / "private" / "ledger.sqlite").read_bytes())
+    with pytest.raises(IpateError, match="another history"):
+        resumed(tmp_path / "a")
+    ledger.unlink()
+    with pytest.raises(IpateError, match="restore it, do not start anew"):
+        resumed(tmp_path / "a")
+    (tmp_path / "a" / "private" / "labelling.json").unlink()  # not even then is a label drawn again
+    with pytest.raises(IpateError, match="restore it, do not start anew"):
+        resumed(tmp_path / "a")
+    ledger.write_bytes(newest)
+    assert resumed(tmp_path / "a").record.ledger_head == made.record.ledger_head
+    assert other.record.ledger_head != made.record.ledger_head
+
+
+def test_a_rolled_back_shared_ledger_is_noticed_by_the_run_that_saw_more(tmp_path):
+    ledger = tmp_path / "shared.sqlite"
+    run(tmp_path / "a", ledger=ledger, labelling=labels(4))
+    old = ledger.read_bytes()
+    run(tmp_path / "b", ledger=ledger, labelling=labels(6))
+    ledger.write_bytes(old)
+    assert resumed(tmp_path / "a").record.n_labels == 4
+    with pytest.raises(IpateError, match="older copy of the ledger"):
+        resumed(tmp_path / "b")
+    states = {state.path.name: state for state in list_runs(tmp_path)}
+    assert (states["a"].state, states["b"].state) == ("complete", "broken")
+    assert "restore the newest copy" in states["b"].why
+
+
+def test_labels_are_made_again_from_the_ledger_and_never_drawn_twice(tmp_path):
+    made = run(tmp_path / "a")
+    text = (tmp_path / "a" / "public" / "labels.csv").read_text()
+    for path in ("private/labelling.json", "public/labels.csv", "public/guarantee.json"):
+        (tmp_path / "a" / path).unlink()
+    again = resumed(tmp_path / "a")
+    assert again.record.ledger_head == made.record.ledger_head
+    assert again.record.groups == made.record.groups
+    assert (tmp_path / "a" / "public" / "labels.csv").read_text() == text
+    path = tmp_path / "a" / "private" / "labelling.json"
+    record = json.loads(path.read_text())
+    query = record["queries"][0]
+    record["labels"][query] = (record["labels"][query] + 2) % 10 - 1
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match=f"another answer to query {query} than the ledger was charged for"):
+        resumed(tmp_path / "a")
+    del record["ledger_head"]
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match="written by another version of ipate"):
+        resumed(tmp_path / "a")
+
+
+def test_seeded_runs_and_private_ones_never_share_a_ledger(tmp_path):
+    ledger = tmp_path / "shared.sqlite"
+    run(tmp_path / "a", ledger=ledger, seed=3, labelling=labels(3))
+    with pytest.raises(InputError, match="seeded, and not private: seeded runs and private ones must not share one"):
+        run(tmp_path / "b", ledger=ledger)
+    assert run(tmp_path / "c", ledger=ledger, seed=4, labelling=labels(5)).record.seeded
+
+
+def test_what_a_shared_ledger_needs_is_said_at_once(tmp_path):
+    with pytest.raises(InputError, match="uncharged: leave out compare or ledger"):
+        config(ledger=tmp_path / "x.sqlite", compare=True)
+    rows = {"name": None, "file": tmp_path / "people.csv", "label": "sick"}
+    with pytest.raises(InputError, match=r"needs data\.person"):
+        config(ledger=tmp_path / "x.sqlite", data=rows)
+    assert config(ledger=tmp_path / "x.sqlite", data={**rows, "person": "id"}).ledger == tmp_path / "x.sqlite"
+    folder = RunFolder.create(tmp_path / "run", config(ledger=tmp_path / "run" / "public" / "x.sqlite"))
+    with pytest.raises(InputError, match="must not lie in the run's public folder"):
+        ledger_path(folder)
+
+
+def test_an_interrupted_run_whose_ledger_went_on_is_told_to_begin_anew(tmp_path):
+    ledger = tmp_path / "shared.sqlite"
+    run(tmp_path / "a", ledger=ledger, budgets=ALIKE, labelling=labels(4))
+    record = tmp_path / "a" / "private" / "labelling.json"
+    text = record.read_text()
+    record.unlink()
+    stated = RunFolder.read(tmp_path / "a" / "config.json")
+    stated["labelling"]["max_labels"] = 9
+    RunFolder.write(tmp_path / "a" / "config.json", stated)
+    run(tmp_path / "b", ledger=ledger, budgets=ALIKE, data={"public": 400}, labelling=labels(2))
+    with pytest.raises(IpateError, match="has ended: a later run continues its balances, so begin a new one"):
+        resumed(tmp_path / "a")
+    record.write_text(text)
+    assert resumed(tmp_path / "a").record.n_labels == 4
+    assert len(stored(ledger)) > 0
