@@ -1,11 +1,14 @@
 """`PATEClassifier`: a scikit-learn classifier that keeps everybody's budget."""
 
 import doctest
+import json
+import pickle
 import warnings
 
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -15,6 +18,7 @@ import ipate.classifier
 from ipate import PATEClassifier, Policy
 from ipate._fitting import PublicRowsWarning
 from ipate.errors import InputError
+from ipate.ledgers import SqliteLedger
 from ipate.votes import ClassesWarning
 
 
@@ -234,3 +238,68 @@ def test_budgets_with_an_index_of_their_own_go_to_their_own_people():
 
 def test_the_examples_in_the_docstrings_run():
     assert doctest.testmod(ipate.classifier).failed == 0
+
+
+@pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
+def test_its_report_is_the_page_and_twin_of_a_run(fitted, tmp_path, private):
+    path = fitted.report(tmp_path / "report.html", private, name="three animals")
+    found = json.loads((tmp_path / "report.json").read_text())
+    text = path.read_text()
+    assert found["audience"] == ("private" if private else "public")
+    assert ("PRIVATE: for the data owner" in text) is private
+    assert "three animals" in text
+    assert found["labelling"]["labels"] == fitted.labelling_.n_labels
+    assert found["data"]["classes"] == ["ape", "bee", "cat"]
+    assert "A person at level high" in text
+    assert found["versions"]["numpy"] == np.__version__
+    for entry, promise in zip(found["groups"], fitted.guarantees_, strict=True):
+        assert entry["cost"] == promise.cost <= entry["budget"]
+    accuracy = found["scores"]["label_accuracy"] if private else found["scores"]
+    assert accuracy == (fitted.vote_accuracy_ if private else None)
+
+
+def test_reports_of_every_variant_add_up_and_private_costs_stay_private(tmp_path):
+    X, y = task(900)
+    pool, _ = task(200, seed=1)
+    for variant, bound in (("vanishing", "gdp"), ("upsampling", "loose"), ("weighting", "exact")):
+        model = PATEClassifier(
+            variant=variant, bound=bound, classes=["ape", "bee", "cat"], n_teachers=30, sigma=4.0, check_sigma=6.0,
+            threshold=15.0, random_state=0, verbose=0, teacher=LogisticRegression(), student=LogisticRegression(),
+        )  # fmt: skip
+        model.fit(X, y, budgets=np.where(np.arange(900) % 3, 4.0, 12.0), X_public=pool)
+        model.report(tmp_path / "a.html")
+        model.report(tmp_path / "b.html", private=True)
+        shown, owner = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
+        assert (shown["labelling"] is None) is (bound == "exact")
+        assert ("cost" in shown["groups"][0]) is (bound != "exact")
+        assert owner["labelling"]["history"]["points"][-1][1] == model.labelling_.n_labels > 0
+    with pytest.raises(InputError, match=r"must end in \.html"):
+        model.report(tmp_path / "a.pdf")
+    with pytest.raises(NotFittedError):
+        PATEClassifier().report(tmp_path / "a.html")
+
+
+def test_fits_on_one_ledger_share_the_budgets(tmp_path):
+    X, y = task(900)
+    pool, _ = task(200, seed=1)
+    people = [f"p{index}" for index in range(900)]
+    options = {
+        "classes": ["ape", "bee", "cat"], "n_teachers": 30, "sigma": 4.0, "check_sigma": 6.0, "threshold": 15.0,
+        "random_state": 0, "verbose": 0, "teacher": LogisticRegression(), "student": LogisticRegression(),
+        "ledger": tmp_path / "ledger.sqlite", "epsilon": 6.0,
+    }  # fmt: skip
+    with pytest.raises(InputError, match="without person_id"):
+        PATEClassifier(**options).fit(X, y, X_public=pool)
+    first = PATEClassifier(max_labels=2, **options).fit(X, y, person_id=people, X_public=pool)
+    second = PATEClassifier(max_labels=4, **options).fit(X, y, person_id=people, X_public=pool)
+    assert first.guarantees_[0].cost < second.guarantees_[0].cost <= 6.0
+    given = first.labels_ >= 0
+    np.testing.assert_array_equal(second.labels_[given], first.labels_[given])
+    with SqliteLedger.open(tmp_path / "ledger.sqlite", readonly=True) as book:
+        assert book.epsilon("eps=6") == second.guarantees_[0].cost
+        assert [entry.labels for entry in book.person("p7")] == [2, 2]
+    second.report(tmp_path / "report.html")
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert found["groups"][0]["spent_before"] == pytest.approx(first.guarantees_[0].cost)
+    assert found["ledger_head"].startswith("4:2:")
+    assert pickle.loads(pickle.dumps(second)).ledger_.epsilon("eps=6") == second.guarantees_[0].cost

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ipate._charging import charge_labels
 from ipate._fitting import (
     Given,
     PublicRowsWarning,
@@ -22,12 +24,13 @@ from ipate._fitting import (
     make_people,
     split_public,
 )
+from ipate._version import library_versions
 from ipate.budgets import People, Policy
 from ipate.errors import InputError
 from ipate.guarantee import Kind
-from ipate.pipeline import Settings, choose_settings, run_labelling
+from ipate.pipeline import Settings, choose_settings
 from ipate.students import fit_student
-from ipate.teachers.ensemble import allows_missing
+from ipate.teachers.ensemble import allows_missing, fingerprint
 from ipate.variants import allocate, class_warning
 
 __all__ = ["GroupGuarantee", "PATEClassifier", "PublicRowsWarning"]
@@ -103,6 +106,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Partition, allocation and training; never the noise.
     noise_seed : int, optional
         Noise that can be repeated: the result is then NOT private.
+    ledger : path, optional
+        A ledger on disk that several fits share: every label is charged there before it is used, and each fit starts
+        from what its people have left. It needs `person_id`. Without it accounts live as long as the process.
     verbose : int
         1 says which parameters auto chose and why.
 
@@ -157,6 +163,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         backend: str | None = None,
         random_state: int | None = None,
         noise_seed: int | None = None,
+        ledger: Any = None,
         verbose: int = 1,
     ) -> None:
         self.teacher = teacher
@@ -180,6 +187,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.backend = backend
         self.random_state = random_state
         self.noise_seed = noise_seed
+        self.ledger = ledger
         self.verbose = verbose
 
     def fit(
@@ -219,6 +227,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = find_classes(y, self.classes)
         codes = encode(self.classes_, y, "y")
         given = Given(budgets=budgets, levels=levels, policy=policy, person_id=person_id)
+        if self.ledger is not None and person_id is None:
+            raise InputError(
+                f"ledger is {str(self.ledger)!r} without person_id: say whose each row is, or what somebody spent "
+                "could not be found again"
+            )
         people = make_people(len(codes), given, epsilon=self.epsilon, delta=self.delta)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         truth = None
@@ -245,9 +258,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             n_jobs=self.n_jobs, backend=self.backend,
         )  # fmt: skip
         order = np.random.default_rng([seed, 2]).permutation(len(pool))  # a pool sorted by class must not decide
-        self.labelling_, self.ledger_ = run_labelling(
-            votes, self.allocation_, settings, noise_seed=self.noise_seed, order=order
-        )
+        self.labelling_, self._charged = charge_labels(
+            votes, self.allocation_, settings,
+            path=self.ledger, pool=fingerprint(self.classes_, pool), noise_seed=self.noise_seed, order=order,
+        )  # fmt: skip
+        self.ledger_ = self._charged.ledger
         self.labels_ = np.full(len(pool), -1, dtype=np.int64)
         self.labels_[self.labelling_.queries] = self.labelling_.labels
         given_label = self.labels_ >= 0
@@ -261,6 +276,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._student(seed), pool, self.labels_, n_classes=len(self.classes_), labelled=extra
         )
         self.guarantees_ = self._guarantees()
+        self._by_level, self._versions = levels is not None, library_versions()
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -277,6 +293,43 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probabilities = np.zeros((len(X), len(self.classes_)))
         probabilities[:, known] = self.student_.predict_proba(X)
         return probabilities
+
+    def report(self, path: Any, private: bool = False, *, name: str = "PATEClassifier") -> Path:
+        """Write the report of this fit: one html page, and its JSON twin beside it.
+
+        Parameters
+        ----------
+        path : path
+            The html file.
+        private : bool
+            For the data owner, with private figures and marked so; else what may be published.
+        name : str
+            What the data is called in the report.
+
+        Returns
+        -------
+        Path
+            The html file.
+        """
+        from ipate.report.model import Fitted, write_model_report
+
+        check_is_fitted(self)
+        fitted = Fitted(
+            labelling=self.labelling_,
+            allocation=self.allocation_,
+            settings=self.choice_,
+            charged=self._charged,
+            classes=tuple(self.classes_.tolist()),
+            n_pool=len(self.labels_),
+            label_accuracy=self.vote_accuracy_,
+            teacher=self._teacher(),
+            student=self.student_,
+            noise_seed=self.noise_seed,
+            random_state=self.random_state if isinstance(self.random_state, int) else None,
+            levels=self._by_level,
+            versions=self._versions,
+        )
+        return write_model_report(fitted, path, audience="private" if private else "public", name=name).html
 
     def __sklearn_tags__(self) -> Any:
         """Say what is true: labels are noisy, and a run is not repeated unless its noise is seeded."""

@@ -153,6 +153,16 @@ class SqliteLedger:
             raise InputError(f"account {account!r} is unknown: the accounts are {', '.join(self.terms)}")
         return from_bytes(found[0])
 
+    @property
+    def before(self) -> dict[str, float]:
+        """Every group's ε when its run was opened: the worst of its accounts."""
+        spent = {terms.group: 0.0 for terms in self.terms.values()}
+        for account, terms in self.terms.items():
+            opening = self.opening(account)
+            if opening.any():
+                spent[terms.group] = max(spent[terms.group], float(terms.meter.epsilon(opening, terms.delta)[0]))
+        return spent
+
     def check_head(self, head: Head | str) -> None:
         """Raise if this chain does not hold a head that was seen before: then the file is an older copy."""
         check_head(str(self.path), self._contents, Head.parse(head) if isinstance(head, str) else head)

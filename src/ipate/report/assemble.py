@@ -15,8 +15,8 @@ from ipate.costs import fixed_orders
 from ipate.errors import InputError
 from ipate.guarantee import Guarantee, StoppedBy, state_guarantee
 from ipate.pipeline import Settings
-from ipate.report.facts import Audience, Facts, GroupFacts, Outcome, Owner, Parameters, Spent, for_audience
-from ipate.report.replay import recompute
+from ipate.report.facts import Audience, Facts, GroupFacts, Outcome, Owner, Parameters, Point, Spent, for_audience
+from ipate.report.replay import Replay, recompute
 from ipate.runs.labels import check_answers
 from ipate.runs.record import Record
 from ipate.variants import Allocation
@@ -195,6 +195,30 @@ def _parameters(source: Source) -> Parameters:
     )
 
 
+def _replayed(source: Source) -> Replay:
+    """The costs as they grew; only before and after where they depend on votes that nobody keeps."""
+    record = source.record
+    if not source.settings.meter.data_independent and source.votes is None:
+        groups = source.allocation.panel().groups
+        paid = {group.group: group.epsilon for group in record.groups}
+        free = [query for query in record.queries if query in source.reused]
+        labels = record.n_labels - int(np.count_nonzero(record.labels[free] >= 0))
+        start = Point(queries=0, labels=0, costs=tuple(record.opening.get(group.id, 0.0) for group in groups))
+        end = Point(
+            queries=record.n_queries - len(free), labels=labels, costs=tuple(paid[group.id] for group in groups)
+        )
+        return Replay(history=(start, end), own=None)
+    return recompute(
+        record,
+        source.allocation,
+        source.settings,
+        n_classes=source.n_classes,
+        votes=source.votes,
+        opening=source.opening,
+        reused=source.reused,
+    )
+
+
 def _outcome(source: Source) -> Outcome:
     record, allocation, meter = source.record, source.allocation, source.settings.meter
     by_id = {group.group: group for group in record.groups}
@@ -203,16 +227,9 @@ def _outcome(source: Source) -> Outcome:
         raise InputError("the record and the allocation name different groups: the files do not belong together")
     if source.paid is not None:
         check_answers(record, source.paid)
-    replayed = recompute(
-        record,
-        allocation,
-        source.settings,
-        n_classes=source.n_classes,
-        votes=source.votes,
-        opening=source.opening,
-        reused=source.reused,
-    )
-    first, own = dict(zip(names, replayed.history[0].costs, strict=True)), dict(zip(names, replayed.own, strict=True))
+    replayed = _replayed(source)
+    first = dict(zip(names, replayed.history[0].costs, strict=True))
+    own = {} if replayed.own is None else dict(zip(names, replayed.own, strict=True))
     free = [query for query in record.queries if query in source.reused]
 
     def spent(group: str) -> Spent:
@@ -223,7 +240,7 @@ def _outcome(source: Source) -> Outcome:
             sensitivity=by_id[group].sensitivity,
             labels_until_exhausted=by_id[group].labels_until_exhausted,
             before=first[group],
-            own=own[group],
+            own=own.get(group),
             carried=0.0 if carried is None or not meter.data_independent else float(carried[0]),
         )
 

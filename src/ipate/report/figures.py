@@ -101,7 +101,7 @@ def _history_axes(
         f"stopped: {labels[-1]:,} labels", (labels[-1], top * 1.08), xytext=(-6, 0), textcoords="offset points",
         ha="right", va="center", color=_INK, fontsize=10,
     )  # fmt: skip
-    axes.set_xlabel("labels given")
+    axes.set_xlabel("labels given" if not outcome.carried else "labels given in this run")
     axes.set_ylabel("cost ε")
     _legend(axes, narrow=narrow)
 

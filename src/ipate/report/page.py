@@ -132,7 +132,7 @@ def _budgets(facts: Facts) -> Markup:
     for row, group, spent in zip(rows, facts.groups, outcome.spent, strict=True):
         after = spent.labels_until_exhausted
         row += [
-            *([f"{spent.before:.4f}", f"{spent.own or 0.0:.4f}"] if shared else []),
+            *([f"{spent.before:.4f}", "—" if spent.own is None else f"{spent.own:.4f}"] if shared else []),
             f"{spent.cost:.4f}",
             used(spent.cost / group.budget),
             "—" if after is None else _count(after, "label"),

@@ -90,11 +90,7 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
         found.append(
             "The costs follow from public figures: count the rows of labels.csv (queries) and those that were answered "
             "(labels), and take noise, weights and δ from the tables of this report."
-        )
-    if facts.ledger_head is not None:
-        found.append(
-            "The run's ledger holds every charge in a chain of hashes. Its head, below among the parameters, shows its "
-            "holder whether a copy is the one that this report was made from, or a later one."
+            + (" What earlier runs had spent is added." if facts.outcome.carried else "")
         )
     if recipe(facts) is not None:
         found.append("The program below does that without ipate.")
@@ -102,4 +98,9 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
         found.append("The function ipate.account_for computes them too; under this bound any votes will do.")
     else:
         found.append("The function ipate.account_for computes them too, from the private votes.")
+    if facts.ledger_head is not None:
+        found.append(
+            "The run's ledger holds every charge in a chain of hashes. Its head, below among the parameters, shows its "
+            "holder whether a copy is the one that this report was made from, or a later one."
+        )
     return tuple(found)

@@ -31,10 +31,10 @@ _AGREE = 1e-6  # relative; batches of other sizes add up in another order
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """The costs as they grew, and what every group's ε would be for this run alone."""
+    """The costs as they grew, and what every group's ε would be for this run alone, where that is known."""
 
     history: tuple[Point, ...]
-    own: tuple[float, ...]
+    own: tuple[float, ...] | None
 
 
 @dataclass(frozen=True, kw_only=True)

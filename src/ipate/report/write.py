@@ -11,7 +11,7 @@ from ipate.report.twin import as_json
 from ipate.runs.folder import RunFolder
 from ipate.tables import write_text
 
-__all__ = ["Report", "write_report"]
+__all__ = ["Report", "check_target", "write_facts", "write_report"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,23 +45,33 @@ def write_report(
     """
     folder = run_folder if isinstance(run_folder, RunFolder) else RunFolder.open(Path(run_folder))
     html = _target(folder, audience, out)
-    facts = collect(folder, audience)
+    return write_facts(collect(folder, audience), html)
+
+
+def write_facts(facts: Facts, html: Path) -> Report:
+    """Write the page and its twin; private ones are readable by their owner alone."""
     texts = {html: page(facts), html.with_suffix(".json"): as_json(facts)}
     for path, content in texts.items():
         write_text(path, content)
-        if audience == "private":
+        if facts.audience == "private":
             path.chmod(0o600)
     return Report(html=html, json=html.with_suffix(".json"), facts=facts)
 
 
-def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Path:
-    if out is None:
-        return (folder.private if audience == "private" else folder.public) / "report.html"
+def check_target(out: str | Path) -> Path:
+    """Return where a page may go: a file that ends in .html, in a folder that is there."""
     path = Path(out)
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"out is {str(path)!r}: it must end in .html; the JSON twin is written beside it")
     if not path.parent.is_dir():
         raise InputError(f"{path.parent}: no such folder")
+    return path
+
+
+def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Path:
+    if out is None:
+        return (folder.private if audience == "private" else folder.public) / "report.html"
+    path = check_target(out)
     if audience == "private" and path.resolve().is_relative_to(folder.public.resolve()):
         raise InputError(f"out is {str(path)!r}: a private report must not lie in the run's public folder")
     return path

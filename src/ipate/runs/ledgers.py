@@ -15,7 +15,7 @@ from ipate.pipeline import Settings
 from ipate.runs.folder import RunFolder
 from ipate.variants import Allocation
 
-__all__ = ["check_affordable", "known_heads", "ledger_path", "newest_head", "opened", "reading", "spent_before"]
+__all__ = ["check_affordable", "known_heads", "ledger_path", "newest_head", "opened", "reading"]
 
 
 def ledger_path(folder: RunFolder) -> Path:
@@ -93,16 +93,6 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
     before = opening_balances(path, terms, run=folder.id, people=members_of(allocation))
     if settings.meter.data_independent and allocation.participation is None:
         _refuse_less_than_a_query(path, allocation, settings, terms, before)
-
-
-def spent_before(ledger: SqliteLedger) -> dict[str, float]:
-    """Return every group's ε when its run was opened: the worst of its accounts."""
-    spent = {terms.group: 0.0 for terms in ledger.terms.values()}
-    for account, terms in ledger.terms.items():
-        opening = ledger.opening(account)
-        if opening.any():
-            spent[terms.group] = max(spent[terms.group], float(terms.meter.epsilon(opening, terms.delta)[0]))
-    return spent
 
 
 def _terms(allocation: Allocation, settings: Settings) -> list[Terms]:
