@@ -169,7 +169,7 @@ def disturbed(
 
 
 def randomly(
-    base: Path, config: Path, sign: signal.Signals, chance: random.Random, unit: float, count: int
+    base: Path, config: Path, sign: signal.Signals, *, chance: random.Random, unit: float, count: int
 ) -> dict[str, Any]:
     """Stop runs at random moments, a few times each."""
     found = {"stops": 0, "runs": 0}
@@ -225,7 +225,7 @@ def main() -> int:
             if asked.only in (None, key):
                 stages: list[float | None] = [None] * len(MARKS)
                 found[key] = disturbed(base, config, sign, noise=5, moments=stages)
-                found[f"{key}_at_random"] = randomly(base, config, sign, chance, unit, asked.random)
+                found[f"{key}_at_random"] = randomly(base, config, sign, chance=chance, unit=unit, count=asked.random)
         if asked.only in (None, "writers"):
             found["writers"] = writers(base, config)
     print(json.dumps(found) if asked.json else "\n".join(f"{key}: {value}" for key, value in found.items()))

@@ -2,7 +2,7 @@
 
 Makes votes of imaginary teachers on disk (uint8, stored plainly so that they are mapped), labels all
 of them with budgets large enough, and prints time and peak memory for a tenth of the queries and for
-all, in one run on one core:
+all, and for a tenth with the ledger on disk, in one run on one core:
 
     python benchmarks/labelling.py [--queries 1000000] [--teachers 250] [--classes 10]
 """
@@ -36,11 +36,14 @@ def write_votes(path: Path, *, teachers: int, queries: int, classes: int) -> Non
     votes.flush()
 
 
-def label_all(path: Path, classes: int, limit: int) -> None:
+def label_all(path: Path, classes: int, limit: int, *, durable: bool) -> None:
     """Label the first `limit` queries in this process; print seconds, labels and peak memory."""
+    from contextlib import nullcontext
+
     from ipate.accounting.meter import Meter
     from ipate.aggregators import Confident
-    from ipate.labelling import label
+    from ipate.labelling import account_terms, label
+    from ipate.ledgers import SqliteLedger
     from ipate.mechanism import Mechanism
     from ipate.panel import Panel
     from ipate.votes import Votes
@@ -52,7 +55,10 @@ def label_all(path: Path, classes: int, limit: int) -> None:
     votes = Votes(votes=matrix, n_classes=classes, groups=names)
     panel = Panel.from_votes(votes, [(name, 1e7 * epsilon, 1e-5, None) for name, epsilon in GROUPS])
     mechanism = Mechanism(sigma=0.16 * k, check_sigma=0.6 * k, threshold=0.8 * k)
-    result = label(votes, panel, Confident(mechanism=mechanism), Meter("gdp"))
+    meter, aggregator = Meter("gdp"), Confident(mechanism=mechanism)
+    terms = account_terms(panel, meter, aggregator)
+    with SqliteLedger.open(path.with_suffix(".sqlite"), terms) if durable else nullcontext() as ledger:
+        result = label(votes, panel, aggregator, meter, ledger=ledger)
     seconds = time.perf_counter() - start
     if result.n_queries != limit:
         raise SystemExit(f"only {result.n_queries} of {limit} queries were asked")
@@ -69,23 +75,25 @@ def main() -> None:
     parser.add_argument("--teachers", type=int, default=250)
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--durable", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.run is not None:
-        label_all(args.run, args.classes, args.queries)
+        label_all(args.run, args.classes, args.queries, durable=args.durable)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "votes.npy"
         write_votes(path, teachers=args.teachers, queries=args.queries, classes=args.classes)
         print(f"{args.teachers} teachers, {args.classes} classes, gdp account of 3 groups, secure noise, one core")
         print(
-            f"{'queries':>9} {'seconds':>8} {'queries/s':>10} {'labels':>8} {'peak MiB':>9} {'without mapped file':>20}"
+            f"{'queries':>9} {'seconds':>8} {'queries/s':>10} {'labels':>8} {'peak MiB':>9} {'without mapped file':>20} ledger"
         )
-        for queries in (args.queries // 10, args.queries):
+        tenth = args.queries // 10
+        for queries, ledger in ((tenth, "in memory"), (args.queries, "in memory"), (tenth, "on disk")):
             command = [sys.executable, __file__, "--run", str(path), "--queries", str(queries)]
-            command += ["--classes", str(args.classes)]
+            command += ["--classes", str(args.classes), *(["--durable"] if ledger == "on disk" else [])]
             row = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
             rate = queries / float(row[1])
-            print(f"{row[0]:>9} {row[1]:>8} {rate:>10.0f} {row[2]:>8} {row[3]:>9} {row[4]:>20}")
+            print(f"{row[0]:>9} {row[1]:>8} {rate:>10.0f} {row[2]:>8} {row[3]:>9} {row[4]:>20} {ledger}")
 
 
 if __name__ == "__main__":

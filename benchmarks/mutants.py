@@ -36,6 +36,9 @@ LEDGER = "tests/test_ledger.py"
 AUDIT = "tests/test_audit.py"
 NOISE = "tests/test_noise.py"
 ACCOUNT = "tests/test_account.py"
+LABEL = "tests/cli/test_label.py"
+RUN_LEDGERS = "tests/runs/test_ledgers.py"
+CARRIED = "tests/report/test_carried.py"
 FORWARD = f"{TIGHT}::test_tight_covers_the_forward_divergence_and_stays_under_loose"
 THEOREM = f"{TIGHT}::test_tight_is_the_theorem_at_fifty_digits"
 BY_ID = f"{LEDGER}::test_a_weight_meets_its_budget_by_id_however_the_groups_are_listed"
@@ -442,6 +445,66 @@ MUTANTS = (
         '("loose", "gdp", "sup")',
         '("loose", "gdp", "sup", "tight", "exact")',
         ("tests/test_guarantee.py", f"{AUDIT}::test_costs_that_look_at_the_votes_are_never_called_releasable"),
+    ),
+    # What runs and reports do with the ledger.
+    Mutant(
+        "a private history is forgotten",
+        "labelling/loop.py",
+        "if meter.data_independent and book.private_history:",
+        "if meter.data_independent and not book:",
+        (
+            f"{RUN_LEDGERS}::test_a_private_history_is_recharged_and_the_run_after_it_publishes_nothing",
+            f"{LABEL}::test_a_releasable_labelling_after_a_private_one_is_not_called_releasable",
+        ),
+    ),
+    Mutant(
+        "a run charges accounts in memory",
+        "runs/labels.py",
+        "ledger=ledger, progress=progress",
+        "progress=progress",
+        (f"{RUN_LEDGERS}::test_a_run_has_a_ledger_of_its_own_and_every_file_carries_its_head",),
+    ),
+    Mutant(
+        "a run takes any ledger",
+        "runs/ledgers.py",
+        "people=members_of(allocation), expected_head=newest_head(folder)",
+        "people=members_of(allocation)",
+        (f"{RUN_LEDGERS}::test_an_older_copy_of_the_ledger_or_none_is_refused_with_a_way_out",),
+    ),
+    Mutant(
+        "people are known by their place among the private rows",
+        "runs/task.py",
+        "persons = private if data.person_id is None",
+        "persons = np.arange(len(private)) if data.person_id is None",
+        (f"{RUN_LEDGERS}::test_who_has_spent_is_found_again_in_another_split",),
+    ),
+    Mutant(
+        "a seeded run shares a ledger with private ones",
+        "ledgers/naming.py",
+        "name.endswith(_SEEDED) != run.endswith(_SEEDED)",
+        "name.endswith(_SEEDED) and not name",
+        (f"{RUN_LEDGERS}::test_seeded_runs_and_private_ones_never_share_a_ledger",),
+    ),
+    Mutant(
+        "a run begins with less than a query left",
+        "runs/ledgers.py",
+        "if poor and (",
+        "if not poor and (",
+        (f"{RUN_LEDGERS}::test_a_run_is_refused_before_training_where_nothing_is_left",),
+    ),
+    Mutant(
+        "a report forgets what was spent before",
+        "report/replay.py",
+        "account_terms(panel, settings.meter, aggregator), opening=opening)",
+        "account_terms(panel, settings.meter, aggregator))",
+        (f"{CARRIED}::test_costs_of_both_runs_are_counted_together",),
+    ),
+    Mutant(
+        "the head of a private run's ledger is published",
+        "report/facts.py",
+        "stopped_by=None, ledger_head=None, guarantee=silent",
+        "stopped_by=None, guarantee=silent",
+        (f"{CARRIED}::test_the_head_of_a_private_runs_ledger_is_not_published",),
     ),
 )
 
