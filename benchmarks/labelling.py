@@ -84,9 +84,10 @@ def main() -> None:
         path = Path(folder) / "votes.npy"
         write_votes(path, teachers=args.teachers, queries=args.queries, classes=args.classes)
         print(f"{args.teachers} teachers, {args.classes} classes, gdp account of 3 groups, secure noise, one core")
-        print(
-            f"{'queries':>9} {'seconds':>8} {'queries/s':>10} {'labels':>8} {'peak MiB':>9} {'without mapped file':>20} ledger"
+        heads = (
+            f"{'queries':>9} {'seconds':>8} {'queries/s':>10} {'labels':>8} {'peak MiB':>9} {'without mapped file':>20}"
         )
+        print(f"{heads} ledger")
         tenth = args.queries // 10
         for queries, ledger in ((tenth, "in memory"), (args.queries, "in memory"), (tenth, "on disk")):
             command = [sys.executable, __file__, "--run", str(path), "--queries", str(queries)]

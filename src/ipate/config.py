@@ -148,7 +148,9 @@ def _explain(model: type[BaseModel], error: ValidationError) -> str:
         near = difflib.get_close_matches(place[-1], names, n=1, cutoff=0.0)[0]
         return f"unknown key {'.'.join(place)!r}: nearest is {near!r}; allowed are {', '.join(names)}"
     keys = [part for part in place if not part.startswith(("constrained-", "literal", "function-"))]
-    name = ".".join(keys[:2]) or "configuration"
+    if not keys:  # of the whole, not of one key
+        return str(first["msg"]).removeprefix("Value error, ")
+    name = ".".join(keys[:2])
     value = (
         "" if first["type"] == "missing" else f" is {first['input']!r}" if not isinstance(first["input"], dict) else ""
     )

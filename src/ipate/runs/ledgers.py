@@ -89,6 +89,8 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
     Under a data-independent bound "nothing" includes less than the cost of one query.
     """
     path, terms = ledger_path(folder), _terms(allocation, settings)
+    if not path.parent.is_dir():
+        raise InputError(f"ledger is {str(path)!r}: the folder {path.parent} is not there; make it first")
     refuse_mixed_noise(path, folder.id)
     before = opening_balances(path, terms, run=folder.id, people=members_of(allocation))
     if settings.meter.data_independent and allocation.participation is None:
