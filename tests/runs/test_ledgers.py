@@ -192,7 +192,7 @@ def test_what_a_shared_ledger_needs_is_said_at_once(tmp_path):
     with pytest.raises(InputError, match=r"needs data\.person"):
         config(ledger=tmp_path / "x.sqlite", data=rows)
     assert config(ledger=tmp_path / "x.sqlite", data={**rows, "person": "id"}).ledger == tmp_path / "x.sqlite"
-    with pytest.raises(InputError, match="the folder .* is not there"):
+    with pytest.raises(InputError, match=r"the folder .* is not there"):
         run(tmp_path / "nowhere-run", ledger=tmp_path / "nowhere" / "x.sqlite")
     assert not (tmp_path / "nowhere-run" / "private" / "votes").exists()
     folder = RunFolder.create(tmp_path / "run", config(ledger=tmp_path / "run" / "public" / "x.sqlite"))
