@@ -94,7 +94,7 @@ def main() -> None:
             command += ["--classes", str(args.classes), *(["--durable"] if ledger == "on disk" else [])]
             row = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
             rate = queries / float(row[1])
-            print(f"{row[0]:>9} {row[1]:>8} {rate:>10.0f} {row[2]:>8} {row[3]:>9} {row[4]:>13} {ledger}")
+            print(f"{row[0]:>9} {row[1]:>8} {rate:>10.0f} {row[2]:>8} {row[3]:>9} {row[4]:>20} {ledger}")
 
 
 if __name__ == "__main__":
