@@ -7,25 +7,7 @@ import pytest
 from ipate.config import RunConfig
 from ipate.report import write_report
 from ipate.runs import RunFolder, execute
-
-SMALL = {
-    "data": {"name": "digits", "public": 500, "test": 300},
-    "budgets": {"policy": {"high": 6.0, "low": 20.0}, "shares": {"high": 0.6, "low": 0.4}},
-    "teachers": {"model": "bayes", "number": 30, "n_jobs": 1},
-    "labelling": {"sigma": 3.0, "check_sigma": 6.0, "threshold": 12.0},
-    "student": {"model": "bayes"},
-}
-
-
-class _Quiet:
-    def __init__(self, *_):
-        pass
-
-    def __enter__(self):
-        return lambda done: None
-
-    def __exit__(self, *_):
-        return None
+from runs.making import SMALL, quiet
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +22,7 @@ def made(tmp_path_factory):
             if budgets is not None:
                 values["budgets"] = budgets
             folder = RunFolder.create(tmp_path_factory.mktemp("run") / "run", RunConfig.from_mapping(values))
-            execute(folder, bar=_Quiet, say=lambda line: None)
+            execute(folder, bar=quiet, say=lambda line: None)
             known[key] = folder.path
         return known[key]
 

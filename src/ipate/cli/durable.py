@@ -33,7 +33,8 @@ def run_of(
 
     The pool is known by the votes on it: another labelling of the same votes gets the answers that were paid for.
     """
-    pool = fingerprint(votes.votes, votes.n_classes, votes.queries, votes.participation)
+    turns = () if votes.participation is None else votes.participation
+    pool = fingerprint(*votes.votes, votes.n_classes, votes.queries, *turns)  # row by row: votes may be mapped
     whole = fingerprint(pool, panel.groups, panel.weights, repr(aggregator), meter, *request, seed)
     return LabelRun(name=name_run(f"label {whole[:16]}", seeded=seed is not None), pool=pool)
 
