@@ -156,7 +156,7 @@ def _members(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = sorted(archive.namelist())
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
+    except (zipfile.BadZipFile, OSError, RuntimeError, ValueError) as error:  # RuntimeError: unknown zip versions
         raise InputError(f"{path}: is no readable vote file ({error}); {_ANEW}") from None
     if names != [f"{name}.npy" for name in _MEMBERS]:
         raise InputError(f"{path}: holds {show(names)}: a site's vote file holds {', '.join(_MEMBERS)}; {_ANEW}")
