@@ -5,7 +5,6 @@ import os
 import pickle
 import tomllib
 import zipfile
-from contextlib import contextmanager
 
 import joblib
 import numpy as np
@@ -19,13 +18,6 @@ from ipate.runs.models import make_model
 from ipate.teachers import TeacherError, VoteStore, train_and_vote
 from ipate.variants import SingleClassWarning
 from parties.making import PEOPLE, POLICY, queries, read_file, write_site
-
-
-@contextmanager
-def no_bar(title, total):
-    del title, total
-    yield lambda done: None
-
 
 COLUMNS = {"label": "diagnosis", "level": "consent", "person": "patient"}
 
@@ -44,13 +36,12 @@ def fitted(folder, site="north", *, encoding, estimator=None, out=None, **change
         encoding=encoding,
         asked=asked_of(site, **changes),
         estimator=make_model("bayes", {}) if estimator is None else estimator,
-        bar=no_bar,
     )
 
 
 def fit_east(rows, out, encoding, asked, estimator=None):
     model = make_model("bayes", {}) if estimator is None else estimator
-    return fit_site(rows, out, name="east", encoding=encoding, asked=asked, estimator=model, bar=no_bar)
+    return fit_site(rows, out, name="east", encoding=encoding, asked=asked, estimator=model)
 
 
 @pytest.fixture
@@ -74,7 +65,7 @@ def test_a_site_declares_its_own_groups_and_keeps_its_folder_to_itself(site):
 
 def test_teachers_vote_as_those_of_a_run_do(tmp_path, site, pool):
     """The same rows, seed and model through `train_and_vote`: the same votes, and what travels is what was cast."""
-    site.vote(pool, tmp_path / "votes.npz", bar=no_bar)
+    site.vote(pool, tmp_path / "votes.npz")
     data = read_data(tmp_path / "north" / "rows.csv", **COLUMNS, features=["age", "bmi"], classes=["well", "ill"])
     low, high = np.array(pool.encoding.bounds).T
     rows = [site.allocation.rows_of_teacher(teacher) for teacher in range(10)]
@@ -94,7 +85,7 @@ def test_teachers_vote_as_those_of_a_run_do(tmp_path, site, pool):
 
 def test_a_vote_file_holds_predictions_and_declarations_and_nothing_else(tmp_path, site, pool):
     path = tmp_path / "votes.npz"
-    manifest, fingerprint = site.vote(pool, path, bar=no_bar)
+    manifest, fingerprint = site.vote(pool, path)
     with zipfile.ZipFile(path) as archive:
         assert sorted(archive.namelist()) == ["manifest.npy", "sha256.npy", "votes.npy"]
     raw = path.read_bytes()
@@ -112,29 +103,29 @@ def test_a_vote_file_holds_predictions_and_declarations_and_nothing_else(tmp_pat
 
 
 def test_the_same_votes_are_the_same_file(tmp_path, site, pool):
-    site.vote(pool, tmp_path / "one.npz", bar=no_bar)
+    site.vote(pool, tmp_path / "one.npz")
     with joblib.parallel_config("threading"):
-        Site.open(site.folder).vote(pool, tmp_path / "other.npz", n_jobs=2, bar=no_bar)
+        Site.open(site.folder).vote(pool, tmp_path / "other.npz", n_jobs=2)
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "other.npz").read_bytes()
 
 
 def test_other_queries_spend_budgets_anew_and_are_refused_unless_said(tmp_path, site, pool):
     (tmp_path / "elsewhere").mkdir()
     others = queries(tmp_path / "elsewhere", seed=10)
-    site.vote(pool, tmp_path / "one.npz", bar=no_bar)
-    site.vote(pool, tmp_path / "same.npz", bar=no_bar)
+    site.vote(pool, tmp_path / "one.npz")
+    site.vote(pool, tmp_path / "same.npz")
     with pytest.raises(InputError, match=r"has voted on other queries before .* spends people's budgets anew"):
-        site.vote(others, tmp_path / "two.npz", bar=no_bar)
+        site.vote(others, tmp_path / "two.npz")
     assert not (tmp_path / "two.npz").exists()
-    site.vote(others, tmp_path / "two.npz", again=True, bar=no_bar)
+    site.vote(others, tmp_path / "two.npz", again=True)
     with pytest.raises(InputError, match="has voted on other queries before"):
-        site.vote(pool, tmp_path / "three.npz", bar=no_bar)
+        site.vote(pool, tmp_path / "three.npz")
 
 
 def test_a_voting_that_fails_leaves_no_file_and_no_record(tmp_path, site, pool):
     (site.folder / "private" / "teachers" / "00003.joblib").unlink()
     with pytest.raises(InputError, match=r"00003\.joblib: the teacher is not there"):
-        site.vote(pool, tmp_path / "votes.npz", bar=no_bar)
+        site.vote(pool, tmp_path / "votes.npz")
     assert sorted(path.name for path in tmp_path.glob("*votes*")) == []
     assert not (site.folder / "private" / "given.json").exists()
 
@@ -159,7 +150,7 @@ def test_a_teacher_that_was_not_trained_here_is_never_unpickled(tmp_path, site, 
     else:
         target.write_bytes(pickle.dumps(Planted(mark)))
     with pytest.raises(InputError, match=r"00000\.joblib"):
-        site.vote(pool, tmp_path / "votes.npz", bar=no_bar)
+        site.vote(pool, tmp_path / "votes.npz")
     assert not mark.exists()
 
 
@@ -168,7 +159,7 @@ def test_a_teacher_that_was_not_trained_here_is_never_unpickled(tmp_path, site, 
 def test_a_folder_that_others_can_write_to_is_not_loaded_from(tmp_path, site, pool, name):
     (site.folder / name).chmod(0o777)
     with pytest.raises(InputError, match="others own it or can write to it"):
-        Site.open(site.folder).vote(pool, tmp_path / "votes.npz", bar=no_bar)
+        Site.open(site.folder).vote(pool, tmp_path / "votes.npz")
 
 
 def test_an_interrupted_fitting_is_continued_with_the_same_data_only(tmp_path, pool, monkeypatch):
@@ -284,7 +275,7 @@ def test_rows_that_are_encoded_otherwise_than_the_queries_are_refused(tmp_path, 
 def test_queries_that_are_encoded_otherwise_than_the_site_are_refused(tmp_path, site, pool):
     changed = pool.encoding.model_copy(update={"bounds": ((0.0, 120.0), (10.0, 50.0))})
     with pytest.raises(InputError, match=r"bounds of feature 'age' are \(0\.0, 120\.0\), not \(0\.0, 100\.0\)"):
-        site.vote(Queries(X=pool.X, encoding=changed), tmp_path / "votes.npz", bar=no_bar)
+        site.vote(Queries(X=pool.X, encoding=changed), tmp_path / "votes.npz")
 
 
 def test_images_are_voted_on_as_they_are(tmp_path):
@@ -301,7 +292,7 @@ def test_images_are_voted_on_as_they_are(tmp_path):
         Asked(teachers=4),
         estimator=make_model("forest", {"n_estimators": 3}),
     )
-    site.vote(asked, tmp_path / "votes.npz", bar=no_bar)
+    site.vote(asked, tmp_path / "votes.npz")
     votes, _, _ = read_file(tmp_path / "votes.npz")
     assert np.mean(votes == y[:9]) > 0.8
 
@@ -312,6 +303,6 @@ def test_a_delta_of_one_in_all_people_is_warned_of_and_a_group_of_one_class_too(
     path = arrays(tmp_path, epsilon=np.where(np.arange(40) % 2, 1.0, 3.0))
     with pytest.warns(SingleClassWarning):
         site = fit_east(path, tmp_path / "site", pool.encoding, Asked(teachers=4))
-    site.vote(pool, tmp_path / "votes.npz", bar=no_bar)
+    site.vote(pool, tmp_path / "votes.npz")
     votes, _, _ = read_file(tmp_path / "votes.npz")
     assert {tuple(np.unique(row)) for row in votes} == {(0,), (1,)}  # nothing to learn: a fixed vote

@@ -53,8 +53,8 @@ def fit(
 ) -> None:
     """Train a site's teachers on its own people, under their own budgets; nothing leaves the folder."""
     from ipate.parties import Asked, fit_site, read_queries
+    from ipate.parties.teachers import make_teacher
     from ipate.policy import Policy
-    from ipate.runs.models import make_model
     from ipate.tables import check_number
 
     for name, value in (("epsilon", epsilon), ("delta", delta)):
@@ -71,7 +71,7 @@ def fit(
         name=site,
         encoding=read_queries(queries).encoding,
         asked=asked,
-        estimator=make_model(teacher, {}),
+        estimator=make_teacher(teacher),
         n_jobs=jobs,
         bar=_bar(as_json),
     )

@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,80 +12,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate import __version__
-from ipate.budgets import People, Policy
-from ipate.data import Dataset, read_data
 from ipate.errors import InputError
-from ipate.npz import read_npz
 from ipate.parties.archive import canonical, new_npz, require_new, sha256
+from ipate.parties.asked import Asked, allocate_people, read_rows
 from ipate.parties.encoding import Encoding
 from ipate.parties.manifest import FORMAT, DeclaredGroup, DeclaredTeacher, Manifest, check_site
 from ipate.parties.queries import Queries
 from ipate.parties.teachers import check_private, fit_teachers, hear_teachers
 from ipate.tables import show, write_text
 from ipate.teachers.ensemble import fingerprint
-from ipate.variants import Allocation, allocate, class_warning
-from ipate.variants.rules import check_count, refuse_name
+from ipate.variants import Allocation, class_warning
 
-__all__ = ["Asked", "Site", "fit_site"]
+__all__ = ["Site", "fit_site"]
 
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 _SITE = "ipate site 1"
 _NOTE = """What lies here is private: who taught which teacher, and the teachers. It never leaves this site; what leaves
 it are the vote files of `ipate party vote`. The teachers are pickled: load them from nowhere but here.
 """
-_REFUSED = {
-    "upsampling": (
-        "copies are whole numbers in the ratio of all people's budgets, and a site knows its own people only; and "
-        "teachers that mix groups cannot be weighted by budgets when votes are merged; use weighting"
-    ),
-    "vanishing": (
-        "who sits out depends on the budgets of all sites; fit with weighting, which trains the same teachers, and "
-        "let the aggregator choose: ipate label --variant vanishing"
-    ),
-}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What a site says about its data, its people's budgets and its teachers.
-
-    Attributes
-    ----------
-    label, level, epsilon_column, person : str, optional
-        The columns of the class, the consent level or the ε, and the person, as in `ipate.data.read_data`.
-    policy : Policy, optional
-        What levels mean.
-    epsilon : float, optional
-        One ε for everybody, where the data names none.
-    delta : float, optional
-        δ; the policy's unless given, else 1e-5. A δ made from the number of people would tell that number.
-    merge_within : float, optional
-        As in `People.from_budgets`.
-    variant : {"weighting", "standard"}
-    teachers, points : int
-        How many teachers, or how many people each should have.
-    seed : int
-        The public split seed.
-    """
-
-    label: str | None = None
-    level: str | None = None
-    epsilon_column: str | None = None
-    person: str | None = None
-    policy: Policy | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    merge_within: float | None = None
-    variant: str = "weighting"
-    teachers: int | None = None
-    points: int = 50
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.variant in _REFUSED:
-            raise InputError(f"variant is {self.variant!r}: {_REFUSED[self.variant]}")
-        if self.variant not in ("weighting", "standard"):
-            refuse_name("variant", self.variant, ("weighting", "standard"))
+@contextmanager
+def _quiet(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show no bar."""
+    del title, total
+    yield lambda done: None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,7 +87,7 @@ class Site:
         return f"{self.name}/{name}"
 
     def vote(
-        self, queries: Queries, out: Path, *, again: bool = False, n_jobs: int | None = None, bar: Bar
+        self, queries: Queries, out: Path, *, again: bool = False, n_jobs: int | None = None, bar: Bar = _quiet
     ) -> tuple[Manifest, str]:
         """Let all teachers vote and write the vote file; returns its manifest and its fingerprint.
 
@@ -210,7 +161,7 @@ def fit_site(
     asked: Asked,
     estimator: Any,
     n_jobs: int | None = None,
-    bar: Bar,
+    bar: Bar = _quiet,
 ) -> Site:
     """Allocate a site's people to teachers, train them and keep both in its private folder.
 
@@ -220,9 +171,9 @@ def fit_site(
     private, stated = out / "private", out / "private" / "site.json"
     if stated.exists():
         raise InputError(f"{out}: already holds a fitted site; name another folder, or remove this one")
-    rows = _rows(data, encoding, asked)
+    rows = read_rows(data, encoding, asked)
     X = encoding.transform(rows.X)
-    allocation = _allocate(rows, asked, data)
+    allocation = allocate_people(rows, asked, data)
     class_warning(allocation, rows.y)
     dealt = [allocation.rows_of_teacher(teacher) for teacher in range(allocation.n_teachers)]
     budgets = [asdict(group) for group in allocation.groups]
@@ -246,50 +197,6 @@ def fit_site(
     }
     write_text(stated, json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return Site.open(out)
-
-
-def _rows(data: Path, encoding: Encoding, asked: Asked) -> Dataset:
-    """Read a site's rows as the queries are encoded: the same features by name, the same classes in order."""
-    if data.suffix.lower() == ".npz" and data.is_file():
-        stated = tuple(str(name) for name in read_npz(data, ["classes"]).get("classes", np.array([])).ravel())
-        if stated and stated != encoding.classes:
-            raise InputError(
-                f"{data}: its classes are {show(stated)}, and those of the queries {show(encoding.classes)}"
-            )
-    rows = read_data(
-        data, label=asked.label, level=asked.level, epsilon=asked.epsilon_column, person=asked.person,
-        features=encoding.features or None, classes=encoding.classes,
-    )  # fmt: skip
-    encoding.check_rows(rows.X, file=str(data))
-    return rows
-
-
-def _allocate(rows: Dataset, asked: Asked, data: Path) -> Allocation:
-    people = _people(rows, asked, data)
-    points = check_count("points", asked.points)
-    wanted = max(len(people.groups), people.n_people // points) if asked.teachers is None else asked.teachers
-    return allocate(asked.variant, people=people, n_teachers=wanted, seed=asked.seed)
-
-
-def _people(rows: Dataset, asked: Asked, data: Path) -> People:
-    """Whose rows these are and what they consent to: their own ε, their level under the policy, or one ε for all."""
-    fallback = 1e-5 if asked.delta is None else asked.delta
-    consent = rows.epsilon is not None or rows.levels is not None
-    if consent and asked.epsilon is not None:
-        raise InputError(f"epsilon is {asked.epsilon:g}: {data} says what its people consent to; leave it out")
-    if rows.levels is None and asked.policy is not None:
-        raise InputError(f"a policy is given, and {data} has no consent levels: name their column, or leave it out")
-    if rows.levels is not None:
-        if asked.policy is None:
-            raise InputError(f"{data} has consent levels and no policy: say which ε each level means")
-        if asked.merge_within is not None:
-            raise InputError("merge_within is for budgets that are numbers: levels are few already")
-        given = None if asked.delta is None and asked.policy.delta is not None else fallback
-        return People.from_levels(rows.levels, policy=asked.policy, delta=given, person_id=rows.person_id)
-    if rows.epsilon is None and asked.epsilon is None:
-        raise InputError(f"{data} names no budgets: name its column of consent levels or of ε, or give one ε for all")
-    epsilon = rows.epsilon if rows.epsilon is not None else np.full(rows.n_rows, asked.epsilon)
-    return People.from_budgets(epsilon, delta=fallback, person_id=rows.person_id, merge_within=asked.merge_within)
 
 
 def _begin(out: Path, private: Path, mark: str) -> None:

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError
 from ipate.parties.archive import sha256
+from ipate.runs.models import make_model
 from ipate.teachers.ensemble import FIXED_CLASS, TeacherError, _own_copy
 
-__all__ = ["FixedVote", "check_private", "fit_teachers", "hear_teachers"]
+__all__ = ["FixedVote", "check_private", "fit_teachers", "hear_teachers", "make_teacher"]
 
 Ints = NDArray[np.int64]
 _CHUNK = 8192  # queries that a teacher looks at in one go
@@ -34,6 +35,21 @@ class FixedVote:
     def predict(self, X: NDArray[Any]) -> Ints:
         """Return the one class for every row."""
         return np.full(len(X), self.label, dtype=np.int64)
+
+
+def make_teacher(name: str) -> Any:
+    """Return the classifier of this name, not yet trained, as `ipate.runs.models.make_model` knows it.
+
+    Fixed bounds are wide, and a regularised linear model learns little from features that use a corner of [0, 1].
+    So 'logistic' standardises inside the teacher, by that teacher's own rows, which its one vote covers.
+    """
+    model = make_model(name, {})
+    if name != "logistic":
+        return model
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), model)
 
 
 def fit_teachers(
