@@ -149,6 +149,15 @@ def test_nothing_but_the_three_members_is_taken(file, tmp_path):
         read_site_votes(tmp_path / "nowhere.npz")
 
 
+def test_a_compressed_file_is_refused(file):
+    """What unpacks to more than the file holds could fill the memory of whoever merges."""
+    members = dict(np.load(file, allow_pickle=False))
+    with file.open("wb") as stream:
+        np.savez_compressed(stream, **members)
+    with pytest.raises(InputError, match=r"north\.npz: is compressed"):
+        read_site_votes(file)
+
+
 def test_nothing_is_unpickled(file):
     _, manifest, _ = read_file(file)
     stated = json.dumps(manifest).encode()

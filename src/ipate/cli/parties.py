@@ -88,16 +88,18 @@ def merge(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Combine the sites' votes into one vote file and group file for `ipate label` and `ipate account`."""
-    from ipate.cli.common import print_json
+    from ipate.cli.common import print_json, progress_bar
     from ipate.parties import merge as combine
     from ipate.parties import read_queries, read_site_votes
 
-    own = None if queries is None else read_queries(queries)
-    merged = combine(
-        [read_site_votes(path) for path in votes], rule=weights, merge_equal=merge_equal, queries=own,
-        expect=expect or (),
-    )  # fmt: skip
-    merged.write(out)
+    own, files = None if queries is None else read_queries(queries), []
+    with progress_bar("files checked", len(votes), quiet=as_json) as progress:
+        for path in votes:
+            files.append(read_site_votes(path))
+            progress(len(files))
+    merged = combine(files, rule=weights, merge_equal=merge_equal, queries=own, expect=expect or ())
+    with progress_bar("teachers merged", len(merged.teacher_groups), quiet=as_json) as progress:
+        merged.write(out, progress=progress)
     notes = [TRUST, TWICE, *([] if merged.checked else [UNCHECKED])]
     if as_json:
         print_json({**merged.facts(), "folder": str(out), "teachers": len(merged.teacher_groups), "notes": notes})

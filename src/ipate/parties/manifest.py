@@ -156,10 +156,13 @@ def _members(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = sorted(archive.namelist())
+            packed = any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist())
     except (zipfile.BadZipFile, OSError, RuntimeError, ValueError) as error:  # RuntimeError: unknown zip versions
         raise InputError(f"{path}: is no readable vote file ({error}); {_ANEW}") from None
     if names != [f"{name}.npy" for name in _MEMBERS]:
         raise InputError(f"{path}: holds {show(names)}: a site's vote file holds {', '.join(_MEMBERS)}; {_ANEW}")
+    if packed:  # ipate packs nothing: what unpacks to more than the file holds could fill the memory
+        raise InputError(f"{path}: is compressed, which a site's vote file never is; {_ANEW}")
     try:
         arrays = read_npz(path, _MEMBERS)
     except InputError as error:

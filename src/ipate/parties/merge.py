@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,13 +82,16 @@ class Merged:
         """The groups as `ipate label` and `ipate account` read them."""
         return tuple(GroupRow(group=g.id, epsilon=g.epsilon, delta=g.delta, weight=g.weight) for g in self.groups)
 
-    def write(self, out: Path) -> None:
-        """Write `votes.npz`, `groups.csv` and `sites.json` into a new folder, all of them or none."""
+    def write(self, out: Path, *, progress: Callable[[int], None] | None = None) -> None:
+        """Write `votes.npz`, `groups.csv` and `sites.json` into a new folder, all of them or none.
+
+        `progress` receives the number of teachers whose votes are written.
+        """
         require_new(out)
         aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
         aside.mkdir(mode=0o700)
         try:
-            self._write_votes(aside / "votes.npz")
+            self._write_votes(aside / "votes.npz", progress)
             write_groups(aside / "groups.csv", self.rows)
             write_text(aside / "sites.json", json.dumps(self.facts(), indent=2, ensure_ascii=False) + "\n")
             os.rename(aside, out)
@@ -96,12 +99,18 @@ class Merged:
             shutil.rmtree(aside, ignore_errors=True)
             raise
 
-    def _write_votes(self, path: Path) -> None:
+    def _votes(self, progress: Callable[[int], None] | None) -> Iterator[NDArray[Any]]:
+        """Yield every teacher's votes in turn: all of them are never in memory at once."""
+        for done, row in enumerate((row for file in self.files for row in file.votes), start=1):
+            yield row
+            if progress is not None:
+                progress(done)
+
+    def _write_votes(self, path: Path, progress: Callable[[int], None] | None) -> None:
         classes = self.files[0].manifest.encoding.classes
         shape = (len(self.teacher_groups), self.files[0].manifest.n_queries)
         with new_npz(path) as archive:
-            blocks = (row for file in self.files for row in file.votes)
-            archive.stream("votes", dtype=self.files[0].votes.dtype, shape=shape, blocks=blocks)
+            archive.stream("votes", dtype=self.files[0].votes.dtype, shape=shape, blocks=self._votes(progress))
             archive.add("weights", self.weights)
             archive.add("groups", np.array(self.teacher_groups))
             archive.add("classes", np.array(classes))
