@@ -18,7 +18,7 @@ BUDGETS = {  # what each site's policy says, and how many of its 10, 5 and 10 te
     "south/high": (0.5, 1e-6, 3), "south/low": (2.0, 1e-6, 2),
     "west/high": (2.0, 1e-5, 2), "west/low": (8.0, 1e-5, 8),
 }  # fmt: skip
-NOISE = {"--sigma": 5.0, "--check-sigma": 9.0, "--threshold": 12.0}
+NOISE = {"--sigma": 15.0, "--check-sigma": 25.0, "--threshold": 20.0}
 
 
 def gdp_delta(epsilon, mu):

@@ -1,5 +1,6 @@
 """A site keeps what is private, sends predictions only, and loads its teachers from its own folder alone."""
 
+import dataclasses
 import json
 import os
 import pickle
@@ -130,6 +131,19 @@ def test_a_voting_that_fails_leaves_no_file_and_no_record(tmp_path, site, pool):
     assert not (site.folder / "private" / "given.json").exists()
 
 
+def test_a_record_that_cannot_be_read_is_not_forgotten(tmp_path, site, pool):
+    (site.folder / "private" / "given.json").write_text("{")
+    with pytest.raises(InputError, match="nobody knows what this site has voted on"):
+        site.vote(pool, tmp_path / "votes.npz")
+
+
+def test_a_teacher_that_cannot_vote_is_named(tmp_path, site, pool):
+    other = pool.encoding.model_copy(update={"features": ("age",), "bounds": ((0.0, 100.0),), "shape": (1,)})
+    narrow = dataclasses.replace(site, encoding=other)
+    with pytest.raises(TeacherError, match=r"00000\.joblib: the teacher cannot vote \(ValueError: .*features"):
+        narrow.vote(Queries(X=pool.X[:, :1], encoding=other), tmp_path / "votes.npz")
+
+
 class Planted:
     """What somebody would put in the place of a teacher: it leaves a mark when it is unpickled."""
 
@@ -140,16 +154,19 @@ class Planted:
         return os.mkdir, (str(self.mark),)
 
 
-@pytest.mark.parametrize("how", ["written over", "linked"])
+@pytest.mark.parametrize("how", ["written over", "linked", "in a folder elsewhere"])
 def test_a_teacher_that_was_not_trained_here_is_never_unpickled(tmp_path, site, pool, how):
     mark, target = tmp_path / "mark", site.folder / "private" / "teachers" / "00000.joblib"
-    if how == "linked":
+    if how == "in a folder elsewhere":
+        target.parent.rename(tmp_path / "moved")
+        target.parent.symlink_to(tmp_path / "moved")
+    elif how == "linked":
         true = tmp_path / "moved.joblib"
         target.rename(true)
         target.symlink_to(true)
     else:
         target.write_bytes(pickle.dumps(Planted(mark)))
-    with pytest.raises(InputError, match=r"00000\.joblib"):
+    with pytest.raises(InputError, match=r"00000\.joblib|is a link"):
         site.vote(pool, tmp_path / "votes.npz")
     assert not mark.exists()
 

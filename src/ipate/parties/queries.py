@@ -78,8 +78,12 @@ def read_queries(path: Path) -> Queries:
     except (ValidationError, ValueError) as error:
         raise InputError(f"{path}: its encoding cannot be read ({show(str(error))}); ask for the file again") from None
     queries = Queries(X=arrays["X"], encoding=encoding, ids=ids)
-    if queries.X.shape[1:] != encoding.shape:
-        raise InputError(f"{path}: a row has the shape {queries.X.shape[1:]}, not {encoding.shape}: ask for it again")
+    if queries.X.shape[1:] != encoding.shape or queries.X.dtype.kind not in "fiub" or not len(queries):
+        found = f"rows of {queries.X.dtype} and the shape {queries.X.shape[1:]}"
+        raise InputError(
+            f"{path}: has {len(queries)} {found}: they must be numbers, {encoding.shape}; ask for it again"
+        )
+    check_finite(queries.X, encoding.features, lambda row: f"{path}, row {row}")
     return queries
 
 

@@ -146,7 +146,15 @@ class Site:
         return self.folder / "private" / "given.json"
 
     def _given(self) -> list[str]:
-        return list(json.loads(self._record.read_text())) if self._record.is_file() else []
+        """The hashes of the queries that the site has voted on; what cannot be read is refused, not forgotten."""
+        if not self._record.is_file():
+            return []
+        try:
+            return [str(given) for given in json.loads(self._record.read_text())]
+        except ValueError:
+            raise InputError(
+                f"{self._record}: not readable, so nobody knows what this site has voted on; put it back from a copy"
+            ) from None
 
     def _note(self, queries: Queries) -> None:
         write_text(self._record, json.dumps(sorted({*self._given(), queries.sha256}), indent=2) + "\n")
@@ -201,11 +209,11 @@ def fit_site(
 
 def _begin(out: Path, private: Path, mark: str) -> None:
     """Make the folder, or find the one in which the same fitting was interrupted."""
-    started = private / "fitting.json"
-    if started.is_file() and json.loads(started.read_text()) != mark:
+    started = private / "fitting"
+    if started.is_file() and started.read_text().strip() != mark:
         raise InputError(f"{out}: another fitting was begun here, with other data or settings; name another folder")
     private.mkdir(parents=True, exist_ok=True)
     private.chmod(0o700)
     (private / "teachers").mkdir(mode=0o700, exist_ok=True)
     write_text(private / "README", _NOTE)
-    write_text(started, json.dumps(mark) + "\n")
+    write_text(started, f"{mark}\n")

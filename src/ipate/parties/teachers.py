@@ -126,7 +126,9 @@ def _fit_one(estimator: Any, own: tuple[NDArray[Any], Ints], teacher: int, seed:
 
 
 def check_private(folder: Path) -> None:
-    """Refuse to load models from a folder that somebody else owns or can write to."""
+    """Refuse to load models from a folder that lies elsewhere, or that somebody else owns or can write to."""
+    if folder.is_symlink():
+        raise InputError(f"{folder}: is a link; a site's private folder must lie in the site itself")
     found = folder.stat()
     if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
         raise InputError(
@@ -141,6 +143,7 @@ def hear_teachers(
     """Yield the votes of every teacher in turn, one row of class ids each."""
     from joblib import Parallel, delayed
 
+    check_private(folder.parent)
     check_private(folder)
     tasks = (delayed(_hear_one)(_file(folder, teacher), known, X, n_classes) for teacher, known in enumerate(hashes))
     yield from Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs")(tasks)
@@ -156,12 +159,16 @@ def _hear_one(path: Path, known: str, X: NDArray[Any], n_classes: int) -> NDArra
     data = path.read_bytes()
     if sha256(data) != known:
         raise InputError(f"{path}: this is not the teacher that was trained, and it is not loaded; fit the site again")
-    model = joblib.load(io.BytesIO(data))
     votes = np.empty(len(X), dtype=np.uint8 if n_classes <= 256 else np.uint16)
-    with threadpool_limits(1):
-        for start in range(0, len(X), _CHUNK):
-            heard = np.asarray(model.predict(np.array(X[start : start + _CHUNK])))
-            if heard.min() < 0 or heard.max() >= n_classes:
-                raise TeacherError(f"{path}: the teacher votes for a class that does not exist")
-            votes[start : start + _CHUNK] = heard
+    try:
+        model = joblib.load(io.BytesIO(data))
+        with threadpool_limits(1):
+            for start in range(0, len(X), _CHUNK):
+                heard = np.asarray(model.predict(np.array(X[start : start + _CHUNK])))
+                if heard.min() < 0 or heard.max() >= n_classes:
+                    raise ValueError(f"it votes for class {heard.max()}, and there are {n_classes}")
+                votes[start : start + _CHUNK] = heard
+    except Exception as error:  # a model may fail in any way; which one, and how, is said in one line
+        reason = " ".join(str(error).split())[:300]
+        raise TeacherError(f"{path}: the teacher cannot vote ({type(error).__name__}: {reason})") from None
     return votes
