@@ -469,6 +469,13 @@ MUTANTS = (
         (f"{SITE}::test_a_site_declares_its_own_groups_and_keeps_its_folder_to_itself",),
     ),
     Mutant(
+        "a site scales by its private rows",
+        "parties/site.py",
+        "X = encoding.transform(rows.X)",
+        "X = encoding.transform(rows.X - rows.X.mean(axis=0) + 30)",
+        (f"{SITE}::test_one_person_moves_one_teacher",),
+    ),
+    Mutant(
         "votes on other queries are merged",
         "parties/merge.py",
         "if file.manifest.queries != wanted:",

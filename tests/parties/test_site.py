@@ -84,6 +84,31 @@ def test_teachers_vote_as_those_of_a_run_do(tmp_path, site, pool):
     assert [teacher["group"] for teacher in manifest["teachers"]] == ["north/high"] * 6 + ["north/low"] * 4
 
 
+def test_one_person_moves_one_teacher(tmp_path, site, pool):
+    """Somebody's rows become any other: nothing but the one teacher that learnt from them is another, byte by byte."""
+    for person, (bmi, age) in {"north-7": ("49.0", "1.0"), "north-150": ("11.0", "99.0")}.items():
+        folder = tmp_path / person
+        folder.mkdir()
+        lines = write_site(folder, "north", seed=3).read_text().splitlines()
+        place = next(i for i, line in enumerate(lines) if line.startswith(f"{person},"))
+        label, level = lines[place].split(",")[2], lines[place].split(",")[4]
+        lines[place] = ",".join([person, bmi, "well" if label == "ill" else "ill", age, level])
+        (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+        changed = fit_site(
+            folder / "rows.csv",
+            folder / "site",
+            name="north",
+            encoding=pool.encoding,
+            asked=asked_of("north"),
+            estimator=make_model("bayes", {}),
+        )
+        own = site.allocation.teachers_of(site.allocation.people.index_of(person))
+        assert (
+            tuple(i for i, pair in enumerate(zip(site.hashes, changed.hashes, strict=True)) if len({*pair}) > 1) == own
+        )
+        assert len(own) == 1
+
+
 def test_a_vote_file_holds_predictions_and_declarations_and_nothing_else(tmp_path, site, pool):
     path = tmp_path / "votes.npz"
     manifest, fingerprint = site.vote(pool, path)

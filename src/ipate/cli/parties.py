@@ -61,7 +61,7 @@ def queries(
         encoding = made.encoding.model_dump(mode="json")
         print_json({"file": str(out), "sha256": made.sha256, "queries": len(made), "encoding": encoding})
         return
-    scaled = "scaled by fixed bounds" if made.encoding.bounds is not None else "not scaled"
+    scaled = "scaled by fixed bounds" if made.encoding.bounds is not None else "as they stand"
     typer.echo(
         f"{len(made)} queries, {len(made.encoding.classes)} classes, features {scaled}: {out}\n"
         f"Their hash, which every vote file must name:\n{made.sha256}"

@@ -46,7 +46,9 @@ def fit(
     variant: Annotated[str, typer.Option(help="weighting, or standard: everyone here at the strictest.")] = "weighting",
     teachers: Annotated[int | None, typer.Option(help="How many teachers; people over --points unless said.")] = None,
     points: Annotated[int, typer.Option(help="People per teacher; sites should agree on it.")] = 50,
-    teacher: Annotated[str, typer.Option(help="logistic, forest, boosting, bayes or module:attribute.")] = "logistic",
+    teacher: Annotated[
+        str, typer.Option(help="logistic, forest, boosting, bayes, a net or module:attribute.")
+    ] = "logistic",
     jobs: Annotated[int | None, typer.Option(help="Worker processes; -1 for all cores.")] = None,
     split_seed: Annotated[int, typer.Option(help="The public seed of allocation and training.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
