@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError
 from ipate.parties.archive import sha256
-from ipate.runs.models import make_model
 from ipate.teachers.ensemble import FIXED_CLASS, TeacherError, _own_copy
 
 __all__ = ["FixedVote", "check_private", "fit_teachers", "hear_teachers", "make_teacher"]
@@ -43,6 +42,8 @@ def make_teacher(name: str) -> Any:
     Fixed bounds are wide, and a regularised linear model learns little from features that use a corner of [0, 1].
     So 'logistic' standardises inside the teacher, by that teacher's own rows, which its one vote covers.
     """
+    from ipate.runs.models import make_model
+
     model = make_model(name, {})
     if name != "logistic":
         return model
