@@ -156,6 +156,11 @@ def test_a_voting_that_fails_leaves_no_file_and_no_record(tmp_path, site, pool):
     assert not (site.folder / "private" / "given.json").exists()
 
 
+def test_two_processes_never_vote_at_once(tmp_path, site, pool):
+    with site._held(), pytest.raises(InputError, match="another process votes here"):
+        site.vote(pool, tmp_path / "votes.npz")
+
+
 def test_a_record_that_cannot_be_read_is_not_forgotten(tmp_path, site, pool):
     (site.folder / "private" / "given.json").write_text("{")
     with pytest.raises(InputError, match="nobody knows what this site has voted on"):

@@ -1,5 +1,6 @@
 """One site: its own people, budgets and teachers, all in its own folder; only votes ever leave it."""
 
+import fcntl
 import json
 import secrets
 from collections.abc import Callable, Iterator
@@ -94,8 +95,22 @@ class Site:
         Every labelling spends the people's budgets anew, so a site that has voted on other queries before is refused
         unless `again` says that its budgets were meant for each of them. What is given is noted before it is.
         """
-        self._check(queries, again)
         require_new(out)
+        with self._held():
+            self._check(queries, again)
+            return self._write(queries, out, n_jobs, bar)
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Let one process vote at a time: two could each believe that the other queries were never asked."""
+        with (self.folder / "private" / ".lock").open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(f"{self.folder}: another process votes here; wait for it to end") from None
+            yield
+
+    def _write(self, queries: Queries, out: Path, n_jobs: int | None, bar: Bar) -> tuple[Manifest, str]:
         teachers = tuple(
             DeclaredTeacher(id=self._own(str(number)), group=self._own(group))
             for number, group in enumerate(self.allocation.teacher_groups or ())
