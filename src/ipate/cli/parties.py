@@ -1,0 +1,140 @@
+"""`ipate parties`: what the aggregator does, the queries that all sites vote on, and their votes made one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ipate.parties import Merged
+
+__all__ = ["MERGE", "QUERIES", "app", "merge", "queries"]
+
+QUERIES = (
+    "Example: ipate parties queries pool.csv --classes well,ill --bounds bounds.csv --out queries.npz. bounds.csv has "
+    "the columns feature,low,high: fixed and public, never read off private rows. Send the file to every site."
+)
+MERGE = (
+    "Example: ipate parties merge north.npz south.npz west.npz --queries queries.npz --expect north=3f…9a "
+    "--expect south=… --expect west=… --out merged; then ipate label merged/votes.npz --groups merged/groups.csv "
+    "--weights file --sigma … --out labels.csv. Whoever merges sees every teacher's raw vote and must be trusted. A "
+    "secure aggregation would show sums of votes alone; there is none here. A file's hash shows accidents; only a "
+    "fingerprint that came by another way (--expect) shows that nobody wrote file and hash anew."
+)
+TRUST = (
+    "You see every teacher's raw vote: keep these files and the merged ones as private as the data, and publish only "
+    "what `ipate label` releases. A secure aggregation would show you sums of votes alone."
+)
+TWICE = (
+    "People are known inside a site only. Whoever is at two sites moves votes at both, and their budgets add up: "
+    "they have (ε₁ + ε₂, δ₁ + e^ε₁·δ₂) and no more is promised. Let one site take each person, or split budgets."
+)
+UNCHECKED = (
+    "No fingerprint was compared: hashes show accidents, not somebody who wrote a file and its hash anew. Ask each "
+    "site for the fingerprint that `ipate party vote` printed, by another way, and merge with --expect."
+)
+
+app = typer.Typer(
+    help="The aggregator of several sites: make the queries, merge the votes; it sees raw votes and must be trusted.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("queries", epilog=QUERIES)
+def queries(
+    pool: Annotated[Path, typer.Argument(help="Public points: csv, or npz with X and feature_names.", metavar="POOL")],
+    out: Annotated[Path, typer.Option(help="Where the queries go, an npz.", metavar="QUERIES")],
+    classes: Annotated[str | None, typer.Option(help="The class set in order, A,B,C; public.")] = None,
+    bounds: Annotated[Path | None, typer.Option(help="csv with feature,low,high: fixed public bounds.")] = None,
+    features: Annotated[str | None, typer.Option(help="The csv's columns to use, A,B,C; all unless said.")] = None,
+    id_column: Annotated[str | None, typer.Option(help="The csv's column that names the points.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+) -> None:
+    """Make the queries file that every site gets: public points, and how all sites must encode their rows."""
+    from ipate.cli.common import print_json
+    from ipate.parties import make_queries
+
+    made = make_queries(pool, classes=_list(classes), bounds=bounds, features=_list(features), id_column=id_column)
+    made.write(out)
+    if as_json:
+        encoding = made.encoding.model_dump(mode="json")
+        print_json({"file": str(out), "sha256": made.sha256, "queries": len(made), "encoding": encoding})
+        return
+    scaled = "scaled by fixed bounds" if made.encoding.bounds is not None else "as they stand"
+    typer.echo(
+        f"{len(made)} queries, {len(made.encoding.classes)} classes, features {scaled}: {out}\n"
+        f"Their hash, which every vote file must name:\n{made.sha256}"
+    )
+
+
+@app.command("merge", epilog=MERGE)
+def merge(
+    votes: Annotated[list[Path], typer.Argument(help="The sites' vote files, in any order.", metavar="VOTES…")],
+    out: Annotated[Path, typer.Option(help="A new folder for votes.npz, groups.csv and sites.json.", metavar="MERGED")],
+    queries: Annotated[
+        Path | None, typer.Option(help="Your own copy of the queries: votes on others are refused, labels get its ids.")
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(help="A fingerprint that came by another way; once per site.", metavar="SITE=FINGERPRINT"),
+    ] = None,
+    weights: Annotated[
+        str, typer.Option(help="How budgets become weights: gdp, proportional, classic, uniform.")
+    ] = "gdp",
+    merge_equal: Annotated[
+        bool, typer.Option("--merge-equal", help="One account for all groups of equal ε and δ, whatever the site.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+) -> None:
+    """Combine the sites' votes into one vote file and group file for `ipate label` and `ipate account`."""
+    from ipate.cli.common import print_json, progress_bar
+    from ipate.parties import merge as combine
+    from ipate.parties import read_queries, read_site_votes
+
+    own, files = None if queries is None else read_queries(queries), []
+    with progress_bar("files checked", len(votes), quiet=as_json) as progress:
+        for path in votes:
+            files.append(read_site_votes(path))
+            progress(len(files))
+    merged = combine(files, rule=weights, merge_equal=merge_equal, queries=own, expect=expect or ())
+    with progress_bar("teachers merged", len(merged.teacher_groups), quiet=as_json) as progress:
+        merged.write(out, progress=progress)
+    notes = [TRUST, TWICE, *([] if merged.checked else [UNCHECKED])]
+    if as_json:
+        print_json({**merged.facts(), "folder": str(out), "teachers": len(merged.teacher_groups), "notes": notes})
+        return
+    _show(merged, out, notes)
+
+
+def _list(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",")]
+
+
+def _show(merged: "Merged", out: Path, notes: list[str]) -> None:
+    from ipate.cli.common import print_table
+    from ipate.plan import default_mechanism
+
+    k, n_queries = len(merged.teacher_groups), merged.files[0].manifest.n_queries
+    noise = default_mechanism(k)
+    following = (
+        f"Next: ipate label {out / 'votes.npz'} --groups {out / 'groups.csv'} --weights file --sigma {noise.sigma:.4g} "
+        f"--check-sigma {noise.check_sigma:.4g} --threshold {noise.threshold:.4g} --out labels.csv (noise in the "
+        f"paper's ratio to {k} teachers; choose yours from public facts, never by looking at votes)."
+    )
+    print_table(
+        f"{len(merged.files)} sites, {k} teachers, {n_queries} queries; weights by {merged.rule}",
+        ["group", "sites", "budget ε", "δ", "teachers", "weight"],
+        [
+            [
+                group.id,
+                ", ".join(group.sites),
+                f"{group.epsilon:.4g}",
+                f"{group.delta:g}",
+                str(group.teachers),
+                f"{group.weight:.4f}",
+            ]
+            for group in merged.groups
+        ],
+        [*notes, following],
+    )

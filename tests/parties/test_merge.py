@@ -1,0 +1,224 @@
+"""Votes of several sites become one vote file: weights and accounts by id, whatever does not fit refused by name."""
+
+import itertools
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from ipate.errors import InputError
+from ipate.panel import Panel
+from ipate.parties import merge, read_site_votes
+from ipate.tables import read_groups
+from ipate.votes import read_votes
+from parties.making import queries, read_file, send, write_file
+
+NORTH = {"high": (1.0, 1e-5, 3), "low": (3.0, 1e-5, 2)}
+SOUTH = {"high": (2.0, 1e-6, 4), "low": (8.0, 1e-5, 1)}
+WEST = {"all": (3.0, 1e-5, 5)}
+SITES = {"north": NORTH, "south": SOUTH, "west": WEST}
+
+
+def mu_of(epsilon, delta):
+    """μ with (ε, δ) ⇔ μ-GDP, solved here from the definition."""
+
+    def left(mu):
+        return norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2) - delta
+
+    return brentq(left, 1e-3, 50, xtol=1e-13)
+
+
+@pytest.fixture
+def asked(tmp_path):
+    return queries(tmp_path)
+
+
+@pytest.fixture
+def files(tmp_path, asked):
+    return {
+        site: send(tmp_path, site, budgets, asked, seed=place) for place, (site, budgets) in enumerate(SITES.items())
+    }
+
+
+def together(files, **options):
+    return merge([read_site_votes(path) for path in files.values()], **options)
+
+
+def test_weights_follow_the_declared_budgets_and_sum_to_the_number_of_teachers(files):
+    merged = together(files)
+    wanted = {f"{site}/{name}": mu_of(e, d) for site, groups in SITES.items() for name, (e, d, _) in groups.items()}
+    teachers = {f"{site}/{name}": many for site, groups in SITES.items() for name, (*_, many) in groups.items()}
+    total = sum(wanted[name] * teachers[name] for name in wanted)
+    assert {g.id: g.weight for g in merged.groups} == pytest.approx(
+        {n: w * 15 / total for n, w in wanted.items()}, rel=1e-6
+    )
+    assert merged.weights.sum() == pytest.approx(15)
+    assert {g.id: g.teachers for g in merged.groups} == teachers
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+def test_the_order_of_the_files_changes_nothing(files, tmp_path, order):
+    first, other = tmp_path / "first", tmp_path / "other"
+    together(files).write(first)
+    paths = list(files.values())
+    merge([read_site_votes(paths[place]) for place in order]).write(other)
+    for name in ("votes.npz", "groups.csv", "sites.json"):
+        assert (first / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_every_vote_keeps_its_group_its_weight_and_its_budget(files, tmp_path):
+    """Row by row: what the merged file says of a vote is what the site that cast it declared."""
+    merged = together(files)
+    merged.write(tmp_path / "merged")
+    votes, rows = read_votes(tmp_path / "merged" / "votes.npz"), read_groups(tmp_path / "merged" / "groups.csv")
+    panel = Panel.from_votes(votes, [(r.group, r.epsilon, r.delta, r.sensitivity) for r in rows], weights=votes.weights)
+    row = 0
+    for site in sorted(SITES):
+        cast, manifest, _ = read_file(files[site])
+        for own, teacher in zip(cast, manifest["teachers"], strict=True):
+            declared = next(g for g in manifest["groups"] if g["id"] == teacher["group"])
+            group = panel.groups[panel.member[row]]
+            assert (group.id, group.epsilon, group.delta) == (declared["id"], declared["epsilon"], declared["delta"])
+            assert group.sensitivity == votes.weights[row]
+            np.testing.assert_array_equal(votes.votes[row], own)
+            row += 1
+    assert row == votes.n_teachers
+    assert (tmp_path / "merged").stat().st_mode & 0o077 == 0
+
+
+def test_two_sites_high_are_two_accounts_unless_equal_budgets_are_merged(tmp_path, asked):
+    one = send(tmp_path, "a", {"high": (1.0, 1e-5, 2)}, asked)
+    other = send(tmp_path, "b", {"high": (1.0, 1e-5, 3), "low": (1.0, 1e-6, 1)}, asked)
+    files = [read_site_votes(one), read_site_votes(other)]
+    assert [g.id for g in merge(files).groups] == ["a/high", "b/high", "b/low"]
+    merged = merge(files, merge_equal=True)
+    assert [(g.teachers, g.sites, g.delta) for g in merged.groups] == [(5, ("a", "b"), 1e-5), (1, ("b",), 1e-6)]
+    assert not any("/" in g.id for g in merged.groups)
+    np.testing.assert_allclose(merged.weights, merge(files).weights, rtol=1e-12)
+
+
+@settings(max_examples=25)
+@given(
+    budgets=st.lists(
+        st.tuples(st.floats(0.1, 10), st.sampled_from([1e-6, 1e-5]), st.integers(1, 4)), min_size=2, max_size=6
+    ),
+    rule=st.sampled_from(["gdp", "proportional", "classic"]),
+)
+def test_whoever_allows_more_never_weighs_less(tmp_path_factory, budgets, rule):
+    folder = tmp_path_factory.mktemp("sites")
+    asked = queries(folder, n=3)
+    files = [read_site_votes(send(folder, f"s{i}", {"g": budget}, asked)) for i, budget in enumerate(budgets)]
+    merged = merge(files[::-1], rule=rule)
+    assert float(sum(map(Fraction, merged.weights.tolist()))) == pytest.approx(len(merged.weights))
+    for one, other in itertools.permutations(merged.groups, 2):
+        if one.epsilon >= other.epsilon and one.delta >= other.delta:
+            assert one.weight >= other.weight * (1 - 1e-9)
+
+
+def test_a_person_at_two_sites_is_covered_by_what_is_said(tmp_path, asked):
+    """GDP budgets of one person add up; what is promised to whoever is at two sites covers that."""
+    for first, second in itertools.product([(0.5, 1e-6), (1.0, 1e-5), (3.0, 1e-5)], repeat=2):
+        mu = mu_of(*first) + mu_of(*second)
+        epsilon, delta = first[0] + second[0], first[1] + math.exp(first[0]) * second[1]
+        true = norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2)
+        assert true <= delta
+
+
+def altered(path, change):
+    votes, manifest, _ = read_file(path)
+    change(manifest)
+    return write_file(path, manifest, votes)
+
+
+def test_votes_on_other_queries_are_refused(files, tmp_path, asked):
+    (tmp_path / "elsewhere").mkdir()
+    others = queries(tmp_path / "elsewhere", seed=10)
+    files["south"] = send(tmp_path, "south", SOUTH, others)
+    with pytest.raises(InputError, match=r"south\.npz: is for the queries .*north\.npz.*let it vote again"):
+        together(files)
+    with pytest.raises(InputError, match=r"south\.npz: is for the queries .*your queries file"):
+        together(files, queries=asked)
+    with pytest.raises(InputError, match=r"north\.npz: is for the queries .*your queries file"):
+        together({"north": files["north"]}, queries=others)
+
+
+def test_a_site_that_stands_twice_is_refused(files, tmp_path, asked):
+    (tmp_path / "elsewhere").mkdir()
+    files["again"] = send(tmp_path / "elsewhere", "north", NORTH, asked, seed=5, fit="another")
+    with pytest.raises(InputError, match=r"north\.npz: is of site 'north', and so is .*north\.npz"):
+        together(files)
+
+
+def test_the_same_teachers_under_another_name_are_refused(files, tmp_path, asked):
+    files["copy"] = send(tmp_path, "copy", NORTH, asked, fit="mark of north")
+    with pytest.raises(InputError, match=r"holds the teachers of .* under another name"):
+        together(files)
+
+
+DIFFERENT = {
+    "classes": (lambda e: e.update(classes=["ill", "well"]), "its classes are"),
+    "features": (lambda e: e.update(features=["bmi", "age"]), "its features are"),
+    "bounds": (lambda e: e.update(bounds=[[0, 100], [10, 60]]), "its bounds of feature 'bmi'"),
+    "no bounds": (lambda e: e.update(bounds=None), "one has bounds"),
+}
+
+
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_another_encoding_is_refused_and_named(files, case):
+    change, words = DIFFERENT[case]
+    altered(files["west"], lambda manifest: change(manifest["encoding"]))
+    with pytest.raises(InputError, match=rf"west\.npz: is encoded otherwise than .*{words}"):
+        together(files)
+
+
+def test_other_rules_are_refused(files):
+    with pytest.raises(InputError, match="'algorithm2': allowed are gdp, proportional, classic, uniform"):
+        together(files, rule="algorithm2")
+    with pytest.raises(InputError, match="there are no vote files"):
+        merge([])
+
+
+def test_a_file_written_anew_is_caught_by_its_fingerprint_alone(files):
+    """The limit of hashes: whoever edits a budget and hashes again is seen only by a fingerprint from elsewhere."""
+    true = {site: read_site_votes(path).fingerprint for site, path in files.items()}
+    expected = [f"{site}={number}" for site, number in true.items()]
+    assert together(files, expect=expected).checked
+    altered(files["south"], lambda manifest: manifest["groups"][1].update(epsilon=80.0))
+    assert not together(files).checked
+    for expect in (expected, list(true.values())):
+        with pytest.raises(InputError, match=r"south\.npz: its fingerprint is .* not the one expected of site 'south'"):
+            together(files, expect=expect)
+
+
+def test_a_fingerprint_obliges_every_file_and_belongs_to_its_site(files):
+    true = {site: read_site_votes(path).fingerprint for site, path in files.items()}
+    with pytest.raises(InputError, match=r"south\.npz"):
+        together(files, expect=[f"north={true['north']}"])
+    swapped = [f"north={true['south']}", f"south={true['north']}", f"west={true['west']}"]
+    with pytest.raises(InputError, match=r"north\.npz"):
+        together(files, expect=swapped)
+    everyone = [f"{site}={number}" for site, number in true.items()]
+    with pytest.raises(InputError, match="site 'east', and there is no file"):
+        together(files, expect=[*everyone, f"east={true['west']}"])
+    with pytest.raises(InputError, match="no file has this fingerprint"):
+        together(files, expect=[*everyone, "0" * 64])
+    with pytest.raises(InputError, match="64 hex digits"):
+        together(files, expect=["north=abc"])
+    spelled = [" ".join(number[i : i + 4] for i in range(0, 64, 4)).upper() for number in true.values()]
+    assert together(files, expect=spelled).checked
+
+
+def test_the_record_names_sites_and_fingerprints(files, tmp_path):
+    together(files).write(tmp_path / "merged")
+    facts = json.loads((tmp_path / "merged" / "sites.json").read_text())
+    assert {site["site"]: site["fingerprint"] for site in facts["sites"]} == {
+        site: read_site_votes(path).fingerprint for site, path in files.items()
+    }
+    with pytest.raises(InputError, match="is already there"):
+        together(files).write(tmp_path / "merged")
