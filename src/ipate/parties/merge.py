@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate import __version__
+from ipate._version import __version__
 from ipate.errors import InputError
 from ipate.parties.archive import new_npz, require_new
 from ipate.parties.manifest import Manifest, SiteVotes

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate import __version__
+from ipate._version import __version__
 from ipate.errors import InputError
 from ipate.parties.archive import canonical, new_npz, require_new, sha256
 from ipate.parties.asked import Asked, allocate_people, read_rows
