@@ -1,8 +1,5 @@
 """The version of ipate, and of the libraries that it computes with: a run notes them when it begins."""
 
-import platform
-from importlib.metadata import PackageNotFoundError, version
-
 __all__ = ["__version__", "library_versions"]
 
 __version__ = "0.1.0"
@@ -12,6 +9,9 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "dp-accounting", "randomgen")
 
 def library_versions(*more: str) -> dict[str, str]:
     """Return the versions of ipate, Python and the libraries that it computes with, and of further packages."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"ipate": __version__, "Python": platform.python_version()}
     for name in (*_LIBRARIES, *more):
         try:
