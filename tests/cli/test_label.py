@@ -169,6 +169,12 @@ def test_a_ledger_that_is_gone_or_older_than_the_labels_is_refused(files, capsys
     assert "restore it, do not start anew" in capsys.readouterr().err
 
 
+def test_a_folder_that_is_not_there_is_named_before_anything_is_charged(files, capsys):
+    assert "no such folder" in refusal(files, capsys, "--ledger", str(files / "nowhere" / "x.sqlite"))
+    assert "no such folder" in refusal(files, capsys, "--out", str(files / "nowhere" / "labels.csv"))
+    assert not (files / "labels.ledger.sqlite").exists()
+
+
 def test_seeded_and_private_labels_never_share_a_ledger(files, capsys):
     assert run_json(files, capsys, "--seed", "3")["ledger"] is None
     shared = str(files / "shared.sqlite")

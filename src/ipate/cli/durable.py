@@ -8,6 +8,7 @@ from typing import Any
 
 from ipate.accounting.meter import Meter
 from ipate.aggregators import Aggregator
+from ipate.errors import InputError
 from ipate.ledger import Terms
 from ipate.ledgers import SqliteLedger, name_run, refuse_mixed_noise
 from ipate.panel import Panel
@@ -53,6 +54,9 @@ def label_ledger(
         yield None
         return
     path = ledger or out.with_suffix(".ledger.sqlite")
+    for folder in (out.parent, path.parent):
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such folder; make it first, the labels and their ledger need one")
     refuse_mixed_noise(path, run.name)
     with SqliteLedger.open(path, terms, run=run.name, pool=run.pool, expected_head=_seen(out, path, ledger)) as book:
         yield book
