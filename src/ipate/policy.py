@@ -80,9 +80,16 @@ class Policy:
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
 
+    def nearest(self, level: object) -> str:
+        """Return the level that a name is most like, capitals aside."""
+        folded = {name.casefold(): name for name in self.levels}
+        return folded[difflib.get_close_matches(str(level).casefold(), folded, n=1, cutoff=0.0)[0]]
+
+    def unknown(self, level: object) -> str:
+        """Say that a level is none of the policy's, which are allowed, and which is nearest."""
+        allowed = ", ".join(self.levels)
+        return f"level is {show(level)}: allowed are {allowed}; nearest is {show(self.nearest(level))}"
+
     def refuse(self, level: object, where: str) -> NoReturn:
         """Refuse a level that the policy does not have, with the nearest name that it has."""
-        folded = {name.casefold(): name for name in self.levels}
-        nearest = folded[difflib.get_close_matches(str(level).casefold(), folded, n=1, cutoff=0.0)[0]]
-        allowed = ", ".join(self.levels)
-        raise InputError(f"{where}: level is {show(level)}: allowed are {allowed}; nearest is {show(nearest)}")
+        raise InputError(f"{where}: {self.unknown(level)}")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ipate import __version__
-from ipate.cli import account, label, parties, party, plan, report, run, runs
+from ipate.cli import account, consent, label, parties, party, plan, report, run, runs
 
 __all__ = ["app"]
 
@@ -43,3 +43,4 @@ app.command("label", epilog=label.EXAMPLE)(label.command)
 app.command("report", epilog=report.EXAMPLE)(report.command)
 app.add_typer(party.app, name="party")
 app.add_typer(parties.app, name="parties")
+app.command("consent", epilog=consent.EXAMPLE)(consent.command)

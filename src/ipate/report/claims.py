@@ -13,6 +13,7 @@ from ipate.report.facts import Facts, GroupFacts, Outcome, Spent
 from ipate.report.numbers import down, percent, plain, small, up, used
 
 __all__ = [
+    "assured",
     "balance",
     "carried",
     "covered",
@@ -30,6 +31,7 @@ __all__ = [
 
 _MOST = 12  # groups whose promise is spelt out; a table holds the others
 _WEAK = 10.0
+_HUGE = 700.0  # e to a larger power is no floating-point number
 
 
 def marks(facts: Facts) -> tuple[str, ...]:
@@ -153,10 +155,16 @@ def promise(facts: Facts, group: GroupFacts) -> str:
         if facts.guarantee.seeded:
             return f"{who} {allowed} and is promised nothing: the noise was seeded."
         return f"{who} {allowed}. No guarantee is stated for this run."
+    return assured(who, epsilon, group.delta, shown=_shown(epsilon, group))
+
+
+def assured(who: str, epsilon: float, delta: float, *, shown: str | None = None) -> str:
+    """What (ε, δ) means for one person, in plain words; `shown` is ε as it is to be written."""
+    factor = up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
     sentence = (
         f"{who}: whatever anyone learns from the student, its labels or anything made of them, their own data changes "
-        f"the probability of any outcome by at most a factor {up(math.exp(epsilon))} (ε = {_shown(epsilon, group)}), "
-        f"except for a chance of δ = {small(group.delta)}. {_example(epsilon, group.delta)}"
+        f"the probability of any outcome by at most a factor {factor} (ε = {shown or plain(epsilon)}), "
+        f"except for a chance of δ = {small(delta)}. {_example(epsilon, delta)}"
     )
     if epsilon > _WEAK:
         sentence += " A factor as large as this rules out little: it is a weak promise."
@@ -170,7 +178,7 @@ def _shown(epsilon: float, group: GroupFacts) -> str:
 
 def _example(epsilon: float, delta: float, chance: float = 0.1) -> str:
     """What the promise makes of an outcome that has a chance of 10% without the person's data."""
-    most = min(math.exp(epsilon) * chance + delta, 1 - (1 - chance - delta) * math.exp(-epsilon))
+    most = min(math.exp(min(epsilon, _HUGE)) * chance + delta, 1 - (1 - chance - delta) * math.exp(-epsilon))
     least = max(0.0, (chance - delta) * math.exp(-epsilon))
     most_text = "99.9…" if most > 0.999 else up(100 * most)
     return (
@@ -219,7 +227,7 @@ def public_facts(facts: Facts) -> tuple[str, ...]:
             "The groups' budgets, and which budget a person has. Where the choice of a budget is itself sensitive, the "
             "table of groups must not be published."
         ),
-        "Which teacher holds whose data (the partition). Somebody who leaves leaves an empty place.",
+        "Which teacher holds whose data (the partition), and how many withdrew: they leave an empty place.",
         f"The set of {facts.n_classes} classes.",
         f"The {facts.n_pool:,} points that could be asked about (the pool), and their order.",
         "The number of teachers, the noise parameters, the threshold, the way of accounting and the rule for stopping.",

@@ -1,0 +1,100 @@
+"""`ipate consent`: check a file of people against a policy, say what levels mean, write the group file."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ipate.consent import Consent
+
+__all__ = ["EXAMPLE", "command"]
+
+EXAMPLE = (
+    "Examples: ipate consent people.csv --policy policy.toml --person patient --level consent --out groups.csv; "
+    "ipate consent people.csv --policy policy.toml --epsilon budget. A policy is a TOML file of lines such as "
+    "high = 1.0, with max_epsilon and delta beside them. Exit code 2 where rows cannot be used; no group file is "
+    "written then."
+)
+_SHOWN = 20  # problems, and levels, that are printed; JSON has all
+
+
+def command(
+    people: Annotated[Path, typer.Argument(help="csv with one row or several per person.", metavar="PEOPLE.csv")],
+    policy: Annotated[
+        Path, typer.Option(help="TOML: what each level means, max_epsilon, delta.", metavar="POLICY.toml")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the group file goes, which other commands read.", metavar="GROUPS.csv")
+    ] = None,
+    person: Annotated[str | None, typer.Option(help="The column with the person; else each row is one.")] = None,
+    level: Annotated[str | None, typer.Option(help="The column with the consent level; level unless said.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="The column with an ε, instead of levels.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ for all; the policy's unless said, and at most that.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+) -> None:
+    """Check who consented to what: counts per level, rows that cannot be used, and what each level means."""
+    from ipate.budgets import Policy, write_groups
+    from ipate.cli.common import print_json, progress_bar
+    from ipate.consent import check_consent
+    from ipate.errors import InputError
+
+    if out is not None and not out.parent.is_dir():
+        raise InputError(f"{out.parent}: no such folder for {out.name}")
+    rules = Policy.from_file(policy)
+    with progress_bar("file read, rows judged, people counted", 3, quiet=as_json) as bar:
+        found = check_consent(
+            people, policy=rules, level=level, epsilon=epsilon, person=person, delta=delta, progress=bar
+        )
+    written = out if out is not None and not found.problems else None
+    if written is not None:
+        write_groups(written, found.groups)
+    if as_json:
+        print_json({**asdict(found), "ok": not found.problems, "out": None if written is None else str(written)})
+    else:
+        _show(found, written)
+    if found.problems:
+        end = "mend them and check again" if out is None else f"{out} was not written"
+        raise InputError(f"{people}: {found.unusable:,} {_rows(found.unusable)} cannot be used; {end}")
+
+
+def _show(found: "Consent", written: Path | None) -> None:
+    from ipate.cli.common import print_table
+
+    total = max(1, found.people)
+    shown = found.levels[:_SHOWN]
+    print_table(
+        f"{found.path}: {found.people:,} people in {found.rows:,} rows that can be used",
+        ["level", "ε", "δ", "rows", "people", "share"],
+        [
+            [
+                entry.level,
+                f"{entry.epsilon:.6g}",
+                f"{entry.delta:g}",
+                f"{entry.rows:,}",
+                f"{entry.people:,}",
+                f"{entry.people / total:.1%}",
+            ]
+            for entry in shown
+        ],
+        [f"… and {len(found.levels) - _SHOWN:,} more."] if len(found.levels) > _SHOWN else [],
+    )
+    for entry in shown:
+        typer.echo(f"- {entry.meaning}")
+    if found.repeated:
+        who = "1 person has" if found.repeated == 1 else f"{found.repeated:,} people have"
+        typer.echo(f"{who} several rows that agree: such rows count together.")
+    for note in found.notes:
+        typer.echo(note)
+    for problem in found.problems[:_SHOWN]:
+        lines = ", ".join(map(str, problem.lines)) + (", …" if problem.rows > len(problem.lines) else "")
+        typer.echo(f"Cannot be used: {problem.rows:,} {_rows(problem.rows)} (line {lines}): {problem.text}")
+    if len(found.problems) > _SHOWN:
+        typer.echo(f"… and {len(found.problems) - _SHOWN:,} more problems; --json names them.")
+    if written is not None:
+        typer.echo(f"Written: {written}, {len(found.groups):,} groups.")
+
+
+def _rows(count: int) -> str:
+    return "row" if count == 1 else "rows"
