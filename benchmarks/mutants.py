@@ -48,6 +48,11 @@ BY_ID = f"{LEDGER}::test_a_weight_meets_its_budget_by_id_however_the_groups_are_
 ATTACK = f"{AUDIT}::test_no_attack_shows_more_than_a_group_is_told"
 OWN_WEIGHT = f"{AUDIT}::test_a_group_is_told_the_cost_of_its_own_weight"
 CHARGED = f"{LEDGER}::test_every_check_is_charged_and_every_label_that_was_given"
+LEAVING = "tests/runs/test_withdrawal.py"
+STATEMENT = "tests/runs/test_statement.py"
+TOLD = f"{STATEMENT}::test_a_private_figure_is_told_to_the_data_owner_alone_and_marked"
+INTERRUPTED = f"{LEAVING}::test_a_withdrawal_that_was_interrupted_is_finished_before_anything_is_released"
+LEARN_AGAIN = f"{LEAVING}::test_only_their_teachers_learn_again_and_only_what_was_released_is_charged"
 PLAIN_SUM = f"{ACCOUNT}::test_the_account_is_the_plain_sum_for_every_group_and_query"
 
 
@@ -601,6 +606,77 @@ MUTANTS = (
         "stopped_by=None, ledger_head=None, guarantee=silent",
         "stopped_by=None, guarantee=silent",
         (f"{CARRIED}::test_the_head_of_a_private_runs_ledger_is_not_published",),
+    ),
+    # Who may use what of whom: consent, withdrawal, statements.
+    Mutant(
+        "a number above the most allowed is accepted",
+        "_consent_rows.py",
+        'LIMITS["epsilon"][0](value) and value <= most',
+        'LIMITS["epsilon"][0](value)',
+        ("tests/test_consent.py",),
+    ),
+    Mutant(
+        "a withdrawal leaves the teacher's old votes in use",
+        "teachers/store.py",
+        "stale = np.flatnonzero(self.done & (self._from != self._now).any(axis=1)).tolist()",
+        "stale: list[int] = []",
+        (INTERRUPTED,),
+    ),
+    Mutant(
+        "a withdrawal erases votes and keeps the person's place",
+        "runs/withdrawal.py",
+        "persons = np.where(np.isin(allocation.persons, people), EMPTY, allocation.persons)",
+        "persons = allocation.persons",
+        (f"{LEAVING}::test_a_teacher_learns_again_from_the_others_alone_with_its_own_seed",),
+    ),
+    Mutant(
+        "an interrupted withdrawal is forgotten",
+        "runs/stages.py",
+        "kept = settle(folder, Allocation.load(path))",
+        "kept = Allocation.load(path)",
+        (INTERRUPTED,),
+    ),
+    Mutant(
+        "whoever left goes on being charged",
+        "ledgers/carry.py",
+        "for index, place in homes if index not in left}",
+        "for index, place in homes}",
+        (LEARN_AGAIN, f"{LEAVING}::test_before_training_the_place_is_emptied_and_nothing_is_owed"),
+    ),
+    Mutant(
+        "a group that everybody left begins afresh",
+        "ledgers/carry.py",
+        "pasts[account] = {past[person] for person in _last_members(account, runs)}",
+        "pasts[account] = set()",
+        (f"{LEAVING}::test_a_group_that_everybody_left_goes_on_from_what_they_had_spent",),
+    ),
+    Mutant(
+        "a statement tells a private cost to anybody",
+        "runs/statement.py",
+        "return full if private else for_the_person(full)",
+        "return full",
+        (TOLD,),
+    ),
+    Mutant(
+        "a statement forgets an earlier private run",
+        "runs/person.py",
+        'kind="private" if "private" in kinds else "releasable",',
+        'kind="releasable",',
+        (f"{STATEMENT}::test_an_earlier_private_run_makes_the_total_private",),
+    ),
+    Mutant(
+        "a withdrawal prints a private cost",
+        "runs/withdrawal.py",
+        'return self if self.kind == "releasable" else replace',
+        "return self if True else replace",
+        ("tests/cli/test_leaving.py::test_commands_print_no_private_figure_unless_asked_to",),
+    ),
+    Mutant(
+        "the public report tells when somebody left",
+        "runs/ledgers.py",
+        "ledger.runs[: ledger.runs.index(ledger.run)] if name.endswith(folder.id))",
+        "ledger.runs[: ledger.runs.index(ledger.run)] if name == '')",
+        (f"{LEAVING}::test_the_public_report_says_how_many_left_and_neither_who_nor_when",),
     ),
 )
 

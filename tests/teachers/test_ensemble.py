@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ipate.errors import InputError
 from ipate.teachers import TeacherError, VoteStore, train_and_vote
-from ipate.teachers.ensemble import fingerprint
+from ipate.teachers.ensemble import fingerprint, learnt_from
 
 
 class Fragile(ClassifierMixin, BaseEstimator):
@@ -203,3 +203,25 @@ def test_a_teacher_that_works_in_place_reaches_no_other(tmp_path, teacher, optio
 def test_the_fingerprint_sees_every_parameter_of_an_estimator():
     one, other = (dict.fromkeys(range(100), 1.0) | {99: w} for w in (1.0, 2.0))
     assert fingerprint(LogisticRegression(class_weight=one)) != fingerprint(LogisticRegression(class_weight=other))
+
+
+def test_votes_fit_what_a_teacher_learnt_from_or_are_erased(tmp_path):
+    X, y, pool, rows = task()
+
+    def open_store(given, vacant=()):
+        return VoteStore(
+            tmp_path, n_teachers=10, n_queries=len(pool), n_classes=3, fingerprint="x",
+            learnt=learnt_from(X, y, given), vacant=vacant,
+        )  # fmt: skip
+
+    first = open_store(rows)
+    train_and_vote(LogisticRegression(), X, y, rows=rows, X_public=pool, store=first)
+    assert open_store(rows).missing == ()
+    left = [*rows[:6], rows[6][:-1], *rows[7:]]
+    with pytest.raises(InputError, match="teacher 6 learnt from other data than it has now, and nobody left it"):
+        open_store(left, vacant=[5])
+    assert open_store(rows).missing == ()
+    again = open_store(left, vacant=[6])
+    assert again.missing == (6,)
+    assert not again.matrix[6].any()
+    assert open_store(rows, vacant=[6]).missing == (6,)  # never taken up again

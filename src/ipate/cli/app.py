@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ipate import __version__
-from ipate.cli import account, consent, label, parties, party, plan, report, run, runs
+from ipate.cli import account, consent, label, parties, party, plan, report, run, runs, statement, withdraw
 
 __all__ = ["app"]
 
@@ -44,3 +44,5 @@ app.command("report", epilog=report.EXAMPLE)(report.command)
 app.add_typer(party.app, name="party")
 app.add_typer(parties.app, name="parties")
 app.command("consent", epilog=consent.EXAMPLE)(consent.command)
+app.command("withdraw", epilog=withdraw.EXAMPLE)(withdraw.command)
+app.command("statement", epilog=statement.EXAMPLE)(statement.command)

@@ -116,6 +116,8 @@ def openings(
 ) -> dict[str, Floats]:
     """Return what each new account has spent when it is opened: the worst of its members.
 
+    An account that everybody has left goes on from what the last of them had spent.
+
     Raises
     ------
     InputError
@@ -129,6 +131,8 @@ def openings(
     pasts: dict[str, set[tuple[Place, ...]]] = {entry.account: set() for entry in terms}
     for person, account in owners.items():
         pasts[account].add(past.get(person, ()))
+    for account in (account for account, found in pasts.items() if not found):
+        pasts[account] = {past[person] for person in _last_members(account, runs)}
     opened = {}
     for entry in terms:
         counted: dict[Place, Floats] = {}
@@ -143,6 +147,15 @@ def openings(
         _refuse_nothing_left(entry, worst)
         opened[entry.account] = worst
     return opened
+
+
+def _last_members(account: str, runs: Mapping[int, RunRow]) -> tuple[str, ...]:
+    """Return who was in an account when it last had anybody."""
+    for run in reversed(tuple(runs.values())):
+        found = tuple(person for person, where in run.members if where == account)
+        if found:
+            return found
+    return ()
 
 
 def _check_people(
@@ -188,12 +201,13 @@ def _refuse_nothing_left(terms: Terms, opening: Floats) -> None:
 def members_of(allocation: "Allocation") -> dict[str, str]:
     """Return person → account of an allocation: their group, or the teacher that holds them where teachers take turns.
 
-    Those who withdrew stay in their group; under vanishing no teacher holds them, so they have no account.
+    Those who withdrew are in no account: what is released from then on does not concern them.
     """
     ids = [str(person) for person in allocation.people.ids.tolist()]
     if allocation.participation is None:
-        names = [group.id for group in allocation.groups]
-        return {ids[index]: names[place] for index, place in enumerate(allocation.group_of_person.tolist())}
+        names, left = [group.id for group in allocation.groups], frozenset(allocation.withdrawn)
+        homes = enumerate(allocation.group_of_person.tolist())
+        return {ids[index]: names[place] for index, place in homes if index not in left}
     teacher = np.repeat(np.arange(allocation.n_teachers), allocation.teacher_sizes)
     slots = zip(allocation.persons.tolist(), teacher.tolist(), strict=True)
     return {ids[person]: f"teacher {number}" for person, number in slots if person >= 0}

@@ -17,7 +17,7 @@ from ipate.ledgers.file import WriterLock, plain_errors, transaction
 from ipate.ledgers.opening import begin, check_head, check_same, connected
 from ipate.ledgers.people import PersonRecord, person_records
 from ipate.ledgers.reading import Contents, batches, read
-from ipate.ledgers.records import BatchRow, Head, RunRow, from_bytes, to_bytes
+from ipate.ledgers.records import AccountRow, BatchRow, Head, RunRow, from_bytes, to_bytes
 from ipate.ledgers.schema import check_schema
 from ipate.ledgers.writing import append, insert_batch, now
 
@@ -162,6 +162,27 @@ class SqliteLedger:
             if opening.any():
                 spent[terms.group] = max(spent[terms.group], float(terms.meter.epsilon(opening, terms.delta)[0]))
         return spent
+
+    def charged_by(self, run: str, account: str) -> Floats:
+        """Return what a run charged to one of its accounts, without what had been spent before."""
+        entry, row = self._account(run, account)
+        return self._contents.spent[entry, account] - from_bytes(row.opening)
+
+    def meter_of(self, run: str, account: str) -> Meter:
+        """Return the unit in which a run charged one of its accounts."""
+        return self._account(run, account)[1].meter
+
+    def _account(self, run: str, account: str) -> tuple[int, AccountRow]:
+        found = self._contents.run_named(run)
+        for row in () if found is None else found.accounts:
+            if found is not None and row.account == account:
+                return found.entry, row
+        raise InputError(f"run {run!r} has no account {account!r} in this ledger")
+
+    def queries_of(self, run: str) -> frozenset[str]:
+        """Return the queries that a run paid for."""
+        found = self._contents.run_named(run)
+        return frozenset() if found is None else frozenset(self._contents.progress[found.entry].queries)
 
     def check_head(self, head: Head | str) -> None:
         """Raise if this chain does not hold a head that was seen before: then the file is an older copy."""

@@ -40,6 +40,8 @@ class Source:
         Account to what earlier runs on the same ledger had spent, in its own unit.
     reused : frozenset of int
         The queries that earlier runs had paid for.
+    charged : mapping, optional
+        Account to what the ledger holds, where the votes that costs were computed from are erased.
     private_history : bool
         Whether one of those runs was charged by private costs.
     paid : mapping, optional
@@ -65,6 +67,7 @@ class Source:
     votes: Path | None = None
     opening: Mapping[str, Floats] = field(default_factory=dict)
     reused: frozenset[int] = frozenset()
+    charged: Mapping[str, Floats] | None = None
     private_history: bool = False
     paid: Mapping[str, tuple[int, bool, bool]] | None = None
 
@@ -198,7 +201,7 @@ def _parameters(source: Source) -> Parameters:
 def _replayed(source: Source) -> Replay:
     """The costs as they grew; only before and after where they depend on votes that nobody keeps."""
     record = source.record
-    if not source.settings.meter.data_independent and source.votes is None:
+    if not source.settings.meter.data_independent and source.votes is None and source.charged is None:
         groups = source.allocation.panel().groups
         paid = {group.group: group.epsilon for group in record.groups}
         free = [query for query in record.queries if query in source.reused]
@@ -207,7 +210,7 @@ def _replayed(source: Source) -> Replay:
         end = Point(
             queries=record.n_queries - len(free), labels=labels, costs=tuple(paid[group.id] for group in groups)
         )
-        return Replay(history=(start, end), own=None)
+        return Replay(history=(start, end), own=None, whole=False)
     return recompute(
         record,
         source.allocation,
@@ -216,6 +219,7 @@ def _replayed(source: Source) -> Replay:
         votes=source.votes,
         opening=source.opening,
         reused=source.reused,
+        charged=source.charged,
     )
 
 
@@ -250,6 +254,7 @@ def _outcome(source: Source) -> Outcome:
         n_queries=record.n_queries,
         spent=tuple(spent(group.id) for group in allocation.groups),
         history=replayed.history,
+        whole=replayed.whole,
         reused_queries=len(free),
         reused_labels=int(np.count_nonzero(record.labels[free] >= 0)),
     )

@@ -8,9 +8,11 @@ from ipate.errors import InputError
 from ipate.pipeline import Settings, choose_settings
 from ipate.report.assemble import Source, assemble
 from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
+from ipate.report.statement import owed
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import reading
+from ipate.runs.ledgers import openings_of, reading, reused_by
 from ipate.runs.record import read_record
+from ipate.runs.withdrawal import withdrawals
 from ipate.variants import Allocation
 
 __all__ = ["collect"]
@@ -30,15 +32,19 @@ def _source(folder: RunFolder) -> Source:
             f"{folder.path}: the run has not labelled yet; finish it with ipate run --resume {folder.path}"
         )
     allocation = Allocation.load(path)
+    settings = _settings(config, allocation, len(record.labels), len(data["classes"]))
     with reading(folder) as ledger:
         paid = ledger.stored().answers
-        opening = {account: ledger.opening(account) for account in ledger.terms}
-        reused = frozenset(int(query) for query in ledger.inherited)
+        opening = openings_of(folder, ledger)
+        reused = frozenset(int(query) for query in reused_by(folder, ledger))
         private_history = bool(ledger.private_history)
+        charged = None
+        if allocation.withdrawn and not settings.meter.data_independent:  # their teachers' votes are erased
+            charged = {account: ledger.spent(account) for account in ledger.terms}
     return Source(
         record=record,
         allocation=allocation,
-        settings=_settings(config, allocation, len(record.labels), len(data["classes"])),
+        settings=settings,
         data_name=config.data.file.name if config.data.file is not None else str(data["name"]),
         data_source="" if config.data.file is not None else str(data["source"]),
         data_notes=tuple(data["notes"]),
@@ -55,6 +61,7 @@ def _source(folder: RunFolder) -> Source:
         votes=folder.private / "votes" / "votes.npy",
         opening={account: spent for account, spent in opening.items() if spent.any()},
         reused=reused,
+        charged=charged,
         private_history=private_history,
         paid=paid,
     )
@@ -111,4 +118,5 @@ def _owner(folder: RunFolder, outcome: Outcome) -> Owner:
             standard=_scores(compare.get("standard") or {}),
             ceiling=_scores(compare.get("ceiling") or {}),
         ),
+        owed=tuple(owed(entry) for entry in withdrawals(folder)),
     )

@@ -155,6 +155,8 @@ class Outcome:
         In the order of the groups.
     history : tuple of Point
         The costs as they grew in this run, recomputed from the recorded answers.
+    whole : bool
+        Whether the history is known between its ends; costs that look at votes cannot be followed without these.
     reused_queries, reused_labels : int
         How many of the queries and labels earlier runs had paid for: they were given again, free.
     """
@@ -164,6 +166,7 @@ class Outcome:
     n_queries: int
     spent: tuple[Spent, ...]
     history: tuple[Point, ...]
+    whole: bool = True
     reused_queries: int = 0
     reused_labels: int = 0
 
@@ -198,6 +201,8 @@ class Owner:
         How often single teachers, and most of them together, are right: read off private votes.
     comparison : Comparison or None
         Where the run was made with it.
+    owed : tuple of str
+        What labels that were already released owe each person who withdrew, in sentences that name them.
     """
 
     outcome: Outcome
@@ -206,6 +211,7 @@ class Owner:
     teacher_accuracy: float | None
     plurality_accuracy: float | None
     comparison: Comparison | None
+    owed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ _INFLUENCE = {
     "upsampling": "teachers per person",
     "vanishing": "takes part in",
 }
+_GONE = "How costs grew is not shown: the votes that they were computed from are not kept."
 _PRIVATE = "This report is private. Publish the public report of the same run instead."
 _PUBLIC = "This report holds nothing that was computed from private votes, unless a guarantee covers it."
 
@@ -76,6 +77,8 @@ def _count(number: int, what: str) -> str:
 def _sections(facts: Facts) -> Iterable[Markup]:
     yield _promises(facts)
     yield _scope(facts)
+    if facts.owner is not None and facts.owner.owed:
+        yield section("People who withdrew", bullets(facts.owner.owed))
     yield _budgets(facts)
     yield _influence(facts)
     yield results.results(facts)
@@ -143,7 +146,8 @@ def _budgets(facts: Facts) -> Markup:
         table("What people allowed, and what was spent", columns, rows),
         element("p", claims.carried(outcome), class_="soft") if shared else "",
         element("p", claims.balance(facts.groups, outcome.spent)),
-        _figure(history_figure(facts.groups, outcome)) if outcome.history[-1].labels else "",
+        _figure(history_figure(facts.groups, outcome)) if outcome.history[-1].labels and outcome.whole else "",
+        "" if outcome.whole else element("p", _GONE, class_="soft"),
     )
 
 

@@ -35,6 +35,7 @@ class Replay:
 
     history: tuple[Point, ...]
     own: tuple[float, ...] | None
+    whole: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,7 @@ def recompute(
     votes: Path | None,
     opening: Mapping[str, Floats] | None = None,
     reused: frozenset[int] = frozenset(),
+    charged: Mapping[str, Floats] | None = None,
 ) -> Replay:
     """Charge the recorded answers again and return the history; refuse a record that does not add up.
 
@@ -85,10 +87,14 @@ def recompute(
         Account to what earlier runs had spent, in its own unit: the history starts there.
     reused : frozenset of int
         Queries that earlier runs had paid for: they were free.
+    charged : mapping, optional
+        Account to what the ledger holds, where votes that costs were computed from are erased because somebody left:
+        the record must agree with that sum, and the history has its two ends alone.
     """
     panel = allocation.panel()
     aggregator = _Recorded(inner=settings.aggregator(allocation.scale), labels=record.labels)
     ledger = MemoryLedger(account_terms(panel, settings.meter, aggregator), opening=opening)
+    terms = list(ledger.terms.values())
     order = np.array([query for query in record.queries if query not in reused], dtype=np.int64)
     given = np.concatenate([[0], np.cumsum(record.labels[order] >= 0)])
     history = [Point(queries=0, labels=0, costs=_costs(panel, ledger))]
@@ -96,7 +102,10 @@ def recompute(
     def note(done: int) -> None:
         history.append(Point(queries=done, labels=int(given[done]), costs=_costs(panel, ledger)))
 
-    if order.size:
+    if charged is not None:
+        ledger = MemoryLedger(terms, opening=charged)
+        note(len(order))
+    elif order.size:
         label(
             _ballot(record, allocation, settings, n_classes, votes),
             panel,
@@ -110,8 +119,8 @@ def recompute(
         )
     _compare(record, panel, history[-1], reused)
     own = {account: ledger.spent(account) - (opening or {}).get(account, 0.0) for account in panel.account_ids}
-    alone = MemoryLedger(list(ledger.terms.values()), opening=own)
-    return Replay(history=tuple(history), own=_costs(panel, alone))
+    alone = MemoryLedger(terms, opening=own)
+    return Replay(history=tuple(history), own=_costs(panel, alone), whole=charged is None)
 
 
 def _ballot(record: Record, allocation: Allocation, settings: Settings, n_classes: int, path: Path | None) -> Votes:

@@ -51,6 +51,7 @@ def twin(facts: Facts) -> dict[str, Any]:
         "scores": None,
         "comparison": None,
         "teachers": None,
+        "withdrawals": None,
         "parameters": {**asdict(facts.parameters), "orders": dict(facts.parameters.orders)},
         "noise": "seeded" if facts.guarantee.seeded else "secure",
         "noise_seed": facts.noise_seed,
@@ -62,6 +63,7 @@ def twin(facts: Facts) -> dict[str, Any]:
     if facts.owner is not None:
         compared = facts.owner.comparison
         found["scores"] = {**asdict(facts.owner.scores), "labels_of_standard_pate": facts.owner.standard_labels}
+        found["withdrawals"] = list(facts.owner.owed)
         found["comparison"] = None if compared is None else asdict(compared)
         found["teachers"] = {
             "accuracy": facts.owner.teacher_accuracy,

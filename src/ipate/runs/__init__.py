@@ -3,6 +3,16 @@
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path
 from ipate.runs.listing import RunState, list_runs
-from ipate.runs.stages import RunSummary, execute
+from ipate.runs.stages import RunSummary, allocated, execute
+from ipate.runs.withdrawal import withdraw
 
-__all__ = ["RunFolder", "RunState", "RunSummary", "execute", "ledger_path", "list_runs"]
+__all__ = [
+    "RunFolder",
+    "RunState",
+    "RunSummary",
+    "allocated",
+    "execute",
+    "ledger_path",
+    "list_runs",
+    "withdraw",
+]

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from ipate.errors import InputError
 from ipate.pipeline import Settings, run_labelling
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import opened, reading
+from ipate.runs.ledgers import opened, reading, spent_before
 from ipate.runs.record import Record, read_record, write_record
 from ipate.variants import Allocation
 from ipate.votes import Votes
@@ -40,7 +40,8 @@ def label_once(
         result, _ = run_labelling(
             votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, progress=progress
         )
-        record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head), opening=ledger.before)
+        before = spent_before(folder, ledger)
+        record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head), opening=before)
     write_record(folder, record)
     return record
 

@@ -1,11 +1,13 @@
 """A run's ledger: its own file unless several runs share one, and never an older copy of what was seen before."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling import account_terms
@@ -15,7 +17,23 @@ from ipate.pipeline import Settings
 from ipate.runs.folder import RunFolder
 from ipate.variants import Allocation
 
-__all__ = ["check_affordable", "known_heads", "ledger_path", "newest_head", "opened", "reading"]
+__all__ = [
+    "check_affordable",
+    "known_heads",
+    "ledger_path",
+    "newest_head",
+    "opened",
+    "openings_of",
+    "reading",
+    "reused_by",
+    "run_name",
+    "spent_before",
+    "without_parts",
+]
+
+
+Floats = NDArray[np.float64]
+_ROUNDING = 1e-9  # relative: what is left of a difference of sums that ought to be nothing
 
 
 def ledger_path(folder: RunFolder) -> Path:
@@ -52,6 +70,46 @@ def _read(folder: RunFolder, path: Path) -> dict[str, Any] | None:
         raise InputError(f"{path}: not readable ({error}); restore it, or remove it to have it made again") from None
 
 
+def run_name(folder: RunFolder, allocation: Allocation) -> str:
+    """Return the run's name in its ledger: another one whenever somebody has left.
+
+    Under a new name the balances of those who stay go on, the answers are shared, and the person who left is in no
+    account any more: nothing that is released from then on is charged to them.
+    """
+    left = len(allocation.withdrawn)
+    return f"after {left} withdrew: {folder.id}" if left else folder.id
+
+
+def without_parts(run: str) -> str:
+    """Return a run's name as it was before anybody left."""
+    return re.sub(r"^after \d+ withdrew: ", "", run)
+
+
+def earlier_parts(folder: RunFolder, ledger: SqliteLedger) -> tuple[str, ...]:
+    """Return the names that this very run had before somebody left it."""
+    return tuple(name for name in ledger.runs[: ledger.runs.index(ledger.run)] if name.endswith(folder.id))
+
+
+def openings_of(folder: RunFolder, ledger: SqliteLedger) -> dict[str, Floats]:
+    """Return what every account had spent when this run began, whoever left it on the way.
+
+    All who stay were in the same account before, so what the run's earlier parts charged is taken off the last
+    opening. It tells nothing of when somebody left.
+    """
+    parts = earlier_parts(folder, ledger)
+    found = {}
+    for account in ledger.terms:
+        own = sum((ledger.charged_by(name, account) for name in parts), np.zeros(len(ledger.opening(account))))
+        before = ledger.opening(account) - own
+        found[account] = np.where(before > _ROUNDING * own, before, 0.0)
+    return found
+
+
+def reused_by(folder: RunFolder, ledger: SqliteLedger) -> frozenset[str]:
+    """Return the queries that other runs had paid for, not this one before somebody left it."""
+    return ledger.inherited.difference(*(ledger.queries_of(name) for name in earlier_parts(folder, ledger)))
+
+
 @contextmanager
 def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, pool: str) -> Iterator[SqliteLedger]:
     """Open the ledger to charge this run: balances carry over from earlier runs, each person's by id.
@@ -61,13 +119,13 @@ def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, poo
     pool : str
         What the queries belong to (`data.json` holds it): runs on the same pool share its answers.
     """
-    path, terms = ledger_path(folder), _terms(allocation, settings)
+    path, terms, name = ledger_path(folder), _terms(allocation, settings), run_name(folder, allocation)
     refuse_mixed_noise(path, folder.id)
     with SqliteLedger.open(
-        path, terms, run=folder.id, pool=pool, people=members_of(allocation), expected_head=newest_head(folder)
+        path, terms, run=name, pool=pool, people=members_of(allocation), expected_head=newest_head(folder)
     ) as ledger:
         kept = folder.private / "ledger.json"
-        if not kept.is_file():  # from now on an older copy, or none, is noticed
+        if (_read(folder, kept) or {}).get("run") != name:  # from now on an older copy, or none, is noticed
             folder.write(kept, {"path": str(path), "run": ledger.run, "ledger_head": str(ledger.head)})
         yield ledger
 
@@ -75,9 +133,8 @@ def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, poo
 @contextmanager
 def reading(folder: RunFolder) -> Iterator[SqliteLedger]:
     """Open the ledger of a run that was charged, to look; refuse an older copy, another one, or none."""
-    with SqliteLedger.open(
-        ledger_path(folder), run=folder.id, expected_head=newest_head(folder), readonly=True
-    ) as ledger:
+    name = (_read(folder, folder.private / "ledger.json") or {}).get("run", folder.id)
+    with SqliteLedger.open(ledger_path(folder), run=name, expected_head=newest_head(folder), readonly=True) as ledger:
         for head in known_heads(folder).values():
             ledger.check_head(head)
         yield ledger
@@ -86,8 +143,11 @@ def reading(folder: RunFolder) -> Iterator[SqliteLedger]:
 def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settings) -> None:
     """Refuse a run whose people have nothing left, before anybody trains.
 
-    Under a data-independent bound "nothing" includes less than the cost of one query.
+    Under a data-independent bound "nothing" includes less than the cost of one query. A run that has begun goes on
+    with whatever it has, also after somebody has left it.
     """
+    if (folder.private / "ledger.json").is_file():
+        return
     path, terms = ledger_path(folder), _terms(allocation, settings)
     if not path.parent.is_dir():
         raise InputError(f"ledger is {str(path)!r}: the folder {path.parent} is not there; make it first")
@@ -95,6 +155,16 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
     before = opening_balances(path, terms, run=folder.id, people=members_of(allocation))
     if settings.meter.data_independent and allocation.participation is None:
         _refuse_less_than_a_query(path, allocation, settings, terms, before)
+
+
+def spent_before(folder: RunFolder, ledger: SqliteLedger) -> dict[str, float]:
+    """Return every group's ε when its run began: the worst of its accounts."""
+    spent = {terms.group: 0.0 for terms in ledger.terms.values()}
+    for account, opening in openings_of(folder, ledger).items():
+        terms = ledger.terms[account]
+        if opening.any():
+            spent[terms.group] = max(spent[terms.group], float(terms.meter.epsilon(opening, terms.delta)[0]))
+    return spent
 
 
 def _terms(allocation: Allocation, settings: Settings) -> list[Terms]:

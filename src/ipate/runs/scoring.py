@@ -75,7 +75,8 @@ def compare(
     model = config.student.model
     standard = evaluate(task, teach(task, config, record.labels), record, model) if record.n_labels else None
     _, ceiling = make_models(config)
-    ceiling.fit(task.features(task.parts.private, model=model), task.data.y[task.parts.private])
+    here = task.parts.private[~np.isin(task.people.person_of_row, allocation.withdrawn)]
+    ceiling.fit(task.features(here, model=model), task.data.y[here])
     return {
         "note": "for benchmark data only: on real people this would spend their budgets a second time",
         "teachers": _teachers(folder, task),

@@ -19,9 +19,10 @@ from ipate.runs.models import NETS, make_models
 from ipate.runs.record import Record, publish
 from ipate.runs.scoring import compare, evaluate, teach
 from ipate.runs.task import Task, prepare
+from ipate.runs.withdrawal import settle, vacant, without
 from ipate.tables import replacing
 from ipate.teachers import VoteStore, train_and_vote
-from ipate.teachers.ensemble import fingerprint
+from ipate.teachers.ensemble import fingerprint, learnt_from
 from ipate.teachers.nets import train_nets_and_vote
 from ipate.variants import Allocation, allocate, class_warning
 from ipate.votes import Votes
@@ -77,7 +78,7 @@ def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSumm
     record = label_once(folder, votes, allocation=allocation, settings=settings, pool=pool, bar=bar)
     publish(folder, record, task.data.classes, task.parts.public)
     metrics = _taught(folder, task, settings, record)
-    compare = _compared(folder, task, settings, bar) if config.compare else None
+    compare = _compared(folder, task, settings, allocation.withdrawn, bar) if config.compare else None
     return RunSummary(
         task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare,
         ledger=ledger_path(folder),
@@ -149,14 +150,24 @@ def _allocation(folder: RunFolder, task: Task, settings: Settings, variant: str)
     )
     if not path.is_file():
         made.save(path)
-        return made
-    kept = Allocation.load(path)
-    if not _same(kept, made):
+        return settle(folder, made)
+    kept = settle(folder, Allocation.load(path))
+    if not _same(kept, without(made, kept.withdrawn)):
         raise InputError(
             f"{path}: people, budgets or settings are not those that this run began with; whoever was dealt to a "
             "teacher then must stay there, so begin a new run in another folder"
         )
     return kept
+
+
+def allocated(folder: RunFolder) -> Allocation:
+    """Return the run's allocation as it stands; one that has none yet is dealt now."""
+    path = folder.private / "allocation.npz"
+    if path.is_file():
+        return settle(folder, Allocation.load(path))
+    task = prepare(folder.config)
+    settings = _settings(task, folder.config, make_models(folder.config)[0])
+    return _allocation(folder, task, settings, folder.config.labelling.variant)
 
 
 def _same(kept: Allocation, made: Allocation) -> bool:
@@ -190,7 +201,9 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
         n_teachers=len(rows),
         n_queries=len(pool),
         n_classes=task.data.n_classes,
-        fingerprint=fingerprint(X, y, pool, np.concatenate(rows), teacher, config.split_seed),
+        fingerprint=fingerprint(pool, teacher, config.split_seed),
+        learnt=learnt_from(X, y, rows),
+        vacant=vacant(allocation),
     )
     with bar("teachers trained", len(rows)) as progress:
         if model in NETS:
@@ -234,14 +247,17 @@ def _keep_student(shown: Path, student: Any) -> None:
         joblib.dump(student, file, compress=3)
 
 
-def _compared(folder: RunFolder, task: Task, settings: Settings, bar: Bar) -> dict[str, Any]:
+def _compared(
+    folder: RunFolder, task: Task, settings: Settings, withdrawn: tuple[int, ...], bar: Bar
+) -> dict[str, Any]:
     """Train standard PATE and a non-private ceiling beside the run, unless that was done: benchmark data only."""
     path = folder.private / "compare.json"
     kept = folder.read(path)
     if kept is not None:
         return kept
     seed = folder.config.split_seed
-    allocation = allocate("standard", people=task.people, n_teachers=settings.n_teachers, seed=seed)
+    made = allocate("standard", people=task.people, n_teachers=settings.n_teachers, seed=seed)
+    allocation = without(made, withdrawn)
     votes = _votes(folder, "votes-standard", task=task, allocation=allocation, bar=bar)
     found = compare(folder, task, votes, allocation=allocation, settings=settings)
     folder.write(path, found)

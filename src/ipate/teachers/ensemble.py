@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ipate.errors import InputError, IpateError
 from ipate.teachers.store import VoteStore
 
-__all__ = ["TeacherError", "allows_missing", "fingerprint", "train_and_vote"]
+__all__ = ["TeacherError", "allows_missing", "fingerprint", "learnt_from", "train_and_vote"]
 
 Ints = NDArray[np.int64]
 FIXED_CLASS = 0  # what a teacher without data votes: public, and the same whoever left
@@ -175,3 +175,8 @@ def fingerprint(*parts: Any) -> str:
             digest.update(repr(part).encode())
         digest.update(b"\0")
     return digest.hexdigest()[:32]
+
+
+def learnt_from(X: NDArray[Any], y: Ints, rows: Sequence[Ints]) -> list[bytes]:
+    """Return a hash of what each teacher learns from: the content of its rows, so it covers nobody else's."""
+    return [bytes.fromhex(fingerprint(X[own], y[own])) for own in rows]

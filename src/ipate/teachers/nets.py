@@ -12,7 +12,7 @@ from ipate.teachers.store import VoteStore
 __all__ = ["train_nets_and_vote"]
 
 Ints = NDArray[np.int64]
-BLOCK = 250  # teachers trained together; a block that was interrupted is trained again as a whole
+BLOCK = 250  # teachers trained together; a block that was interrupted begins again
 
 
 def train_nets_and_vote(
@@ -29,7 +29,7 @@ def train_nets_and_vote(
     n_jobs: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Train the blocks of teachers that have not all voted, and put their votes into the store.
+    """Train the teachers that have not voted, in blocks, and put their votes into the store.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def train_nets_and_vote(
         block = range(start, min(start + BLOCK, len(rows)))
         if all(store.done[teacher] for teacher in block):
             continue
-        members = [rows[teacher] for teacher in block]
+        nothing = np.empty(0, dtype=np.int64)  # who has voted is not trained again, and keeps a place in the block
+        members = [nothing if store.done[teacher] else rows[teacher] for teacher in block]
         try:
             ensemble = train_ensemble(
                 X, y, members,
@@ -67,7 +68,7 @@ def train_nets_and_vote(
         broken = set() if failed is None else {failure.teacher for failure in failed.failures}
         votes = np.concatenate([part for _, part in ensemble.vote(X_public)], axis=1)
         for index, teacher in enumerate(block):
-            if index not in broken:
+            if index not in broken and not store.done[teacher]:
                 store.put(teacher, votes[index])
         if failed is not None:
             done = int(store.done.sum())

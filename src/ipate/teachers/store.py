@@ -1,12 +1,15 @@
 """Votes on disk, teacher by teacher: what was voted stays when a run is interrupted.
 
-A folder with `votes.npy` (teachers × queries, mapped), `done.npy` (which teachers have voted) and
-`store.json` (what the votes belong to). A teacher's row is written, flushed and only then marked, so a
-row that is marked is whole. Votes are private: the folder is readable by its owner alone.
+A folder with `votes.npy` (teachers × queries, mapped), `done.npy` (which teachers have voted), `learnt.npy`
+(a hash of what each of them had learnt from) and `store.json` (what all votes belong to). A teacher's row is
+written, flushed and only then marked, so a row that is marked is whole. Votes of a teacher that learnt from
+somebody who has left since are erased when the store is opened: there is no moment at which they could be used.
+Votes are private: the folder is readable by its owner alone.
 """
 
 import json
 import os
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,10 @@ from numpy.typing import NDArray
 from ipate.errors import InputError
 from ipate.tables import write_text
 
-__all__ = ["VoteStore"]
+__all__ = ["VoteStore", "erase_votes", "voted_in"]
 
-_VERSION = 1
+_VERSION = 2
+_HASH = 16  # bytes
 
 
 class VoteStore:
@@ -31,11 +35,24 @@ class VoteStore:
     n_teachers, n_queries, n_classes : int
         The shape of the votes.
     fingerprint : str
-        What the votes depend on (data, allocation, teacher); a store made for something else is refused.
+        What all votes depend on (public points, kind of teacher, seed); a store made for something else is refused.
+    learnt : sequence of bytes, optional
+        What each teacher learns from, as 16 bytes (`ipate.teachers.ensemble.learnt_from`).
+    vacant : collection of int
+        The teachers that somebody has left. Only they may have learnt from something else before: their votes are
+        erased, and they are to be trained again. Any other teacher with other data is refused.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], *, n_teachers: int, n_queries: int, n_classes: int, fingerprint: str
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        n_teachers: int,
+        n_queries: int,
+        n_classes: int,
+        fingerprint: str,
+        learnt: Sequence[bytes] | None = None,
+        vacant: Collection[int] = (),
     ) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -56,9 +73,15 @@ class VoteStore:
             shape = (n_teachers, n_queries)
             np.lib.format.open_memmap(self._votes, mode="w+", dtype=dtype, shape=shape).flush()
             np.lib.format.open_memmap(self._done, mode="w+", dtype=np.bool_, shape=(n_teachers,)).flush()
+            np.lib.format.open_memmap(self._learnt, mode="w+", dtype=np.uint8, shape=(n_teachers, _HASH)).flush()
             write_text(stated, json.dumps(facts, indent=2) + "\n")
         self.matrix: NDArray[Any] = np.lib.format.open_memmap(self._votes, mode="r+")
         self.done: NDArray[np.bool_] = np.lib.format.open_memmap(self._done, mode="r+")
+        self._from: NDArray[np.uint8] = np.lib.format.open_memmap(self._learnt, mode="r+")
+        self._now = np.zeros((n_teachers, _HASH), dtype=np.uint8)
+        if learnt is not None:
+            self._now[:] = np.frombuffer(b"".join(learnt), dtype=np.uint8).reshape(n_teachers, _HASH)
+        self._forget_those_who_learnt_otherwise(frozenset(vacant))
 
     @property
     def _votes(self) -> Path:
@@ -67,6 +90,21 @@ class VoteStore:
     @property
     def _done(self) -> Path:
         return self.folder / "done.npy"
+
+    @property
+    def _learnt(self) -> Path:
+        return self.folder / "learnt.npy"
+
+    def _forget_those_who_learnt_otherwise(self, vacant: frozenset[int]) -> None:
+        stale = np.flatnonzero(self.done & (self._from != self._now).any(axis=1)).tolist()
+        for teacher in stale:
+            if teacher not in vacant:
+                raise InputError(
+                    f"{self.folder}: teacher {teacher} learnt from other data than it has now, and nobody left it; "
+                    "restore the data, or begin a new run in another folder"
+                )
+        for teacher in stale:
+            self.forget(teacher)
 
     def _check(self, stated: Path, facts: dict[str, Any]) -> None:
         try:
@@ -88,15 +126,34 @@ class VoteStore:
             )
         self.matrix[teacher] = votes
         self.matrix.flush()  # type: ignore[attr-defined]
+        self._from[teacher] = self._now[teacher]
+        self._from.flush()  # type: ignore[attr-defined]
         self.done[teacher] = True
         self.done.flush()  # type: ignore[attr-defined]
 
     def forget(self, teacher: int) -> None:
-        """Mark a teacher for training again, as when one of its people withdrew."""
+        """Mark a teacher for training again, as when one of its people withdrew, and erase its votes."""
         self.done[teacher] = False
         self.done.flush()  # type: ignore[attr-defined]
+        self.matrix[teacher] = 0
+        self.matrix.flush()  # type: ignore[attr-defined]
 
     @property
     def missing(self) -> tuple[int, ...]:
         """The teachers that have not voted yet."""
         return tuple(np.flatnonzero(~self.done).tolist())
+
+
+def voted_in(folder: Path) -> NDArray[np.bool_]:
+    """Return which teachers of a store have voted; nothing where there is no store yet."""
+    path = folder / "done.npy"
+    return np.load(path) if path.is_file() else np.zeros(0, dtype=np.bool_)
+
+
+def erase_votes(folder: Path, teachers: Sequence[int]) -> None:
+    """Erase the votes of some teachers of a store, wherever it stands; they count as not having voted."""
+    for name in ("done.npy", "votes.npy"):
+        if (folder / name).is_file():
+            rows = np.lib.format.open_memmap(folder / name, mode="r+")
+            rows[list(teachers)] = 0
+            rows.flush()

@@ -1,0 +1,151 @@
+"""The sentences of a statement for one person: pure functions from what may be said to how it is said."""
+
+from dataclasses import asdict
+from typing import Any
+
+from ipate.guarantee import SEEDED
+from ipate.report.claims import assured
+from ipate.report.numbers import down, plain, small, up
+from ipate.runs.statement import RunEntry, Statement
+from ipate.runs.withdrawal import Withdrawal
+
+__all__ = ["as_payload", "left", "owed", "sentences"]
+
+PRIVATE = (
+    "PRIVATE: FOR THE DATA OWNER ONLY. The figures below were computed from other people's data too. Do not publish "
+    "them and do not give them to anybody, not even to the person."
+)
+
+
+def sentences(statement: Statement) -> tuple[str, ...]:
+    """Return the whole statement, sentence by sentence."""
+    marks = (PRIVATE,) if statement.private else ()
+    seeded = (f"{SEEDED[0].upper()}{SEEDED[1:]}.",) if statement.seeded else ()
+    return (
+        *marks, *seeded, *_promise(statement), *_spent(statement), *_withdrawn(statement), *_others(statement),
+        *_left(statement),
+    )  # fmt: skip
+
+
+def as_payload(statement: Statement) -> dict[str, Any]:
+    """Return the statement for machines; it is written from the same gated values."""
+    return {**asdict(statement), "sentences": list(sentences(statement))}
+
+
+def _who(statement: Statement) -> str:
+    what = "level" if statement.levels else "group"
+    return f"Person {statement.person}, {what} {statement.group}"
+
+
+def _promise(statement: Statement) -> tuple[str, ...]:
+    who, budget = _who(statement), f"ε = {plain(statement.budget)} at δ = {small(statement.delta)}"
+    if statement.guaranteed:
+        found = [assured(who, statement.budget, statement.delta)]
+    elif statement.seeded:
+        found = [f"{who}, allowed {budget} and is promised nothing: the noise of this run was seeded."]
+    else:
+        found = [
+            (
+                f"{who}, allowed {budget}. No guarantee can be stated: costs of this run, or of an earlier one on the "
+                "same ledger, were computed from private votes, and that is not differential privacy."
+            )
+        ]
+    if statement.asked != statement.group:
+        found.append(
+            f"They asked for {statement.asked} and count with the stricter {statement.group}: they are protected at "
+            "least as well as they asked."
+        )
+    return tuple(found)
+
+
+def _spent(statement: Statement) -> tuple[str, ...]:
+    if statement.spent is None or statement.labels is None or statement.checks is None:
+        why = "the noise was seeded" if statement.seeded else "it was computed from votes, other people's among them"
+        return (
+            (
+                f"What was spent is not told, because {why}: at most the budget of ε = {plain(statement.budget)}, "
+                "by the run's own account."
+            ),
+        )
+    if not statement.labels + statement.checks:
+        return ("Nothing has been released in this run that their data could have changed.",)
+    checks = f" and {statement.checks:,} checks" if statement.checks else ""
+    released = (
+        f"This run released {statement.labels:,} labels{checks} that their data could have changed. What was released "
+        "cannot be called back."
+    )
+    if statement.private and not statement.seeded:
+        cost = f"By a count that looks at votes, and is no guarantee, this cost ε = {up(statement.spent, 4)}."
+    else:
+        cost = f"In all, ε = {up(statement.spent, 4)} was spent."
+    return released, cost
+
+
+def _withdrawn(statement: Statement) -> tuple[str, ...]:
+    if statement.withdrawn is None:
+        return ()
+    kept = ", and the promise about it stands" if statement.guaranteed else ""
+    return (
+        (
+            f"They withdrew on {statement.withdrawn}. Their place stays empty and nothing more is charged to them in "
+            f"this run; what had been released by then stays released{kept}."
+        ),
+    )
+
+
+def _others(statement: Statement) -> tuple[str, ...]:
+    """The runs on the ledger, where there are several: their costs add up in one account."""
+    if len(statement.entries) < 2:
+        return ()
+    listed = "; ".join(_entry(entry) for entry in statement.entries)
+    return (f"Runs on this ledger that they took part in, in order: {listed}. Their costs are counted together.",)
+
+
+def _entry(entry: RunEntry) -> str:
+    allowed = f"{entry.run} (opened {entry.opened}, group {entry.group}, ε = {plain(entry.budget)}"
+    if entry.epsilon is None:
+        return f"{allowed})"
+    return f"{allowed}, by itself {up(entry.epsilon, 4)} spent)"
+
+
+def _left(statement: Statement) -> tuple[str, ...]:
+    if statement.left is None or statement.withdrawn is not None:
+        return ()
+    return (f"Of their latest budget, ε = {plain(statement.allowed)}, ε = {down(statement.left, 4)} is left.",)
+
+
+def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
+    """What a withdrawal has done, and what it cannot undo."""
+    place = f"teacher{'s' if len(entry.teachers) > 1 else ''} {', '.join(map(str, entry.teachers))}"
+    found = [
+        f"Person {entry.person} has withdrawn from {run}: their place in {place} stays empty, and nobody else moves."
+    ]
+    if entry.trained:
+        found.append(
+            f"What {place} had learnt and voted is erased, and no label is given before they have learnt again without "
+            f"this person: ipate run --resume {run} trains them alone."
+        )
+    else:
+        found.append("Nothing had been learnt from their data.")
+    if entry.labelling == "complete":
+        found.append("Labelling was complete: nothing more is drawn, and the labels and the student stay as they are.")
+    found.append(owed(entry))
+    return tuple(found)
+
+
+def owed(entry: Withdrawal) -> str:
+    """What releases from before a withdrawal still owe the person; figures only where the entry holds them."""
+    who = f"Person {entry.person} (group {entry.group}, withdrew {entry.when})"
+    if entry.labels is None or entry.checks is None or entry.epsilon is None:
+        return (
+            f"{who}: labels that had been released cannot be called back. How many they were and what they cost is "
+            "private; the private report and ipate statement --private say it."
+        )
+    if not entry.labels + entry.checks:
+        return f"{who}: nothing had been released, so nothing is owed."
+    checks = f" and {entry.checks:,} checks" if entry.checks else ""
+    kept = "and the promise about them stands" if entry.kind == "releasable" else "which is private and no guarantee"
+    return (
+        f"{who}: {entry.labels:,} labels{checks} had been released and cannot be called back; by then ε = "
+        f"{up(entry.epsilon, 4)} at δ = {small(entry.delta)} was spent (bound {entry.bound}), {kept}."
+    )

@@ -1,0 +1,64 @@
+"""The sentences about one person, made from values by hand."""
+
+from dataclasses import replace
+
+from ipate.report.claims import assured
+from ipate.report.statement import left, owed, sentences
+from ipate.runs.statement import Statement, for_the_person
+from ipate.runs.withdrawal import Withdrawal
+
+STATEMENT = Statement(
+    person="p7", run="march", asked="low", group="low", levels=True, budget=3.0, delta=1e-5, guaranteed=True,
+    seeded=False, private=False, withdrawn=None, allowed=3.0, labels=12, checks=20, spent=1.23456, left=1.76544,
+    entries=(),
+)  # fmt: skip
+ENTRY = Withdrawal(
+    person="p7", when="2026-03-01T10:00:00+00:00", group="low", teachers=(3, 9), trained=True, labelling="begun",
+    labels=12, checks=20, bound="gdp", kind="releasable", epsilon=1.23456, delta=1e-5,
+)  # fmt: skip
+
+
+def test_the_promise_is_the_reports_sentence():
+    assert sentences(STATEMENT)[0] == assured("Person p7, level low", 3.0, 1e-5)
+    numbered = replace(STATEMENT, levels=False)
+    assert sentences(numbered)[0].startswith("Person p7, group low: whatever")
+
+
+def test_costs_are_rounded_up_and_what_is_left_down():
+    text = sentences(STATEMENT)
+    assert "ε = 1.235 was spent" in text[2]
+    assert "ε = 1.765 is left" in text[3]
+
+
+def test_somebody_in_a_stricter_group_is_told_so():
+    text = sentences(replace(STATEMENT, asked="tiny"))
+    assert text[1].startswith("They asked for tiny and count with the stricter low")
+
+
+def test_what_is_withheld_is_said_to_be_at_most_the_budget():
+    kept = for_the_person(replace(STATEMENT, guaranteed=False, private=True))
+    text = " ".join(sentences(kept))
+    assert "What was spent is not told" in text
+    assert "at most the budget of ε = 3" in text
+    for figure in ("12", "20", "1.23", "1.76"):
+        assert figure not in text
+
+
+def test_a_withdrawal_says_what_it_does_and_what_it_cannot_undo():
+    text = left(ENTRY, "march")
+    assert text[0].startswith("Person p7 has withdrawn from march: their place in teachers 3, 9 stays empty")
+    assert "ipate run --resume march" in text[1]
+    assert "12 labels and 20 checks had been released and cannot be called back; by then ε = 1.235" in text[2]
+    done = left(replace(ENTRY, labelling="complete"), "march")
+    assert "nothing more is drawn" in done[2]
+    early = left(replace(ENTRY, trained=False, labels=0, checks=0, epsilon=0.0), "march")
+    assert early[1] == "Nothing had been learnt from their data."
+    assert "nothing is owed" in early[2]
+
+
+def test_private_figures_of_a_withdrawal_are_not_told():
+    text = owed(replace(ENTRY, kind="private", bound="exact").told)
+    assert "is private" in text
+    for figure in ("12", "20 ", "1.23"):
+        assert figure not in text.replace(ENTRY.when, "")
+    assert "1.235" in owed(replace(ENTRY, kind="private", bound="exact"))

@@ -1,0 +1,143 @@
+"""A statement for one person: what may be handed over, and a private figure that must not be in it."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from ipate.accounting.meter import Meter
+from ipate.errors import InputError
+from ipate.ledgers import SqliteLedger
+from ipate.report.statement import PRIVATE, as_payload, sentences
+from ipate.runs import ledger_path
+from ipate.runs.statement import state
+from ipate.variants import Allocation
+from runs.leaving import begin, go_on, leave
+
+
+def members(folder):
+    people = Allocation.load(folder.private / "allocation.npz").people
+    return {people.group_of(name).id: name for name in people.ids.tolist()}
+
+
+def whole(statement):
+    """Everything that a command prints of it, as people and as machines read it."""
+    return "\n".join(sentences(statement)) + json.dumps(as_payload(statement))
+
+
+def test_a_releasable_run_tells_the_promise_what_was_spent_and_what_is_left(tmp_path):
+    folder = begin(tmp_path)
+    record = go_on(folder).record
+    paid = {group.group: group.epsilon for group in record.groups}
+    for group, person in members(folder).items():
+        found = state(folder, person)
+        assert found.guaranteed
+        assert not found.private
+        assert (found.labels, found.checks) == (record.n_labels, record.n_queries)
+        assert found.spent == pytest.approx(paid[group])
+        assert found.left == pytest.approx(found.budget - paid[group])
+        assert state(folder, person, private=True) == found
+        text = sentences(found)
+        assert text[0].startswith(f"Person {person}, level {group}: whatever anyone learns from the student")
+        assert f"released {record.n_labels:,} labels and {record.n_queries:,} checks" in text[1]
+        shown = float(re.search(r"ε = ([\d.]+) was spent", text[2]).group(1))
+        assert paid[group] <= shown <= paid[group] * 1.001
+        assert "Of their latest budget" in text[-1]
+        assert PRIVATE not in text
+
+
+@pytest.mark.parametrize("options", [{"bound": "exact"}, {"bound": "tight"}, {"seed": 3}])
+def test_a_private_figure_is_told_to_the_data_owner_alone_and_marked(tmp_path, monkeypatch, options):
+    """The statement must be the same whatever was spent: it is taken twice, with more spent in between."""
+    folder = begin(tmp_path, **options)
+    go_on(folder, until=2, monkeypatch=monkeypatch)
+    person = members(folder)["high"]
+    early = state(folder, person)
+    record = go_on(folder).record
+    late, owner = state(folder, person), state(folder, person, private=True)
+    assert whole(early) == whole(late)
+    assert late.spent is late.left is late.labels is late.checks is None
+    assert not late.guaranteed
+    assert owner.private
+    assert owner.labels == record.n_labels
+    assert 0 < owner.spent <= owner.budget
+    assert sentences(owner)[0] == PRIVATE
+    assert PRIVATE not in sentences(late)
+    assert f"{owner.spent:.8g}"[:8] not in whole(late)
+    assert "whatever anyone learns" not in whole(late)
+    assert ("seeded" in sentences(late)[0].lower()) == ("seed" in options)
+
+
+def test_before_labelling_nothing_is_spent_and_all_is_left(tmp_path):
+    folder = begin(tmp_path)
+    with pytest.raises(InputError, match="nobody has a teacher in this run yet"):
+        state(folder, "p1")
+    entry = leave(folder, "p1") if _teaches(folder, "p1") else leave(folder, "p2")
+    found = state(folder, entry.person)
+    assert found.withdrawn == entry.when
+    other = state(folder, next(name for name in members(folder).values() if name != entry.person))
+    assert (other.spent, other.left, other.entries) == (0.0, other.budget, ())
+    assert any("Nothing has been released" in line for line in sentences(other))
+    with pytest.raises(InputError, match="nobody has this id"):
+        state(folder, "ada")
+
+
+def _teaches(folder, person):
+    from ipate.runs import allocated
+
+    return person in allocated(folder).people.ids.tolist()
+
+
+def test_whoever_left_is_told_what_was_spent_until_then_and_no_more(tmp_path, monkeypatch):
+    folder = begin(tmp_path)
+    go_on(folder, until=6, monkeypatch=monkeypatch)
+    person = members(folder)["high"]
+    entry = leave(folder, person)
+    then = state(folder, person)
+    go_on(folder)
+    now = state(folder, person)
+    assert then == now
+    assert (now.labels, now.checks, now.spent) == (entry.labels, entry.checks, pytest.approx(entry.epsilon))
+    text = " ".join(sentences(now))
+    assert f"They withdrew on {entry.when}" in text
+    assert "is left" not in text
+    other = state(folder, members(folder)["low"])
+    assert other.checks > now.checks
+    (entry,) = other.entries  # they are not told that somebody left, or when
+    assert (entry.run, entry.labels, entry.checks) == (folder.id, other.labels, other.checks)
+    assert entry.epsilon == pytest.approx(other.spent)
+    assert "withdrew" not in whole(replace(other, withdrawn=None)).replace("withdrawn", "")
+
+
+def test_all_runs_on_a_ledger_count_together(tmp_path):
+    shared = tmp_path / "shared.sqlite"
+    first = begin(tmp_path, "first", ledger=shared, max_labels=4)
+    second = begin(tmp_path, "second", ledger=shared)
+    go_on(first)
+    alone = state(first, members(first)["high"])
+    go_on(second)
+    person = members(second)["high"]
+    found = state(second, person)
+    assert [entry.run for entry in found.entries] == [first.id, second.id]
+    assert state(first, person).entries == found.entries
+    with SqliteLedger.open(ledger_path(second), readonly=True) as ledger:
+        total = float(Meter("gdp").epsilon(ledger.cost_of(person, Meter("gdp")), found.delta)[0])
+    assert found.spent == pytest.approx(total)
+    assert alone.spent < found.spent <= found.budget
+    text = " ".join(sentences(found))
+    assert "Runs on this ledger that they took part in, in order: first-" in text
+    assert "counted together" in text
+
+
+def test_an_earlier_private_run_makes_the_total_private(tmp_path):
+    shared = tmp_path / "shared.sqlite"
+    first = begin(tmp_path, "first", ledger=shared, bound="exact", stop="count", max_labels=2)
+    second = begin(tmp_path, "second", ledger=shared)
+    go_on(first)
+    go_on(second)
+    found = state(second, members(second)["high"])
+    assert not found.guaranteed
+    assert found.spent is None
+    assert [entry.epsilon for entry in found.entries] == [None, None]
+    assert "or of an earlier one on the same ledger" in sentences(found)[0]

@@ -1,0 +1,268 @@
+"""Withdrawing from a run: the place stays empty, nobody else moves, and what was released stays owed."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from ipate.errors import InputError
+from ipate.ledgers import SqliteLedger
+from ipate.report import write_report
+from ipate.runs import allocated, ledger_path
+from ipate.runs.stages import prepare
+from ipate.runs.withdrawal import withdrawals, without
+from ipate.variants import Allocation
+from runs.leaving import StoppedError, begin, go_on, leave, people_file, spent, votes_of
+
+
+def kept(folder):
+    return Allocation.load(folder.private / "allocation.npz")
+
+
+def somebody(folder, *, rows=1, group="high"):
+    """A person of the private part with so many rows there."""
+    people = kept(folder).people
+    return next(
+        name for name in people.ids.tolist() if len(people.rows_of(name)) == rows and people.group_of(name).id == group
+    )
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Which teachers are trained from here on."""
+    from ipate.teachers import ensemble
+
+    inner, seen = ensemble._one_teacher, []
+
+    def spy(**options):
+        seen.append(options["teacher"])
+        return inner(**options)
+
+    def watch():
+        monkeypatch.setattr(ensemble, "_one_teacher", spy)
+        return seen
+
+    return watch
+
+
+def test_before_training_the_place_is_emptied_and_nothing_is_owed(tmp_path):
+    folder = begin(tmp_path)
+    before = allocated(folder)
+    person = somebody(folder, rows=2)
+    entry = leave(folder, person)
+    after = kept(folder)
+    assert not entry.trained
+    assert entry.labelling == "not begun"
+    assert (entry.labels, entry.checks, entry.epsilon) == (0, 0, 0.0)
+    index = before.people.index_of(person)
+    assert after.withdrawn == (index,)
+    np.testing.assert_array_equal(after.persons, np.where(before.persons == index, -1, before.persons))
+    summary = go_on(folder)
+    assert summary.record.n_labels > 0
+    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger, pytest.raises(InputError, match=person):
+        ledger.person(person)  # they were never in an account
+
+
+@pytest.mark.parametrize("variant", ["weighting", "upsampling", "vanishing"])
+def test_only_their_teachers_learn_again_and_only_what_was_released_is_charged(tmp_path, monkeypatch, trained, variant):
+    """StoppedError in the middle of labelling: released labels stay, the rest is voted without the person."""
+    folder = begin(tmp_path, variant=variant)
+    go_on(folder, until=6, monkeypatch=monkeypatch)
+    group = "low" if variant == "upsampling" else "high"  # low people have several copies there
+    person, other = somebody(folder, rows=2, group=group), somebody(folder, rows=1, group=group)
+    before, _ = votes_of(folder)
+    owed = spent(folder, person)
+    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
+        released = dict(ledger.stored().answers)
+    assert len(released) >= 6
+    entry = leave(folder, person)
+    assert entry.trained
+    assert entry.labelling == "begun"
+    assert len(entry.teachers) > 1 if variant == "upsampling" else len(entry.teachers) == 1
+    erased, done = votes_of(folder)
+    assert set(np.flatnonzero(~done)) == set(entry.teachers)
+    assert not erased[list(entry.teachers)].any()
+    seen = trained()
+    summary = go_on(folder)
+    assert sorted(seen) == sorted(entry.teachers)
+    now, done = votes_of(folder)
+    assert done.all()
+    others = [teacher for teacher in range(len(now)) if teacher not in entry.teachers]
+    np.testing.assert_array_equal(now[others], before[others])
+    record = summary.record
+    for query, (label, _, _) in released.items():
+        assert record.labels[int(query)] == label
+    assert record.n_queries > len(released)
+    assert spent(folder, person) == pytest.approx(owed, rel=1e-12)
+    if variant != "vanishing":
+        assert spent(folder, other) > owed > 0
+    for paid in record.groups:
+        assert 0 < paid.epsilon <= paid.budget
+
+
+def test_a_teacher_learns_again_from_the_others_alone_with_its_own_seed(tmp_path):
+    folder = begin(tmp_path)
+    go_on(folder)
+    person = somebody(folder, rows=2)
+    (teacher,) = leave(folder, person).teachers
+    go_on(folder)
+    task, allocation = prepare(folder.config), kept(folder)
+    X, y = task.data.X[task.parts.private], task.data.y[task.parts.private]
+    rows = allocation.rows_of_teacher(teacher)
+    theirs = task.people.rows_of(person)
+    assert len(theirs) == 2
+    assert not set(rows) & set(theirs)
+    expected = GaussianNB().fit(X[rows], y[rows]).predict(task.data.X[task.parts.public])
+    np.testing.assert_array_equal(votes_of(folder)[0][teacher], expected)
+
+
+@pytest.mark.parametrize("where", ["allocation", "votes"])
+def test_a_withdrawal_that_was_interrupted_is_finished_before_anything_is_released(tmp_path, monkeypatch, where):
+    """Killed after the record, or after the allocation: the old votes are in no case used again."""
+    folder = begin(tmp_path)
+    go_on(folder, until=4, monkeypatch=monkeypatch)
+    person = somebody(folder)
+    before, _ = votes_of(folder)
+
+    def die(*_):
+        raise StoppedError
+
+    monkeypatch.setattr(f"ipate.runs.withdrawal.{'settle' if where == 'allocation' else '_erase'}", die)
+    with pytest.raises(StoppedError):
+        leave(folder, person)
+    monkeypatch.undo()
+    assert (kept(folder).withdrawn == ()) == (where == "allocation")
+    assert votes_of(folder)[1].all()  # the teacher's old votes are still there
+    held = np.lib.format.open_memmap(folder.private / "votes" / "votes.npy", mode="r+")
+    held[kept(folder).teachers_of(kept(folder).people.index_of(person)) or withdrawals(folder)[0].teachers, :] ^= 1
+    held.flush()  # and would be known again
+    people_file(tmp_path / "people.csv", blank=[person])
+    go_on(folder)
+    (entry,) = withdrawals(folder)
+    allocation = kept(folder)
+    assert allocation.withdrawn == (allocation.people.index_of(person),)
+    task = prepare(folder.config)
+    rows = allocation.rows_of_teacher(entry.teachers[0])
+    X, y = task.data.X[task.parts.private], task.data.y[task.parts.private]
+    expected = GaussianNB().fit(X[rows], y[rows]).predict(task.data.X[task.parts.public])
+    now, done = votes_of(folder)
+    np.testing.assert_array_equal(now[entry.teachers[0]], expected)
+    assert done.all()
+    assert now.shape == before.shape
+
+
+def test_the_data_of_whoever_left_may_be_erased_and_nobody_elses(tmp_path, trained):
+    folder = begin(tmp_path)
+    go_on(folder)
+    person, other = somebody(folder), somebody(folder, rows=2)
+    entry = leave(folder, person)
+    people_file(tmp_path / "people.csv", blank=[person])
+    seen = trained()
+    go_on(folder)
+    assert seen == list(entry.teachers)
+    people_file(tmp_path / "people.csv", blank=[person, other])
+    with pytest.raises(InputError, match="learnt from other data than it has now"):
+        go_on(folder)
+
+
+def test_somebody_unknown_is_refused_and_twice_is_said(tmp_path):
+    folder = begin(tmp_path)
+    go_on(folder)
+    with pytest.raises(InputError, match=r"'ada': nobody has this id among the .* public or as test data"):
+        leave(folder, "ada")
+    person = somebody(folder)
+    entry = leave(folder, person)
+    with pytest.raises(InputError, match=f"{person}' has withdrawn already on {entry.when[:10]}"):
+        leave(folder, person)
+    assert len(withdrawals(folder)) == 1
+
+
+def test_after_a_complete_run_nothing_is_drawn_and_the_labels_stay(tmp_path):
+    folder = begin(tmp_path)
+    first = go_on(folder)
+    labels = (folder.public / "labels.csv").read_bytes()
+    student = (folder.public / "student.joblib").read_bytes()
+    entry = leave(folder, somebody(folder))
+    assert entry.labelling == "complete"
+    assert (entry.labels, entry.checks) == (first.record.n_labels, first.record.n_queries)
+    again = go_on(folder)
+    assert again.record.queries == first.record.queries
+    assert (folder.public / "labels.csv").read_bytes() == labels
+    assert (folder.public / "student.joblib").read_bytes() == student
+
+
+@pytest.mark.parametrize("moment", ["begun", "complete"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_public_report_says_how_many_left_and_neither_who_nor_when(tmp_path, monkeypatch, moment, shared):
+    """Also where an earlier run was charged to the same ledger: what it spent is told, and no more."""
+    ledger = tmp_path / "shared.sqlite" if shared else None
+    if shared:
+        go_on(begin(tmp_path, "first", ledger=ledger, max_labels=2))
+    folder = begin(tmp_path, ledger=ledger)
+    go_on(folder, until=6 if moment == "begun" else None, monkeypatch=monkeypatch)
+    person = somebody(folder, rows=2)
+    with SqliteLedger.open(ledger_path(folder), readonly=True) as book:
+        opened = {
+            name: float(terms.meter.epsilon(book.opening(name), terms.delta)[0]) for name, terms in book.terms.items()
+        }
+        reused = len(book.inherited)
+    entry = leave(folder, person)
+    summary = go_on(folder)
+    public = write_report(folder.path)
+    text = public.html.read_text()
+    assert "1 person withdrew" in text
+    assert ("earlier runs" in text) == shared
+    assert public.facts.released.reused_queries == reused
+    for path in folder.public.iterdir():
+        told = path.read_bytes()
+        assert person.encode() not in told or path.suffix == ".joblib"
+        assert entry.when.encode() not in told
+    stated = json.loads((folder.public / "guarantee.json").read_text())
+    assert stated["opening"] == pytest.approx(opened)
+    assert any(opened.values()) == shared
+    private = write_report(folder.path, audience="private").html.read_text()
+    assert f"Person {person} (group high, withdrew {entry.when})" in private
+    assert f"{entry.labels:,} labels and {entry.checks:,} checks had been released" in private
+    assert summary.record.n_labels >= entry.labels
+
+
+def test_costs_that_look_at_votes_are_kept_from_the_ledger_when_the_votes_are_gone(tmp_path, monkeypatch):
+    folder = begin(tmp_path, bound="exact")
+    go_on(folder, until=6, monkeypatch=monkeypatch)
+    entry = leave(folder, somebody(folder))
+    assert entry.kind == "private"
+    assert entry.told.labels is entry.told.epsilon is None
+    summary = go_on(folder)
+    leave(folder, somebody(folder, group="low"))
+    report = write_report(folder.path, audience="private")
+    facts = report.facts
+    assert not facts.owner.outcome.whole
+    assert "How costs grew is not shown" in report.html.read_text()
+    for told, paid in zip(facts.owner.outcome.spent, summary.record.groups, strict=True):
+        assert told.cost == pytest.approx(paid.epsilon)
+    assert str(entry.labels) in facts.owner.owed[0]
+
+
+def test_a_group_that_everybody_left_goes_on_from_what_they_had_spent(tmp_path, monkeypatch):
+    folder = begin(tmp_path)
+    go_on(folder, until=4, monkeypatch=monkeypatch)
+    allocation = kept(folder)
+    low = [group.id for group in allocation.groups].index("low")
+    everybody = tuple(np.flatnonzero(allocation.group_of_person == low).tolist())
+    without(allocation, everybody).save(folder.private / "allocation.npz")
+    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
+        before = ledger.spent("low")
+    record = go_on(folder).record
+    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
+        np.testing.assert_allclose(ledger.opening("low"), before, rtol=1e-12)
+    assert all(group.epsilon <= group.budget for group in record.groups)
+
+
+def test_a_record_of_withdrawals_that_cannot_be_read_stops_the_run(tmp_path):
+    folder = begin(tmp_path)
+    go_on(folder)
+    leave(folder, somebody(folder))
+    (folder.private / "withdrawals.json").write_text('{"withdrawals": [{"person": "x"}]}')
+    with pytest.raises(InputError, match=r"withdrawals\.json: not readable"):
+        go_on(folder)
