@@ -1,0 +1,233 @@
+"""A design: the public tables of one graded propose-test-release, verified whoever wrote them.
+
+Levels s = 0…R count steps of the grid. A data set at level s passes the test with probability π_s = e^{−L_s}; at
+level s > 0 its cost to group g, at order α_g(s), is at most b_g(s). Every way to change one person of group g moves
+the level by at most j_g steps (`ipate.accounting.ptr.level`). **Conditions**, for every group, with ε, δ its budget:
+
+1. L does not grow with s, and L_0 ≥ ln(1/δ): at level 0 nothing is known of the cost, so passing itself is the δ.
+2. *Pass.* For a set O of outcomes after a pass, π_s L_D(O) − e^ε π_{s′} L_{D′}(O) ≤ π_s·H at ε − ln(π_s/π_{s−j}), H the
+   hockey-stick divergence of the labels. By the improved conversion (Canonne, Kamath and Steinke 2020, Proposition
+   12, whose proof holds for any real ε) and D_α ≤ b this is at most δ when::
+
+       b(s) ≤ ε + ln(α/(α−1)) + ln(αδ)/(α−1) − (L_{s−j} − L_s) + L_s/(α−1)
+
+   with L_0 for levels below j. Where L_s ≥ ln(1/δ) no b is needed: π_s ≤ δ.
+3. *Fail.* 1 − π_s ≤ e^ε (1 − π_{s+j}), at most R: a failure adds nothing to δ.
+
+With a *fallback* the conditions hold with .9δ, and the third with e^{ε/2}: a failure may then be followed by any
+(ε/2, δ/10)-DP release, as e^{ε/2}·e^{ε/2} = e^ε and .9δ + .1δ = δ.
+
+ε is read 1e-9 too small throughout, which is more than rounding can add.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ipate.accounting._checks import Floats
+from ipate.accounting.ptr.setting import PtrGroup, Setting
+from ipate.errors import InputError
+
+__all__ = ["FALLBACK_DELTA", "VERSION", "Design", "GroupTable", "bound_limits", "failure_limit", "hash_queries"]
+
+VERSION = 1
+FALLBACK_DELTA = 0.1  # share of δ that a fallback keeps for the run after a failure
+_MARGIN = 1e-9
+_MOST_LEVELS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTable:
+    """One group's α_s and b_s for s = 0…R; b is infinite where the level asks nothing."""
+
+    group: str
+    orders: tuple[float, ...]
+    bounds: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """All that is fixed, and may be published, before the private votes are looked at.
+
+    Making one verifies the conditions above: a design that could break a promise cannot exist.
+
+    Attributes
+    ----------
+    setting : Setting
+        Mechanism, groups with their budgets, grid and orders.
+    n_queries : int
+        m, the number of queries: exactly these are asked.
+    queries_hash : str
+        `hash_queries` of their ids in the order asked.
+    losses : tuple of R + 1 floats
+        L_s = −ln π_s.
+    tables : tuple of GroupTable
+        One for each group of the setting.
+    fallback : bool
+        Whether (ε/2, δ/10) is kept for a run after a failure.
+    reserve : float
+        By how much the reference's costs were raised.
+    reference : str
+        Where the reference profile comes from, in words.
+    reference_hash : str
+        Hash of the reference's votes.
+    version : int
+    """
+
+    setting: Setting
+    n_queries: int
+    queries_hash: str
+    losses: tuple[float, ...]
+    tables: tuple[GroupTable, ...]
+    fallback: bool
+    reserve: float
+    reference: str
+    reference_hash: str
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        if self.version != VERSION:
+            raise InputError(f"the design has version {self.version}: this program reads version {VERSION}")
+        if self.n_queries < 1:
+            raise InputError(f"the design asks {self.n_queries} queries: it must ask at least one")
+        if not (math.isfinite(self.reserve) and self.reserve >= 0):
+            raise InputError(f"reserve is {self.reserve}: it must be a finite number, 0 or above")
+        losses = np.array(self.losses)
+        if not 2 <= losses.size <= _MOST_LEVELS:
+            raise InputError(f"the design has {losses.size} levels: it must have from 2 to {_MOST_LEVELS}")
+        if not np.isfinite(losses).all() or (losses < 0).any():
+            raise InputError("the design's ramp holds a number that is negative or not finite")
+        if (np.diff(losses) > 0).any():
+            raise InputError("the design's ramp is not monotone: passing must not become less likely at higher levels")
+        if [table.group for table in self.tables] != [group.id for group in self.setting.groups]:
+            raise InputError("the design's tables and groups differ: there must be one table per group, in order")
+        for group, table in zip(self.setting.groups, self.tables, strict=True):
+            self._verify(group, table, losses)
+
+    def _verify(self, group: PtrGroup, table: GroupTable, losses: Floats) -> None:
+        """Refuse tables that do not keep a group's promise."""
+        orders, bounds = np.array(table.orders), np.array(table.bounds)
+        if orders.shape != losses.shape or bounds.shape != losses.shape:
+            raise InputError(f"the design's tables of group {group.id!r} need {losses.size} entries, one per level")
+        if not np.isin(orders, self.setting.orders).all() or np.isnan(bounds).any():
+            raise InputError(f"the design's table of group {group.id!r} uses an order that its setting does not have")
+        delta, growth = self.shares(group)
+        steps = self.setting.steps(group)
+        if losses[0] < math.log(1 / delta):
+            raise InputError(
+                f"the design passes at level 0 with probability {math.exp(-losses[0]):.3g}, "
+                f"above the share {delta:.3g} of group {group.id!r}'s delta"
+            )
+        limit = bound_limits(losses, steps, orders, epsilon=group.epsilon - _MARGIN, delta=delta)
+        over = (losses < math.log(1 / delta)) & ~(bounds <= limit)
+        if over.any():
+            level = int(np.flatnonzero(over)[0])
+            raise InputError(
+                f"the design's bound {bounds[level]:.6g} of group {group.id!r} at level {level} is above "
+                f"{limit[level]:.6g}, the most its budget allows"
+            )
+        steep = losses > failure_limit(losses, steps, growth - _MARGIN)
+        if steep.any():
+            level = int(np.flatnonzero(steep)[0])
+            raise InputError(
+                f"the design's ramp falls too steeply at level {level} for group {group.id!r}: "
+                "a failure would tell more than its epsilon"
+            )
+
+    def shares(self, group: PtrGroup) -> tuple[float, float]:
+        """The δ that the pass may use, and the ε by which failing may become likelier."""
+        if self.fallback:
+            return (1 - FALLBACK_DELTA) * group.delta, group.epsilon / 2
+        return group.delta, group.epsilon
+
+    def left_after_failure(self, group: PtrGroup) -> tuple[float, float]:
+        """(ε, δ) that a data-independent run may spend after a failure: (0, 0) without a fallback."""
+        return (group.epsilon / 2, FALLBACK_DELTA * group.delta) if self.fallback else (0.0, 0.0)
+
+    @property
+    def levels(self) -> int:
+        """R, the highest level."""
+        return len(self.losses) - 1
+
+    @property
+    def pi(self) -> Floats:
+        """π_s, the probability to pass at every level, (R + 1,)."""
+        return np.exp(-np.array(self.losses))
+
+    @property
+    def digest(self) -> str:
+        """Hash of the whole design: what a ledger or a report can name it by."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """Write the design as JSON, in full precision; `None` stands for a level that asks nothing."""
+        content = asdict(self)
+        for table in content["tables"]:
+            table["bounds"] = [None if math.isinf(b) else b for b in table["bounds"]]
+        return json.dumps(content, indent=1, sort_keys=True, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Design":
+        """Read a design and verify it: privacy does not depend on who wrote the file."""
+        try:
+            content = json.loads(text)
+            setting = _built(Setting, content["setting"], groups=_groups(content["setting"]["groups"]))
+            tables = tuple(
+                _built(GroupTable, t, orders=_floats(t["orders"]), bounds=_floats(t["bounds"], math.inf))
+                for t in content["tables"]
+            )
+            return _built(cls, content, setting=setting, tables=tables, losses=_floats(content["losses"]))
+        except InputError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"this is not a design file ({type(error).__name__}: {error})") from None
+
+
+def bound_limits(losses: Floats, steps: int, orders: Floats, *, epsilon: float, delta: float) -> Floats:
+    """The largest b that condition 2 allows at every level, for α_s = `orders`, (R + 1,)."""
+    below = losses[np.maximum(np.arange(losses.size) - steps, 0)]
+    budget = epsilon + np.log(orders / (orders - 1)) + np.log(orders * delta) / (orders - 1)
+    return np.asarray(budget - (below - losses) + losses / (orders - 1))
+
+
+def failure_limit(losses: Floats, steps: int, growth: float) -> Floats:
+    """The largest L_s that condition 3 allows at every level, given those above: infinite where any is."""
+    above = losses[np.minimum(np.arange(losses.size) + steps, losses.size - 1)]
+    failing = math.exp(growth) * -np.expm1(-above)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(failing < 1, -np.log1p(-np.minimum(failing, 1.0)), np.inf))
+
+
+def hash_queries(ids: Iterable[str]) -> str:
+    """Hash of the queries' ids, in the order in which they are asked."""
+    return hashlib.sha256(json.dumps([str(i) for i in ids]).encode()).hexdigest()
+
+
+def _groups(rows: list[dict[str, Any]]) -> tuple[PtrGroup, ...]:
+    return tuple(_built(PtrGroup, row) for row in rows)
+
+
+def _floats(values: list[float | None], missing: float = math.nan) -> tuple[float, ...]:
+    return tuple(missing if value is None else float(value) for value in values)
+
+
+def _built(kind: Any, content: dict[str, Any], **parts: Any) -> Any:
+    """Make a dataclass of a JSON object, whose names and types must be exactly its own."""
+    wanted = kind.__dataclass_fields__
+    unknown, absent = set(content) - set(wanted), set(wanted) - set(content)
+    if unknown or absent:
+        raise InputError(f"the design's {kind.__name__} has the wrong entries: {sorted(unknown | absent)}")
+    made = content | parts
+    if kind is Setting:
+        made["orders"] = _floats(made["orders"])
+    for name, field in wanted.items():
+        value, types = made[name], {float: (int, float), int: (int,), bool: (bool,), str: (str,)}
+        allowed = types.get(field.type)
+        if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and field.type is not bool)):
+            raise InputError(f"the design's {name} is {value!r}: it must be {field.type.__name__}")
+    return kind(**made)

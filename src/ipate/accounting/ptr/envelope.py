@@ -1,0 +1,170 @@
+"""The envelope g_r: what a query costs a group at worst, for every histogram within r of moved weight.
+
+For a histogram n with gaps g_i = n_top − n_i, in units of Δ (`ipate.accounting.ptr.kappa` has the tables)::
+
+    F_r   = max over classes j, b of Σ_i K̂_{1+[i=j]}(g_i − r − r·[i=b])
+    q_r   = Σ_i Φ(−(g_i − r − r·[i=runner-up])/s₂)
+    Lab_r = min(F_r + t(q_r), cap);   cap where the runner-up's gap ≤ 2r, q_r ≥ ½, or α(α−1)/σ² > 100
+    g_r   = ln(1 + S_c + A(min(n_top + r, W))·Lab_r)/(α − 1)
+
+**Ball.** Moving r in all lowers the top by x ≤ r and raises class i by ρ_i, Σρ_i ≤ r: every gap stays at or above
+g_i − r − ρ_i. While the runner-up's gap exceeds 2r the top stays top and every argument is positive. For fixed j the
+sum is convex, separable and decreasing, so its largest value over all ρ is at a vertex r·e_b; Φ(−g) is convex for
+g > 0 and steepest for the runner-up. **Ladder.** For n′ within w of n this gives g_r(n′) ≤ g_{r+w}(n): the ρ of both
+add up to r + w, n′_top ≤ n_top + w, and each condition for the cap grows with r. **Check.** S = S_check +
+p^α p′^{1−α}(S_label − 1) for the check followed by the label.
+
+**Several votes at once** (upsampling, Δ = u). D_α(P‖Q) is convex in the moved votes, as each ln Q_j is concave in
+them (Prékopa 1973), so its maximum over all ways to move up to u votes is at a vertex: all u from one class to one
+other. In units of u that is the move bounded above. Only this direction is needed: the release compares each data
+set's own cost with its own level. The ladder asks no more than a total that moves, and holds as it stands.
+
+**Floating point.** The ladder is used on computed numbers, so it must hold for them: everything is continuous in
+the counts (tables are interpolated), the conditions for the cap carry a tolerance that grows with r, and totals are
+raised by 1e-9 + 1e-10 per step of r, thousands of times what rounding can do.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from ipate.accounting._checks import Floats
+from ipate.accounting.ptr.kappa import Tables, interpolate, tables_for
+from ipate.accounting.ptr.setting import PtrGroup, Setting
+from ipate.errors import InputError
+
+__all__ = ["inflation", "query_costs", "total_costs"]
+
+_CELLS = 1 << 18  # numbers per array
+_TOLERANCE = 1e-9  # per step of radius, on gaps in moved weight and on q
+
+
+def inflation(radii: NDArray[np.intp]) -> Floats:
+    """By what totals at every radius (in steps) are raised against rounding."""
+    return np.asarray(1 + 1e-9 + 1e-10 * radii)
+
+
+def query_costs(setting: Setting, group: PtrGroup, counts: Floats, radii: NDArray[np.intp]) -> Floats:
+    """g_r of every query, radius (in steps of the grid) and order: (Q, R, A). Private where the votes are.
+
+    Parameters
+    ----------
+    setting, group
+        What is public; the group's people move `group.sensitivity`.
+    counts : (Q, C)
+        Weighted votes by class.
+    radii : integer (R,)
+        Radii in steps of the grid, 0 or above.
+    """
+    votes, steps = setting.check_counts(counts), _check_radii(radii)
+    tables = tables_for(setting, group)
+    out = np.empty((len(votes), steps.size, len(setting.orders)))
+    for part in _parts(len(votes), setting):
+        gaps, top = _ranked(votes[part])
+        for index, step in enumerate(steps.tolist()):
+            out[part, index] = _costs(setting, tables, gaps, top, step)
+    return out
+
+
+def total_costs(
+    setting: Setting, group: PtrGroup, counts: Floats, radii: NDArray[np.intp], orders: tuple[float, ...] | None = None
+) -> Floats:
+    """G_r, the sum of g_r over the queries, raised against rounding: (R, A). Private where the votes are.
+
+    As `query_costs`, at `orders` (those of the setting unless given); histograms that agree up to the order of their
+    classes are worked out once.
+    """
+    from dataclasses import replace
+
+    votes, steps = setting.check_counts(counts), _check_radii(radii)
+    spec = setting if orders is None else replace(setting, orders=orders)
+    ranked, times = np.unique(np.sort(votes, axis=1), axis=0, return_counts=True)
+    tables = tables_for(spec, group)
+    out = np.zeros((steps.size, len(spec.orders)))
+    for part in _parts(len(ranked), spec):
+        gaps, top = _ranked(ranked[part])
+        for index, step in enumerate(steps.tolist()):
+            out[index] += times[part].astype(np.float64) @ _costs(spec, tables, gaps, top, step)
+    return np.asarray(out * inflation(steps)[:, None])
+
+
+def _check_radii(radii: NDArray[np.intp]) -> NDArray[np.intp]:
+    steps = np.asarray(radii, dtype=np.intp)
+    if steps.ndim != 1 or (steps < 0).any():
+        raise InputError("radii must be a list of whole numbers, 0 or above, in steps of the grid")
+    return steps
+
+
+def _parts(queries: int, setting: Setting) -> Iterator[slice]:
+    size = max(1, _CELLS // (setting.classes * len(setting.orders)))
+    return (slice(start, start + size) for start in range(0, queries, size))
+
+
+def _ranked(votes: Floats) -> tuple[Floats, Floats]:
+    """Gaps to the top in moved weight, smallest first, (Q, C−1), and the top count, (Q,)."""
+    ranked = np.sort(votes, axis=1)[:, ::-1]
+    return np.asarray(ranked[:, :1] - ranked[:, 1:]), np.asarray(ranked[:, 0])
+
+
+def _costs(setting: Setting, tables: Tables, gaps: Floats, top: Floats, step: int) -> Floats:
+    """g_r at one radius, (Q, A)."""
+    radius = step * setting.grid
+    near = gaps[:, 0] <= 2 * radius + _TOLERANCE * setting.grid * (step + 1)
+    wrong = _wrong(tables, gaps, radius)
+    capped = near | (wrong >= 0.5 - _TOLERANCE * (step + 1))
+    label = np.broadcast_to(tables.cap, (len(gaps), tables.cap.size)).copy()
+    free = np.flatnonzero(~capped)
+    if free.size and tables.usable.any():
+        bound = _losing(tables, gaps[free], step) + tables.top_at(np.log(wrong[free]))
+        label[free] = np.where(tables.usable, np.minimum(bound, tables.cap), tables.cap)
+    highest = np.minimum(top + radius, setting.total_weight) / tables.node
+    passing = tables.passing[np.rint(highest).astype(np.intp)] if setting.lattice else _between(tables, highest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        cost = np.log1p(tables.check + passing * label) / (tables.orders - 1)
+    return np.asarray(np.where(np.isnan(cost), np.inf, cost))
+
+
+def _between(tables: Tables, place: Floats) -> Floats:
+    return interpolate(tables.passing, place)
+
+
+def _wrong(tables: Tables, gaps: Floats, radius: float) -> Floats:
+    """q_r, (Q,), rounded up; where a gap is not positive its term is at least ½ and the query is capped anyway."""
+    scale = tables.spread * tables.unit
+    terms = ndtr(-(gaps - radius) / scale)
+    first = ndtr(-(gaps[:, 0] - 2 * radius) / scale)
+    return np.asarray((first + terms[:, 1:].sum(axis=1)) * (1 + 1e-12) + 1e-300)
+
+
+def _losing(tables: Tables, gaps: Floats, step: int) -> Floats:
+    """F_r, (Q, A), for gaps whose smallest exceeds 2r: the best of all pairs (j, b).
+
+    The gain of b is largest for the smallest gap that is not j's own, as K̂₁ is convex.
+    """
+    place = gaps / tables.node
+    shift = step * tables.finer
+    at_one, at_two = _Reader(tables, place - shift), _Reader(tables, place - 2 * shift)
+    single, twice = at_one(tables.single), at_two(tables.double)
+    moved = at_one(tables.double) - single
+    both = twice - single
+    best = both.max(axis=1)
+    if gaps.shape[1] > 1:
+        gain = _Reader(tables, (place - 2 * shift)[:, :2])(tables.single) - single[:, :2]
+        best = np.maximum(best, moved[:, 0] + gain[:, 1])
+        best = np.maximum(best, moved[:, 1:].max(axis=1) + gain[:, 0])
+    return np.asarray(single.sum(axis=1) + best)
+
+
+class _Reader:
+    """Reads tables at positions (Q, n): on the lattice rows, off it an interpolation between two."""
+
+    def __init__(self, tables: Tables, place: Floats) -> None:
+        whole = np.rint(place) if tables.finer == 1 else np.floor(place)
+        self.low = np.clip(whole.astype(np.intp), 0, len(tables.single) - 2)
+        self.part = None if tables.finer == 1 else (place - self.low)[..., None]
+
+    def __call__(self, table: Floats) -> Floats:
+        low = table[self.low]
+        return low if self.part is None else np.asarray(low + self.part * (table[self.low + 1] - low))

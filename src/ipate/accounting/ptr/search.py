@@ -1,0 +1,147 @@
+"""The steepest ramp that a reference affords, and the largest number of queries.
+
+A reference whose cost to group g at radius x is Ḡ_g(x) sits at the highest level R when b_g(R−x) ≥ Ḡ_g(x) for every
+x. With L_R = −ln .99 at x = 0, condition 2 of `ipate.accounting.ptr.design` turned round gives, j_g steps further
+down::
+
+    L(x + j_g) ≤ max_α [ L(x)·α/(α−1) + ε + ln(α/(α−1)) + ln(αδ)/(α−1) − Ḡ_g^α(x) ]
+
+and condition 3 a second limit; L is the least of both over the groups. Both grow with L(x), so the largest L at each
+step is the best one, and R is where L first reaches ln(1/δ): it needs no search. Costs grow with the number of
+queries, so the largest feasible m is found by halving.
+
+Privacy does not depend on anything here: a `Design` verifies itself. Only the chance to pass does.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ipate.accounting._checks import Floats
+from ipate.accounting.ptr.design import Design, GroupTable, FALLBACK_DELTA, bound_limits
+from ipate.accounting.ptr.envelope import total_costs
+from ipate.accounting.ptr.setting import Setting
+from ipate.errors import InputError
+
+__all__ = ["PASS_AT_BEST", "Profile", "default_radii", "make_design", "most_queries", "profile_of"]
+
+PASS_AT_BEST = 0.99
+_MARGIN = 1e-8  # ε is designed this much smaller, so that verification (1e-9) never meets rounding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What a reference costs: mean of g_r per query, (groups, radii, orders), and where it comes from."""
+
+    setting: Setting
+    means: Floats
+    source: str
+    source_hash: str
+
+
+def default_radii(setting: Setting) -> int:
+    """How many radii a profile holds unless said: up to .4 of the total weight, beyond which nothing is clear."""
+    return max(2, math.ceil(0.4 * setting.total_weight / setting.grid))
+
+
+def profile_of(
+    setting: Setting, counts: Floats, *, source: str, source_hash: str, radii: int | None = None
+) -> Profile:
+    """Work out what reference histograms (Q, C) cost every group at every radius and order.
+
+    The reference must be public: votes of other teachers, of a proxy task, or simulated ones.
+    """
+    if len(counts) == 0:
+        raise InputError("the reference has no queries: a profile needs at least one")
+    steps = np.arange(default_radii(setting) if radii is None else radii)
+    means = np.stack([total_costs(setting, group, counts, steps) for group in setting.groups]) / len(counts)
+    return Profile(setting=setting, means=means, source=source, source_hash=source_hash)
+
+
+def most_queries(profile: Profile, *, pool: int, reserve: float, fallback: bool = False) -> int:
+    """The largest m, at most `pool`, for which the reference affords a design; 0 if none."""
+    low, high = 0, pool + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _ramp(profile, middle, reserve, fallback) is not None else (low, middle)
+    return low
+
+
+def make_design(
+    profile: Profile, *, n_queries: int, queries_hash: str, reserve: float, fallback: bool = False
+) -> Design:
+    """Make the design for exactly `n_queries` queries; refuse it where the reference does not afford that many."""
+    found = _ramp(profile, n_queries, reserve, fallback)
+    if found is None:
+        most = most_queries(profile, pool=n_queries, reserve=reserve, fallback=fallback)
+        raise InputError(f"{n_queries} queries cost more than the budgets afford: the reference affords {most}")
+    losses = found[::-1].copy()
+    totals = _totals(profile, n_queries, reserve)
+    tables = []
+    for index, group in enumerate(profile.setting.groups):
+        delta = (1 - FALLBACK_DELTA * fallback) * group.delta
+        tables.append(_table(profile.setting, index, losses, totals[index], delta))
+    return Design(
+        setting=profile.setting,
+        n_queries=n_queries,
+        queries_hash=queries_hash,
+        losses=tuple(losses.tolist()),
+        tables=tuple(tables),
+        fallback=fallback,
+        reserve=reserve,
+        reference=profile.source,
+        reference_hash=profile.source_hash,
+    )
+
+
+def _totals(profile: Profile, queries: int, reserve: float) -> Floats:
+    return np.asarray(profile.means * queries * (1 + reserve) * (1 + 1e-9))
+
+
+def _table(setting: Setting, index: int, losses: Floats, totals: Floats, delta: float) -> GroupTable:
+    """α_s and b_s of one group: at every level the order that leaves the reference the most room, by ratio."""
+    group, orders = setting.groups[index], np.array(setting.orders)
+    levels = losses.size - 1
+    limits = np.stack(
+        [
+            bound_limits(losses, setting.steps(group), np.full(losses.size, a), epsilon=group.epsilon - _MARGIN, delta=delta)
+            for a in orders
+        ],
+        axis=1,
+    )
+    needed = losses < math.log(1 / delta)
+    radius = np.minimum(levels - np.arange(losses.size), len(totals) - 1)
+    best = np.argmax(limits / totals[radius], axis=1)
+    bounds = np.where(needed, limits[np.arange(losses.size), best], np.inf)
+    return GroupTable(group=group.id, orders=tuple(orders[best].tolist()), bounds=tuple(bounds.tolist()))
+
+
+def _ramp(profile: Profile, queries: int, reserve: float, fallback: bool) -> Floats | None:
+    """L by distance x from the highest level, or None where it does not reach ln(1/δ)."""
+    setting, totals = profile.setting, _totals(profile, queries, reserve)
+    alpha = np.array(setting.orders)
+    steps = [setting.steps(group) for group in setting.groups]
+    deltas = [(1 - FALLBACK_DELTA * fallback) * group.delta for group in setting.groups]
+    growths = [(group.epsilon - _MARGIN) / (2 if fallback else 1) for group in setting.groups]
+    budgets = [
+        group.epsilon - _MARGIN + np.log(alpha / (alpha - 1)) + np.log(alpha * delta) / (alpha - 1)
+        for group, delta in zip(setting.groups, deltas, strict=True)
+    ]
+    goal = math.log(1 / min(deltas)) + _MARGIN
+    losses = [-math.log(PASS_AT_BEST)]
+    while losses[-1] < goal:
+        x = len(losses)
+        limits = [goal]
+        for g, j in enumerate(steps):
+            start, share = max(x - j, 0), min(x / j, 1.0)  # before the first whole move: part of the way
+            if start >= totals.shape[1]:
+                return None
+            room = float(np.max(losses[start] * alpha / (alpha - 1) + budgets[g] - totals[g, start]))
+            limits.append(losses[start] + share * (room - losses[start]))
+            failing = math.exp(share * growths[g]) * -math.expm1(-losses[start])
+            limits.append(-math.log1p(-failing) if failing < 1 else math.inf)
+        if min(limits) <= losses[-1] * (1 + 1e-12):
+            return None
+        losses.append(min(limits))
+    return np.array(losses + [losses[-1]] * (max(steps) - 1))
