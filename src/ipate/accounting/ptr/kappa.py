@@ -26,6 +26,7 @@ Rounding goes up: each sum carries a bound on its own rounding error.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,7 @@ LARGEST_EXPONENT = 100.0  # of e^{α(α−1)/σ²}: above it the label costs its
 _LOWEST_LOG_Q = -40.0
 _LOG_Q_STEP = 0.002
 _FINER = 4  # nodes per grid step where counts are not on the lattice
+_LARGE = 30.0
 _ULP = float(np.finfo(np.float64).eps)
 
 
@@ -123,24 +125,29 @@ def top_excess(log_p: Floats, log_q: Floats, orders: Floats) -> Floats:
 
     For x = α|r| the series Σ_{k≥2} (α^k − α) r^k/k! is at most ½α(α−1)r²(1 + x) while x ≤ 1.
     """
-    r = (log_p - log_q)[..., None]
+    r, q = (log_p - log_q)[..., None], np.exp(log_q)[..., None]
     x = orders * np.abs(r)
-    direct = np.expm1(orders * r) - orders * np.expm1(r) + 8 * _ULP * (np.exp(orders * r) + orders * np.exp(r))
+    calm = np.minimum(r, _LARGE / orders)
+    rounding = 8 * _ULP * (np.exp(orders * calm) + orders * np.exp(calm))
+    direct = np.expm1(orders * calm) - orders * np.expm1(calm) + rounding
     series = 0.5 * orders * (orders - 1) * r**2 * (1 + x)
-    return np.asarray(np.exp(log_q)[..., None] * np.where(x < 1e-4, series, np.maximum(direct, 0.0)))
+    # Far out: without −αp, and cut at e^700, which is above every cap that the tables are used with.
+    far = np.exp(np.minimum(log_q[..., None] + orders * r, 700.0)) * (1 + 1e-12) + (orders - 1) * q
+    return np.asarray(np.where(orders * r > _LARGE, far, q * np.where(x < 1e-4, series, np.maximum(direct, 0.0))))
 
 
+@lru_cache(maxsize=32)
 def tables_for(setting: Setting, group: PtrGroup) -> Tables:
     """Make one group's tables: σ, σ_T, T and every count divided by the weight Δ that its people move."""
     orders, unit = np.array(setting.orders), group.sensitivity
     sigma = setting.sigma / unit
     usable = orders * (orders - 1) / sigma**2 <= LARGEST_EXPONENT
-    inner = np.where(usable, orders, 1.5)
+    inner = np.where(usable, orders, orders[0] if usable[0] else np.nan)  # orders grow: the first is the calmest
     finer = 1 if setting.lattice else _FINER
     node = setting.grid / finer
     # Two nodes beyond the largest gap and, off the lattice, one before 0 for the move to the right.
     nodes = np.arange(-1, int(np.ceil(setting.total_weight / node)) + 4) * node / unit
-    kappas = {tau: kappa(nodes, tau, inner, sigma=sigma) for tau in (-2, -1, 0, 1, 2)}
+    kappas = {tau: np.nan_to_num(kappa(nodes, tau, inner, sigma=sigma)) for tau in (-2, -1, 0, 1, 2)}
     first = np.maximum.reduce([kappas[tau] for tau in (-1, 0, 1)])
     second = np.maximum.reduce([first, kappas[2], kappas[-2]])
     start = 1 if setting.lattice else 0
@@ -180,8 +187,7 @@ def _top_table(orders: Floats, sigma: float) -> Floats:
     low, high = slice(0, -1), slice(1, None)
     rise = top_excess(own[low], up[high], orders) * np.exp(up[low] - up[high])[:, None]
     fall = top_excess(own[high], down[low], orders)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.maximum.accumulate(np.maximum(rise, fall) * (1 + 1e-12), axis=0))
+    return np.asarray(np.maximum.accumulate(np.nan_to_num(np.maximum(rise, fall)) * (1 + 1e-12), axis=0))
 
 
 def _passing_table(setting: Setting, unit: float, maxima: Floats, orders: Floats) -> Floats:

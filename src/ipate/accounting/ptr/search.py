@@ -59,22 +59,47 @@ def profile_of(
     return Profile(setting=setting, means=means, source=source, source_hash=source_hash)
 
 
-def most_queries(profile: Profile, *, pool: int, reserve: float, fallback: bool = False) -> int:
-    """The largest m, at most `pool`, for which the reference affords a design; 0 if none."""
+def most_queries(
+    profile: Profile, *, pool: int, reserve: float, fallback: bool = False, pass_at_best: float = PASS_AT_BEST
+) -> int:
+    """The largest m, at most `pool`, for which the reference affords a design; 0 if none. Parameters: `make_design`."""
     low, high = 0, pool + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _ramp(profile, middle, reserve, fallback) is not None else (low, middle)
+        fits = _ramp(profile, middle, reserve, fallback, pass_at_best) is not None
+        low, high = (middle, high) if fits else (low, middle)
     return low
 
 
 def make_design(
-    profile: Profile, *, n_queries: int, queries_hash: str, reserve: float, fallback: bool = False
+    profile: Profile,
+    *,
+    n_queries: int,
+    queries_hash: str,
+    reserve: float,
+    fallback: bool = False,
+    pass_at_best: float = PASS_AT_BEST,
 ) -> Design:
-    """Make the design for exactly `n_queries` queries; refuse it where the reference does not afford that many."""
-    found = _ramp(profile, n_queries, reserve, fallback)
+    """Make the design for exactly `n_queries` queries; refuse it where the reference does not afford that many.
+
+    Parameters
+    ----------
+    profile : Profile
+        What the public reference costs.
+    n_queries, queries_hash
+        How many queries are asked, and `hash_queries` of their ids.
+    reserve : float
+        By how much, relatively, the reference's costs are raised: what the private votes may cost more than it.
+    fallback : bool
+        Keep (ε/2, δ/10) for a data-independent run after a failure.
+    pass_at_best : float
+        π_R, the probability to pass at the highest level; a lower one needs fewer levels (small ensembles).
+    """
+    found = _ramp(profile, n_queries, reserve, fallback, pass_at_best)
     if found is None:
-        most = most_queries(profile, pool=n_queries, reserve=reserve, fallback=fallback)
+        most = most_queries(
+            profile, pool=n_queries, reserve=reserve, fallback=fallback, pass_at_best=pass_at_best
+        )
         raise InputError(f"{n_queries} queries cost more than the budgets afford: the reference affords {most}")
     losses = found[::-1].copy()
     totals = _totals(profile, n_queries, reserve)
@@ -117,8 +142,12 @@ def _table(setting: Setting, index: int, losses: Floats, totals: Floats, delta: 
     return GroupTable(group=group.id, orders=tuple(orders[best].tolist()), bounds=tuple(bounds.tolist()))
 
 
-def _ramp(profile: Profile, queries: int, reserve: float, fallback: bool) -> Floats | None:
+def _ramp(profile: Profile, queries: int, reserve: float, fallback: bool, pass_at_best: float) -> Floats | None:
     """L by distance x from the highest level, or None where it does not reach ln(1/δ)."""
+    if not 0 < pass_at_best < 1:
+        raise InputError(f"pass_at_best is {pass_at_best}: it must lie strictly between 0 and 1, for example 0.99")
+    if not (math.isfinite(reserve) and reserve >= 0):
+        raise InputError(f"reserve is {reserve}: it must be a finite number, 0 or above, for example 0.1")
     setting, totals = profile.setting, _totals(profile, queries, reserve)
     alpha = np.array(setting.orders)
     steps = [setting.steps(group) for group in setting.groups]
@@ -129,7 +158,7 @@ def _ramp(profile: Profile, queries: int, reserve: float, fallback: bool) -> Flo
         for group, delta in zip(setting.groups, deltas, strict=True)
     ]
     goal = math.log(1 / min(deltas)) + _MARGIN
-    losses = [-math.log(PASS_AT_BEST)]
+    losses = [-math.log(pass_at_best)]
     while losses[-1] < goal:
         x = len(losses)
         limits = [goal]
