@@ -36,7 +36,10 @@ def envelope(attacks: int, seed: int) -> float:
             tried += 100 + 20 * 16
         worst = max(worst, random, climbed)
         seconds = time.perf_counter() - start
-        print(f"envelope {kind:10} {tried:8} attacks  random {random:.6f}  climbing {climbed:.6f}  {seconds:5.0f} s", flush=True)
+        print(
+            f"envelope {kind:10} {tried:8} attacks  random {random:.6f}  climbing {climbed:.6f}  {seconds:5.0f} s",
+            flush=True,
+        )
     return worst
 
 
@@ -50,7 +53,10 @@ def ladders(pairs: int, seed: int) -> float:
             size, ratio = ladder(rng, random_setting(rng, kind), 4000, [0, int(rng.integers(1, 12))], kind)
             tried, found = tried + size, max(found, ratio)
         worst = max(worst, found)
-        print(f"ladder   {kind:10} {tried:8} pairs    worst {found:.12f}  {time.perf_counter() - start:5.0f} s", flush=True)
+        print(
+            f"ladder   {kind:10} {tried:8} pairs    worst {found:.12f}  {time.perf_counter() - start:5.0f} s",
+            flush=True,
+        )
     return worst
 
 

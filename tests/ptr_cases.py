@@ -129,17 +129,17 @@ def steeper(name: str, level: int, by: float) -> Case:
     return ensemble, unverified(design, losses=tuple(losses.tolist()))
 
 
-def one_off(name: str) -> Case:
-    """A level too high for everybody: π_{s+1} where π_s belongs."""
+def too_high(name: str, steps: int) -> Case:
+    """Levels too high for everybody: π_{s+1} where π_s belongs."""
     ensemble, design = CASES[name]()
-    return ensemble, unverified(design, losses=(*design.losses[1:], design.losses[-1]))
+    return ensemble, unverified(design, losses=(*design.losses[steps:], *design.losses[-1:] * steps))
 
 
 BROKEN: dict[str, Callable[[], Case]] = {
     "one level's b raised": partial(raised, "noisy votes", 2, 3.0),
     "a ramp too steep": partial(steeper, "sharp votes", 2, 0.9),
-    "levels one too high": partial(one_off, "noisy votes"),
-    "levels one too high, two groups": partial(one_off, "two small groups"),
+    "levels one too high": partial(too_high, "noisy votes", 1),
+    "levels one move too high, two groups": partial(too_high, "two small groups", 6),
 }
 
 

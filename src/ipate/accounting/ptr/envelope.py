@@ -25,6 +25,7 @@ raised by 1e-9 + 1e-10 per step of r, thousands of times what rounding can do.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +77,6 @@ def total_costs(
     As `query_costs`, at `orders` (those of the setting unless given); histograms that agree up to the order of their
     classes are worked out once.
     """
-    from dataclasses import replace
-
     votes, steps = setting.check_counts(counts), _check_radii(radii)
     spec = setting if orders is None else replace(setting, orders=orders)
     ranked, times = np.unique(np.sort(votes, axis=1), axis=0, return_counts=True)
@@ -120,14 +119,10 @@ def _costs(setting: Setting, tables: Tables, gaps: Floats, top: Floats, step: in
         bound = _losing(tables, gaps[free], step) + tables.top_at(np.log(wrong[free]))
         label[free] = np.where(tables.usable, np.minimum(bound, tables.cap), tables.cap)
     highest = np.minimum(top + radius, setting.total_weight) / tables.node
-    passing = tables.passing[np.rint(highest).astype(np.intp)] if setting.lattice else _between(tables, highest)
+    passing = interpolate(tables.passing, highest)  # on the lattice a position is whole: the node itself
     with np.errstate(over="ignore", invalid="ignore"):
         cost = np.log1p(tables.check + passing * label) / (tables.orders - 1)
     return np.asarray(np.where(np.isnan(cost), np.inf, cost))
-
-
-def _between(tables: Tables, place: Floats) -> Floats:
-    return interpolate(tables.passing, place)
 
 
 def _wrong(tables: Tables, gaps: Floats, radius: float) -> Floats:

@@ -39,8 +39,8 @@ from ipate.accounting.ptr.setting import PtrGroup, Setting
 __all__ = ["LARGEST_EXPONENT", "Tables", "convexified", "kappa", "tables_for", "top_excess"]
 
 LARGEST_EXPONENT = 100.0  # of e^{α(α−1)/σ²}: above it the label costs its cap
-_LOWEST_LOG_Q = -40.0
-_LOG_Q_STEP = 0.002
+_LOWEST_LOG_Q = -30.0
+_LOG_Q_STEP = 0.001
 _FINER = 4  # nodes per grid step where counts are not on the lattice
 _LARGE = 30.0
 _ULP = float(np.finfo(np.float64).eps)
@@ -136,7 +136,7 @@ def top_excess(log_p: Floats, log_q: Floats, orders: Floats) -> Floats:
     return np.asarray(np.where(orders * r > _LARGE, far, q * np.where(x < 1e-4, series, np.maximum(direct, 0.0))))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def tables_for(setting: Setting, group: PtrGroup) -> Tables:
     """Make one group's tables: σ, σ_T, T and every count divided by the weight Δ that its people move."""
     orders, unit = np.array(setting.orders), group.sensitivity

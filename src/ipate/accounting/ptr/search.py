@@ -45,9 +45,7 @@ def default_radii(setting: Setting) -> int:
     return max(2, math.ceil(0.4 * setting.total_weight / setting.grid))
 
 
-def profile_of(
-    setting: Setting, counts: Floats, *, source: str, source_hash: str, radii: int | None = None
-) -> Profile:
+def profile_of(setting: Setting, counts: Floats, *, source: str, source_hash: str, radii: int | None = None) -> Profile:
     """Work out what reference histograms (Q, C) cost every group at every radius and order.
 
     The reference must be public: votes of other teachers, of a proxy task, or simulated ones.
@@ -97,9 +95,7 @@ def make_design(
     """
     found = _ramp(profile, n_queries, reserve, fallback, pass_at_best)
     if found is None:
-        most = most_queries(
-            profile, pool=n_queries, reserve=reserve, fallback=fallback, pass_at_best=pass_at_best
-        )
+        most = most_queries(profile, pool=n_queries, reserve=reserve, fallback=fallback, pass_at_best=pass_at_best)
         raise InputError(f"{n_queries} queries cost more than the budgets afford: the reference affords {most}")
     losses = found[::-1].copy()
     totals = _totals(profile, n_queries, reserve)
@@ -130,7 +126,9 @@ def _table(setting: Setting, index: int, losses: Floats, totals: Floats, delta: 
     levels = losses.size - 1
     limits = np.stack(
         [
-            bound_limits(losses, setting.steps(group), np.full(losses.size, a), epsilon=group.epsilon - _MARGIN, delta=delta)
+            bound_limits(
+                losses, setting.steps(group), np.full(losses.size, a), epsilon=group.epsilon - _MARGIN, delta=delta
+            )
             for a in orders
         ],
         axis=1,

@@ -88,7 +88,9 @@ class Setting:
         if mantissa != 0.5 or not -_FINEST < exponent <= _COARSEST:
             raise InputError(f"grid is {self.grid}: it must be a power of two such as 1, 0.5 or 0.25")
         if self.lattice and self.total_weight % self.grid:
-            raise InputError(f"total_weight {self.total_weight:g} is not a multiple of the grid {self.grid:g}: lattice=False")
+            raise InputError(
+                f"total_weight {self.total_weight:g} is not a multiple of the grid {self.grid:g}: lattice=False"
+            )
         ids = [group.id for group in self.groups]
         if not ids:
             raise InputError("there are no groups: at least one budget is needed")

@@ -1,0 +1,144 @@
+"""The tables against mpmath, against integrals of their definitions, and the shapes that the proof needs."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
+
+from ipate.accounting.ptr.kappa import convexified, kappa, tables_for, top_excess
+from ipate.accounting.ptr.setting import PtrGroup, Setting
+
+ORDERS = np.array([1.25, 2.0, 8.0, 20.0])
+
+
+def setting(sensitivity=1.0, *, sigma=40.0, lattice=True, grid=1.0, total=250.0):
+    return Setting(
+        sigma=sigma,
+        check_sigma=150.0,
+        threshold=200.0,
+        classes=10,
+        total_weight=total,
+        groups=(PtrGroup(id="a", epsilon=1.0, delta=1e-5, sensitivity=sensitivity),),
+        grid=grid,
+        lattice=lattice,
+        orders=tuple(ORDERS.tolist()),
+    )
+
+
+def integral(gap, tau, alpha, sigma):
+    """∫ f(p, q) over {x_j > x_top}: the difference y of the two scores, and what of the move is orthogonal to it."""
+    spread = np.sqrt(2) * sigma
+    side = np.sqrt(2 - tau**2 / 2) / sigma  # ‖v‖² = 2; the difference moves by τ, of length |τ|/√2
+    y = np.linspace(-14 * spread + min(0, (alpha - 1) * tau), 0, 4001)
+    u = np.linspace(-12 - (alpha - 1) * side, 12 + side, 1201)
+    log_y = [-(((y - gap - move) / spread) ** 2) / 2 for move in (0, tau)]
+    log_u = [-((u - move) ** 2) / 2 for move in (0, side)]
+    p, q = (np.exp(a[:, None] + b - np.log(2 * np.pi * spread)) for a, b in zip(log_y, log_u, strict=True))
+    r = (log_y[0] - log_y[1])[:, None] + (log_u[0] - log_u[1])
+    f = q * (np.exp(alpha * r) - 1) - alpha * (p - q)
+    return np.trapezoid(np.trapezoid(f, u, axis=1), y)
+
+
+@pytest.mark.parametrize(("tau", "alpha"), [(2, 3.0), (-2, 3.0), (1, 4.0), (-1, 2.0), (0, 5.0)])
+def test_kappa_is_the_integral_of_f_over_the_event_that_a_class_beats_the_top(tau, alpha):
+    sigma, gap = 5.0, 8.0
+    value = kappa(np.array([gap]), tau, np.array([alpha]), sigma=sigma)[0, 0]
+    assert value == pytest.approx(integral(gap, tau, alpha, sigma), rel=1e-4)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    gap=st.floats(0, 250), tau=st.sampled_from([-2, -1, 0, 1, 2]), alpha=st.floats(1.05, 40), sigma=st.floats(5, 100)
+)
+def test_kappa_is_never_below_its_formula_at_fifty_digits(gap, tau, alpha, sigma):
+    if alpha * (alpha - 1) / sigma**2 > 100:
+        return
+    with mp.workdps(50):
+        g, a, s = mp.mpf(gap), mp.mpf(alpha), mp.mpf(sigma)
+        root = mp.sqrt(2) * s
+        first = mp.exp(a * (a - 1) / s**2) * mp.ncdf(-(g - (a - 1) * tau) / root)
+        exact = first - a * mp.ncdf(-g / root) + (a - 1) * mp.ncdf(-(g + tau) / root)
+        scale = first + a * mp.ncdf(-g / root) + a * mp.ncdf(-(g + tau) / root)
+    value = kappa(np.array([gap]), tau, np.array([alpha]), sigma=sigma)[0, 0]
+    assert exact <= value <= exact + 1e-11 * scale
+
+
+@settings(deadline=None, max_examples=50)
+@given(tau=st.sampled_from([-2, -1, 0, 1, 2]), sigma=st.floats(2, 100))
+def test_kappa_decreases_in_the_gap(tau, sigma):
+    orders = ORDERS[ORDERS * (ORDERS - 1) / sigma**2 <= 100]
+    values = kappa(np.linspace(-2, 6 * sigma, 300), tau, orders, sigma=sigma)
+    assert (np.diff(values, axis=0) <= 1e-12 * values[:-1]).all()
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1e3), min_size=3, max_size=30))
+def test_convexified_is_convex_decreasing_and_nowhere_below(values):
+    given_values = np.array(values)[:, None]
+    found = convexified(given_values)
+    assert (found >= given_values).all()
+    assert (np.diff(found, axis=0) <= 0).all()
+    assert (np.diff(found, 2, axis=0) >= -1e-12 * found.max()).all()
+
+
+@pytest.mark.parametrize("sensitivity", [1.0, 1.37])
+def test_tables_are_convex_and_cover_every_real_gap_off_the_lattice(sensitivity):
+    spec = setting(sensitivity, lattice=False, grid=0.25)
+    tables = tables_for(spec, spec.groups[0])
+    gaps = np.random.default_rng(0).uniform(0, 250, 500)
+    place = gaps / tables.node
+    low = place.astype(int)
+    for table, taus in ((tables.single, (-1, 0, 1)), (tables.double, (-2, -1, 0, 1, 2))):
+        assert (np.diff(table, 2, axis=0) >= -1e-12 * table[:-2]).all()
+        read = table[low] + (place - low)[:, None] * (table[low + 1] - table[low])
+        for tau in taus:
+            true = kappa(gaps / sensitivity, tau, ORDERS, sigma=40 / sensitivity)
+            assert (read >= true).all()
+
+
+@pytest.mark.parametrize("sigma", [1.0, 8.0, 40.0])
+def test_the_top_table_bounds_both_ends_of_the_trade_off_at_every_smaller_error(sigma):
+    spec = setting(sigma=sigma)
+    tables = tables_for(spec, spec.groups[0])
+    q = np.exp(np.random.default_rng(1).uniform(-30, np.log(0.4999), 400))
+    read = tables.top_at(np.log(q))
+    usable = tables.usable
+    for share in (1.0, 0.7, 0.1):
+        for sign in (1, -1):
+            other = ndtr(ndtri(q * share) + sign * np.sqrt(2) / sigma)
+            true = top_excess(np.log1p(-q * share), np.log1p(-other), ORDERS)
+            assert (read[:, usable] >= true[:, usable] * (1 - 1e-9)).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(p=st.floats(0.05, 0.999), q=st.floats(0.05, 0.999), alpha=st.floats(1.05, 30))
+def test_top_excess_is_f_rounded_up(p, q, alpha):
+    with mp.workdps(50):
+        a, x, y = mp.mpf(alpha), mp.exp(mp.mpf(float(np.log(p)))), mp.exp(mp.mpf(float(np.log(q))))
+        exact = x**a * y ** (1 - a) - a * x + (a - 1) * y
+        scale = x**a * y ** (1 - a) + a * x + a * y
+    value = top_excess(np.log(np.array(p)), np.log(np.array(q)), np.array([alpha]))[0]
+    assert exact - 1e-30 * scale <= value <= exact * 1.0002 + 1e-9 * scale
+
+
+@pytest.mark.parametrize("lattice", [True, False])
+def test_the_passing_table_bounds_every_maximum_up_to_its_own(lattice):
+    spec = setting(1.0 if lattice else 1.7, lattice=lattice, grid=1.0 if lattice else 0.25)
+    unit = spec.groups[0].sensitivity
+    tables = tables_for(spec, spec.groups[0])
+    rng = np.random.default_rng(2)
+    maxima = rng.integers(0, 251, 300).astype(float) if lattice else rng.uniform(0, 250, 300)
+    read = tables.passing[(maxima / tables.node).astype(int)]
+    z = (maxima - 200) / 150
+    for lower in (0.0, 5.0, 50.0):
+        true = ndtr(z - lower / 150)[:, None] ** ORDERS * ndtr(z - (lower + unit) / 150)[:, None] ** (1 - ORDERS)
+        assert (read[maxima >= lower] >= true[maxima >= lower]).all()
+
+
+def test_orders_too_large_for_the_tables_are_marked_and_harmless():
+    spec = setting(sigma=0.01)
+    with np.errstate(all="raise", under="ignore"):
+        tables = tables_for(spec, spec.groups[0])
+    assert not tables.usable.any()
