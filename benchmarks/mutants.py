@@ -42,6 +42,7 @@ CARRIED = "tests/report/test_carried.py"
 MANIFEST = "tests/parties/test_manifest.py"
 MERGE = "tests/parties/test_merge.py"
 SITE = "tests/parties/test_site.py"
+PTR = "tests/accounting/ptr"
 FORWARD = f"{TIGHT}::test_tight_covers_the_forward_divergence_and_stays_under_loose"
 THEOREM = f"{TIGHT}::test_tight_is_the_theorem_at_fifty_digits"
 BY_ID = f"{LEDGER}::test_a_weight_meets_its_budget_by_id_however_the_groups_are_listed"
@@ -538,6 +539,153 @@ MUTANTS = (
         "if others and not again:",
         "if False:",
         (f"{SITE}::test_other_queries_spend_budgets_anew_and_are_refused_unless_said",),
+    # Graded propose-test-release.
+    Mutant(
+        "ptr losing classes at half the exponent",
+        "accounting/ptr/kappa.py",
+        "log_first = alpha * (alpha - 1) / sigma**2 + log_ndtr",
+        "log_first = alpha * (alpha - 1) / (2 * sigma**2) + log_ndtr",
+        (f"{PTR}/test_kappa.py",),
+    ),
+    Mutant(
+        "ptr forgets the move between top and a class",
+        "accounting/ptr/kappa.py",
+        "second = np.maximum.reduce([first, kappas[2], kappas[-2]])",
+        "second = first",
+        (f"{PTR}/test_envelope.py",),
+    ),
+    Mutant(
+        "ptr tables that are not convex",
+        "accounting/ptr/kappa.py",
+        "np.maximum(out[i], 2 * out[i + 1] - out[i + 2], out=out[i])",
+        "pass",
+        (f"{PTR}/test_kappa.py",),
+    ),
+    Mutant(
+        "ptr real gaps read without the shift",
+        "accounting/ptr/kappa.py",
+        "start = 1 if setting.lattice else 0",
+        "start = 1",
+        (f"{PTR}/test_kappa.py",),
+    ),
+    Mutant(
+        "ptr noise not divided by a person's weight",
+        "accounting/ptr/kappa.py",
+        "    sigma = setting.sigma / unit\n",
+        "    sigma = setting.sigma\n",
+        (f"{PTR}/test_envelope.py",),
+    ),
+    Mutant(
+        "ptr top class for free",
+        "accounting/ptr/envelope.py",
+        " + tables.top_at(np.log(wrong[free]))",
+        "",
+        (f"{PTR}/test_envelope.py",),
+    ),
+    Mutant(
+        "ptr radius that spares the runner-up",
+        "accounting/ptr/envelope.py",
+        "at_two = _Reader(tables, place - shift), _Reader(tables, place - 2 * shift)",
+        "at_two = _Reader(tables, place - shift), _Reader(tables, place - shift)",
+        (f"{PTR}/test_envelope.py",),
+    ),
+    Mutant(
+        "ptr top trusted where it could fall",
+        "accounting/ptr/envelope.py",
+        "near = gaps[:, 0] <= 2 * radius",
+        "near = gaps[:, 0] <= -1 + 0 * radius",
+        (f"{PTR}/test_envelope.py",),
+    ),
+    Mutant(
+        "ptr passing at the votes' own maximum",
+        "accounting/ptr/envelope.py",
+        "np.minimum(top + radius, setting.total_weight)",
+        "np.minimum(top, setting.total_weight)",
+        (f"{PTR}/test_envelope.py",),
+    ),
+    Mutant(
+        "ptr checks for free",
+        "accounting/ptr/envelope.py",
+        "np.log1p(tables.check + passing * label)",
+        "np.log1p(passing * label)",
+        (f"{PTR}/test_envelope.py",),
+    ),
+    Mutant(
+        "ptr moves rounded down to the grid",
+        "accounting/ptr/setting.py",
+        "math.ceil(group.sensitivity / self.grid)",
+        "math.floor(group.sensitivity / self.grid)",
+        (f"{PTR}/test_design.py",),
+    ),
+    Mutant(
+        "a design that passes at level 0",
+        "accounting/ptr/design.py",
+        "if losses[0] < math.log(1 / delta):",
+        "if losses[0] < 0:",
+        (f"{PTR}/test_design.py",),
+    ),
+    Mutant(
+        "a design whose bounds are not verified",
+        "accounting/ptr/design.py",
+        "& ~(bounds <= limit)",
+        "& np.isnan(bounds)",
+        (f"{PTR}/test_design.py",),
+    ),
+    Mutant(
+        "a bound that forgets what the ramp tells",
+        "accounting/ptr/design.py",
+        "budget - (below - losses) + losses / (orders - 1)",
+        "budget + losses / (orders - 1)",
+        (f"{PTR}/test_design.py",),
+    ),
+    Mutant(
+        "a failure that tells too much",
+        "accounting/ptr/design.py",
+        "steep = losses > failure_limit(losses, steps, growth - _MARGIN)",
+        "steep = losses < 0",
+        (f"{PTR}/test_design.py",),
+    ),
+    Mutant(
+        "a fallback that was not paid for",
+        "accounting/ptr/design.py",
+        "return (1 - FALLBACK_DELTA) * group.delta, group.epsilon / 2",
+        "return group.delta, group.epsilon",
+        (f"{PTR}/test_design.py",),
+    ),
+    Mutant(
+        "ptr level at one radius too few",
+        "accounting/ptr/level.py",
+        "totals[s - asked[at], column[at]]",
+        "totals[np.maximum(s - 1 - asked[at], 0), column[at]]",
+        (f"{PTR}/test_search_and_level.py::test_the_level_is_its_definition",),
+    ),
+    Mutant(
+        "ptr level that looks at its own radius alone",
+        "accounting/ptr/level.py",
+        "at = asked <= s",
+        "at = asked == s",
+        (f"{PTR}/test_search_and_level.py::test_no_neighbour_of_any_data_set_sees_more_than_delta",),
+    ),
+    Mutant(
+        "ptr level that asks the first group alone",
+        "accounting/ptr/level.py",
+        "within[s] &= bool(",
+        "within[s] &= group is not setting.groups[0] or bool(",
+        (f"{PTR}/test_search_and_level.py::test_the_level_is_its_definition",),
+    ),
+    Mutant(
+        "a design that knows the votes",
+        "reference.py",
+        "if design.reference_hash == votes_hash(votes):",
+        "if design.reference_hash is votes:",
+        ("tests/test_reference.py",),
+    ),
+    Mutant(
+        "a design for other queries",
+        "reference.py",
+        "if len(ids) != design.n_queries or hash_queries(ids) != design.queries_hash:",
+        "if len(ids) != design.n_queries:",
+        ("tests/test_reference.py",),
     ),
     # What may be said.
     Mutant(

@@ -37,7 +37,7 @@ def envelope(attacks: int, seed: int) -> float:
         worst = max(worst, random, climbed)
         seconds = time.perf_counter() - start
         print(
-            f"envelope {kind:10} {tried:8} attacks  random {random:.6f}  climbing {climbed:.6f}  {seconds:5.0f} s",
+            f"envelope {kind:10} {tried:8} attacks  random {random:.9f}  climbing {climbed:.9f}  {seconds:5.0f} s",
             flush=True,
         )
     return worst

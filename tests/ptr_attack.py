@@ -7,10 +7,10 @@ take those. The exact divergence of the release comes from `oracles`.
 from dataclasses import dataclass
 
 import numpy as np
-from oracles import argmax_law, divergence, log_cdf
 
 from ipate.accounting.ptr import PtrGroup, Setting, query_costs
-
+from ipate.accounting.ptr.envelope import inflation
+from oracles import argmax_law, divergence, log_cdf
 
 # Below this the oracle's divergence is the square of a rounding error.
 FLOOR = 1e-27
@@ -109,7 +109,7 @@ def ratios(setting: Setting, radius: int, attacks: Attacks) -> np.ndarray:
     here = np.maximum(attacks.votes + attacks.drift, 0)
     there = np.maximum(here + attacks.move, 0)
     logs = [release_law(setting, counts) for counts in (here, there)]
-    exact = divergence(*logs, setting.orders)
+    exact = divergence(*logs, setting.orders) / inflation(np.array([radius]))  # as the totals are raised
     return np.asarray(np.where(exact > FLOOR, exact / bound, 0.0).max(axis=1))
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from ptr_release import Ensemble, divergences, levels_of
 
 from ipate.accounting.ptr import Design, PtrGroup, Setting, make_design, most_queries, profile_of
+from ptr_release import Ensemble, divergences, levels_of
 
 ORDERS = tuple(np.round(np.geomspace(1.02, 200, 60), 4).tolist())
 Case = tuple[Ensemble, Design]

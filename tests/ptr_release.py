@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from oracles import argmax_law
 from scipy.special import ndtr
 
 from ipate.accounting.ptr import Design, Setting, level
+from oracles import argmax_law
 
 
 def histograms(voters: int, classes: int) -> list[tuple[int, ...]]:

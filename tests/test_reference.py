@@ -115,7 +115,7 @@ def test_a_design_is_for_one_mechanism_one_set_of_groups_and_one_list_of_queries
 
 
 def test_a_design_with_a_group_too_many_is_refused():
-    spec, ids, design = designed()
+    spec, ids, _ = designed()
     two = replace(spec, groups=(*spec.groups, replace(spec.groups[0], id="other")))
     profile = simulated_profile(two, panel(), SIMULATOR)
     wider = make_design(profile, n_queries=50, queries_hash=hash_queries(ids), reserve=0.1)

@@ -5,9 +5,9 @@ task) or from a simulator with a few public parameters; never from the private v
 guess, only the chance to pass the test does, so a *reserve* raises its costs.
 
 The simulator. A query's difficulty is normal on the logit scale: a teacher votes for the truth with probability
-p = 1/(1 + e^{−(c + spread·z)}), z ~ N(0, 1) per query, with c such that the mean of p is the teachers' accuracy. Wrong votes go
-to the query's own order of wrong classes: the first takes the share `confusion` of them, the next that share of what is left, and so on,
-the last what remains. Given the query, teachers vote independently.
+p = 1/(1 + e^{−(c + spread·z)}), z ~ N(0, 1) per query, with c such that the mean of p is the teachers' accuracy. Wrong
+votes go to the query's own list of wrong classes: the first takes the share `confusion` of them, the next that share
+of what is left, and so on, the last what remains. Given the query, teachers vote independently.
 """
 
 import hashlib

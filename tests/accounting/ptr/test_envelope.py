@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ptr_attack import climb, ladder, make, random_setting, ratios
 from scipy.special import ndtr, ndtri
 
 from ipate.accounting import sup
@@ -13,6 +12,7 @@ from ipate.accounting.ptr import PtrGroup, Setting, query_costs, total_costs
 from ipate.accounting.ptr.envelope import inflation
 from ipate.accounting.ptr.kappa import kappa, top_excess
 from ipate.errors import InputError
+from ptr_attack import climb, ladder, make, random_setting, ratios
 
 KINDS = ("unit", "weighted", "upsampled")
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ptr_cases import BROKEN, CASES, QUICK, worst_by_level
 
 from ipate.accounting.ptr import (
     PtrGroup,
@@ -18,6 +17,7 @@ from ipate.accounting.ptr import (
 )
 from ipate.accounting.ptr.envelope import inflation
 from ipate.errors import InputError
+from ptr_cases import BROKEN, CASES, QUICK, worst_by_level
 
 ORDERS = (1.5, 3.0, 6.0, 12.0, 20.0)
 SETTING = Setting(

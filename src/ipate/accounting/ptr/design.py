@@ -157,7 +157,7 @@ class Design:
     @property
     def pi(self) -> Floats:
         """π_s, the probability to pass at every level, (R + 1,)."""
-        return np.exp(-np.array(self.losses))
+        return np.asarray(np.exp(-np.array(self.losses)))
 
     @property
     def digest(self) -> str:
@@ -181,7 +181,8 @@ class Design:
                 _built(GroupTable, t, orders=_floats(t["orders"]), bounds=_floats(t["bounds"], math.inf))
                 for t in content["tables"]
             )
-            return _built(cls, content, setting=setting, tables=tables, losses=_floats(content["losses"]))
+            made: Design = _built(cls, content, setting=setting, tables=tables, losses=_floats(content["losses"]))
+            return made
         except InputError:
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as error:

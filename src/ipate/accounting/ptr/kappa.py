@@ -20,7 +20,8 @@ linearly: between nodes i and i+1 it is then at least K̂(i) ≥ K.
 **Top class.** With q ≥ 1 − P_top, the Gaussian trade-off of the two scores' laws, at distance √2/σ, puts 1 − Q_top
 between Φ(Φ⁻¹(1−P_top) ± √2/σ), and f is convex in its second argument: f(P_top, Q_top) ≤ t(q), a running maximum.
 
-**Check.** A(x) = max_{y≤x} Φ(t_y)^α Φ(t_y − 1/σ_T)^{1−α}, t_y = (y−T)/σ_T, bounds p^α p′^{1−α} for every maximum up to x.
+**Check.** A(x) = max_{y≤x} Φ(t_y)^α Φ(t_y − 1/σ_T)^{1−α}, t_y = (y−T)/σ_T, bounds p^α p′^{1−α} for every maximum up
+to x.
 
 Rounding goes up: each sum carries a bound on its own rounding error.
 """
@@ -86,7 +87,7 @@ class Tables:
     spread: float
 
     def top_at(self, log_q: Floats) -> Floats:
-        """t at ln q ≤ ln ½, by linear interpolation between nodes that bound the cell to their right."""
+        """T at ln q ≤ ln ½, by linear interpolation between nodes that bound the cell to their right."""
         place = np.clip((log_q - _LOWEST_LOG_Q) / _LOG_Q_STEP, 0.0, len(self.top) - 1.001)
         return interpolate(self.top, place)
 
@@ -146,7 +147,7 @@ def tables_for(setting: Setting, group: PtrGroup) -> Tables:
     finer = 1 if setting.lattice else _FINER
     node = setting.grid / finer
     # Two nodes beyond the largest gap and, off the lattice, one before 0 for the move to the right.
-    nodes = np.arange(-1, int(np.ceil(setting.total_weight / node)) + 4) * node / unit
+    nodes = np.arange(-1.0, np.ceil(setting.total_weight / node) + 4) * node / unit
     kappas = {tau: np.nan_to_num(kappa(nodes, tau, inner, sigma=sigma)) for tau in (-2, -1, 0, 1, 2)}
     first = np.maximum.reduce([kappas[tau] for tau in (-1, 0, 1)])
     second = np.maximum.reduce([first, kappas[2], kappas[-2]])

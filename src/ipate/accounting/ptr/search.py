@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ipate.accounting._checks import Floats
-from ipate.accounting.ptr.design import Design, GroupTable, FALLBACK_DELTA, bound_limits
+from ipate.accounting.ptr.design import FALLBACK_DELTA, Design, GroupTable, bound_limits
 from ipate.accounting.ptr.envelope import total_costs
 from ipate.accounting.ptr.setting import Setting
 from ipate.errors import InputError
