@@ -11,6 +11,7 @@ of what is left, and so on, the last what remains. Given the query, teachers vot
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,7 +150,15 @@ def setting_for(
     )
 
 
-def votes_profile(setting: Setting, panel: Panel, votes: Votes, *, source: str, radii: int | None = None) -> Profile:
+def votes_profile(
+    setting: Setting,
+    panel: Panel,
+    votes: Votes,
+    *,
+    source: str,
+    radii: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Profile:
     """Make a profile of reference votes: as many teachers as the panel has, weighted as it says."""
     if votes.n_teachers != panel.n_teachers:
         raise InputError(
@@ -163,13 +172,20 @@ def votes_profile(setting: Setting, panel: Panel, votes: Votes, *, source: str, 
             for start in range(0, votes.n_queries, _BLOCK)
         ]
     )
-    return profile_of(setting, counts, source=source, source_hash=votes_hash(votes), radii=radii)
+    return profile_of(setting, counts, source=source, source_hash=votes_hash(votes), radii=radii, progress=progress)
 
 
-def simulated_profile(setting: Setting, panel: Panel, simulator: Simulator, *, radii: int | None = None) -> Profile:
+def simulated_profile(
+    setting: Setting,
+    panel: Panel,
+    simulator: Simulator,
+    *,
+    radii: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Profile:
     """Make a profile of simulated votes."""
     votes = simulator.votes(n_teachers=panel.n_teachers, n_classes=setting.classes)
-    return votes_profile(setting, panel, votes, source=str(simulator), radii=radii)
+    return votes_profile(setting, panel, votes, source=str(simulator), radii=radii, progress=progress)
 
 
 def votes_hash(votes: Votes) -> str:

@@ -114,8 +114,10 @@ class Design:
         orders, bounds = np.array(table.orders), np.array(table.bounds)
         if orders.shape != losses.shape or bounds.shape != losses.shape:
             raise InputError(f"the design's tables of group {group.id!r} need {losses.size} entries, one per level")
-        if not np.isin(orders, self.setting.orders).all() or np.isnan(bounds).any():
+        if not np.isin(orders, self.setting.orders).all():
             raise InputError(f"the design's table of group {group.id!r} uses an order that its setting does not have")
+        if not (bounds > -np.inf).all():  # NaN fails this too
+            raise InputError(f"the design's table of group {group.id!r} holds a bound that is no number")
         delta, growth = self.shares(group)
         steps = self.setting.steps(group)
         if losses[0] < math.log(1 / delta):

@@ -24,7 +24,8 @@ the counts (tables are interpolated), the conditions for the cap carry a toleran
 raised by 1e-9 + 1e-10 per step of r, thousands of times what rounding can do.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -36,7 +37,7 @@ from ipate.accounting.ptr.kappa import Tables, interpolate, tables_for
 from ipate.accounting.ptr.setting import PtrGroup, Setting
 from ipate.errors import InputError
 
-__all__ = ["inflation", "query_costs", "total_costs"]
+__all__ = ["counted", "inflation", "query_costs", "total_costs"]
 
 _CELLS = 1 << 18  # numbers per array
 _TOLERANCE = 1e-9  # per step of radius, on gaps in moved weight and on q
@@ -45,6 +46,14 @@ _TOLERANCE = 1e-9  # per step of radius, on gaps in moved weight and on q
 def inflation(radii: NDArray[np.intp]) -> Floats:
     """By what totals at every radius (in steps) are raised against rounding."""
     return np.asarray(1 + 1e-9 + 1e-10 * radii)
+
+
+def counted(progress: Callable[[int], None] | None) -> Callable[[], None] | None:
+    """Turn a progress bar's function, which takes how much is done, into one to call after every piece."""
+    if progress is None:
+        return None
+    done = itertools.count(1)
+    return lambda: progress(next(done))
 
 
 def query_costs(setting: Setting, group: PtrGroup, counts: Floats, radii: NDArray[np.intp]) -> Floats:
@@ -70,22 +79,30 @@ def query_costs(setting: Setting, group: PtrGroup, counts: Floats, radii: NDArra
 
 
 def total_costs(
-    setting: Setting, group: PtrGroup, counts: Floats, radii: NDArray[np.intp], orders: tuple[float, ...] | None = None
+    setting: Setting,
+    group: PtrGroup,
+    counts: Floats,
+    radii: NDArray[np.intp],
+    orders: tuple[float, ...] | None = None,
+    *,
+    advance: Callable[[], None] | None = None,
 ) -> Floats:
     """G_r, the sum of g_r over the queries, raised against rounding: (R, A). Private where the votes are.
 
     As `query_costs`, at `orders` (those of the setting unless given); histograms that agree up to the order of their
-    classes are worked out once.
+    classes are worked out once. `advance` is called after every radius.
     """
     votes, steps = setting.check_counts(counts), _check_radii(radii)
     spec = setting if orders is None else replace(setting, orders=orders)
     ranked, times = np.unique(np.sort(votes, axis=1), axis=0, return_counts=True)
     tables = tables_for(spec, group)
     out = np.zeros((steps.size, len(spec.orders)))
-    for part in _parts(len(ranked), spec):
-        gaps, top = _ranked(ranked[part])
-        for index, step in enumerate(steps.tolist()):
-            out[index] += times[part].astype(np.float64) @ _costs(spec, tables, gaps, top, step)
+    parts = [(_ranked(ranked[part]), times[part].astype(np.float64)) for part in _parts(len(ranked), spec)]
+    for index, step in enumerate(steps.tolist()):
+        for (gaps, top), weight in parts:
+            out[index] += weight @ _costs(spec, tables, gaps, top, step)
+        if advance is not None:
+            advance()
     return np.asarray(out * inflation(steps)[:, None])
 
 

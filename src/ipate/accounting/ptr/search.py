@@ -14,13 +14,14 @@ Privacy does not depend on anything here: a `Design` verifies itself. Only the c
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ipate.accounting._checks import Floats
 from ipate.accounting.ptr.design import FALLBACK_DELTA, Design, GroupTable, bound_limits
-from ipate.accounting.ptr.envelope import total_costs
+from ipate.accounting.ptr.envelope import counted, total_costs
 from ipate.accounting.ptr.setting import Setting
 from ipate.errors import InputError
 
@@ -45,15 +46,26 @@ def default_radii(setting: Setting) -> int:
     return max(2, math.ceil(0.4 * setting.total_weight / setting.grid))
 
 
-def profile_of(setting: Setting, counts: Floats, *, source: str, source_hash: str, radii: int | None = None) -> Profile:
+def profile_of(
+    setting: Setting,
+    counts: Floats,
+    *,
+    source: str,
+    source_hash: str,
+    radii: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Profile:
     """Work out what reference histograms (Q, C) cost every group at every radius and order.
 
-    The reference must be public: votes of other teachers, of a proxy task, or simulated ones.
+    The reference must be public: votes of other teachers, of a proxy task, or simulated ones. `progress` is told how
+    many radii are done, of radii × groups.
     """
     if len(counts) == 0:
         raise InputError("the reference has no queries: a profile needs at least one")
     steps = np.arange(default_radii(setting) if radii is None else radii)
-    means = np.stack([total_costs(setting, group, counts, steps) for group in setting.groups]) / len(counts)
+    advance = counted(progress)
+    totals = [total_costs(setting, group, counts, steps, advance=advance) for group in setting.groups]
+    means = np.stack(totals) / len(counts)
     return Profile(setting=setting, means=means, source=source, source_hash=source_hash)
 
 
