@@ -539,6 +539,7 @@ MUTANTS = (
         "if others and not again:",
         "if False:",
         (f"{SITE}::test_other_queries_spend_budgets_anew_and_are_refused_unless_said",),
+    ),
     # Graded propose-test-release.
     Mutant(
         "ptr losing classes at half the exponent",
@@ -587,13 +588,6 @@ MUTANTS = (
         "accounting/ptr/envelope.py",
         "at_two = _Reader(tables, place - shift), _Reader(tables, place - 2 * shift)",
         "at_two = _Reader(tables, place - shift), _Reader(tables, place - shift)",
-        (f"{PTR}/test_envelope.py",),
-    ),
-    Mutant(
-        "ptr top trusted where it could fall",
-        "accounting/ptr/envelope.py",
-        "near = gaps[:, 0] <= 2 * radius",
-        "near = gaps[:, 0] <= -1 + 0 * radius",
         (f"{PTR}/test_envelope.py",),
     ),
     Mutant(

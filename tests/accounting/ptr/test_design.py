@@ -88,6 +88,12 @@ def shifted(level, by):
     return change
 
 
+def eager(content):
+    """A bound at level 0, which no level ever tests, does not make up for passing there."""
+    content["losses"][:2] = [x - 1e-3 for x in content["losses"][:2]]
+    content["tables"][1]["bounds"][:2] = [-9.0, -9.0]
+
+
 def steeper(content):
     """Nothing is asked of the costs, and the ramp's first step is too high."""
     for table in content["tables"]:
@@ -110,6 +116,7 @@ TOP = DESIGNS[False].levels
         (lambda c: c.update(losses=[x * 0.999 for x in c["losses"]]), "above"),
         (lambda c: c.update(losses=[x - 1e-3 * (i < 2) for i, x in enumerate(c["losses"])]), "level 0"),
         (shifted(TOP, 0.1), "monotone"),
+        (eager, "passes at level 0"),
         (steeper, "steeply"),
         (shifted(TOP, -0.1), "negative"),
         (lambda c: c["losses"].__setitem__(3, math.inf), "finite"),

@@ -178,5 +178,7 @@ class _Reader:
         self.part = None if tables.finer == 1 else (place - self.low)[..., None]
 
     def __call__(self, table: Floats) -> Floats:
-        low = table[self.low]
-        return low if self.part is None else np.asarray(low + self.part * (table[self.low + 1] - low))
+        low = table.take(self.low, axis=0, mode="clip")
+        if self.part is None:
+            return low
+        return np.asarray(low + self.part * (table.take(self.low + 1, axis=0, mode="clip") - low))
