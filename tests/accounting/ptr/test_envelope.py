@@ -175,6 +175,16 @@ def test_counts_that_the_setting_does_not_cover_are_refused(counts, message):
         query_costs(spec, spec.groups[0], counts, np.array([0]))
 
 
+def test_noise_far_below_one_vote_costs_much_but_breaks_nothing():
+    spec = paper(sigma=0.05, check_sigma=0.02, threshold=200.0)
+    votes = np.zeros((2, 10))
+    votes[0, :2], votes[1, :2] = (250, 0), (125, 125)
+    cost = query_costs(spec, spec.groups[0], votes, np.array([0, 60, 130]))
+    assert not np.isnan(cost).any()
+    assert (np.diff(cost[np.isfinite(cost).all(axis=(1, 2))], axis=1) >= 0).all()
+    assert cost[1].min() > 100
+
+
 def test_negative_radii_are_refused():
     spec = paper()
     with pytest.raises(InputError, match="radii"):

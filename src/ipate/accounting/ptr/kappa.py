@@ -93,10 +93,12 @@ class Tables:
 
 
 def interpolate(table: Floats, place: Floats) -> Floats:
-    """Rows of a table at real positions, linearly; positions are clipped to the table."""
+    """Rows of a table at real positions, linearly; infinite next to an infinite entry."""
     low = np.clip(place.astype(np.intp), 0, len(table) - 2)
     part = (place - low)[..., None]
-    return np.asarray(table[low] * (1 - part) + table[low + 1] * part)
+    with np.errstate(invalid="ignore"):
+        rows = table[low] * (1 - part) + table[low + 1] * part
+    return np.where(np.isnan(rows), np.inf, rows)
 
 
 def kappa(gaps: Floats, tau: float, orders: Floats, *, sigma: float) -> Floats:
