@@ -35,6 +35,7 @@ LAWS = "tests/aggregators/test_laws.py"
 LEDGER = "tests/test_ledger.py"
 AUDIT = "tests/test_audit.py"
 NOISE = "tests/test_noise.py"
+TESTED = "tests/test_tested.py"
 ACCOUNT = "tests/test_account.py"
 LABEL = "tests/cli/test_label.py"
 RUN_LEDGERS = "tests/runs/test_ledgers.py"
@@ -680,6 +681,77 @@ MUTANTS = (
         "if len(ids) != design.n_queries or hash_queries(ids) != design.queries_hash:",
         "if len(ids) != design.n_queries:",
         ("tests/test_reference.py",),
+    ),
+    # A release that is tested as a whole.
+    Mutant(
+        "tested: the release is not charged",
+        "labelling/tested.py",
+        "    _charge(book, votes, panel, design, aggregator)\n    passed = _bit(",
+        "    passed = _bit(",
+        (f"{TESTED}::test_the_budget_is_charged_first_then_the_bit_stored_and_only_then_labels_drawn",),
+    ),
+    Mutant(
+        "tested: the charge is half the budget",
+        "labelling/tested.py",
+        "np.array([group.epsilon])",
+        "np.array([group.epsilon / 2])",
+        (f"{TESTED}::test_after_a_fail_nothing_is_drawn_and_everything_is_spent",),
+    ),
+    Mutant(
+        "tested: the bit is not stored",
+        "labelling/tested.py",
+        "    _write(book, panel, aggregator, name=name, said=passed)\n",
+        "",
+        (f"{TESTED}::test_interrupted_after_the_bit_no_second_one_is_drawn",),
+    ),
+    Mutant(
+        "tested: a ledger in memory pays twice",
+        "labelling/tested.py",
+        "    if all(paid) and book.durable:",
+        "    if all(paid):",
+        (f"{TESTED}::test_after_a_fail_nothing_is_drawn_and_everything_is_spent",),
+    ),
+    Mutant(
+        "tested: a charge pays for any design",
+        "labelling/tested.py",
+        "        if mine not in book.stored().answers:",
+        "        if False:",
+        (f"{TESTED}::test_a_charge_for_one_design_pays_for_no_other",),
+    ),
+    Mutant(
+        "tested: labels after a fail",
+        "labelling/tested.py",
+        "        if not passed:\n",
+        "        if False:\n",
+        (f"{TESTED}::test_after_a_fail_nothing_is_drawn_and_everything_is_spent",),
+    ),
+    Mutant(
+        "tested: the fallback has the whole budget",
+        "labelling/tested.py",
+        "replace(group, epsilon=left[group.id][0], delta=left[group.id][1])",
+        "replace(group)",
+        (f"{TESTED}::test_the_rest_after_a_fail_is_spent_by_a_data_independent_run_and_no_more",),
+    ),
+    Mutant(
+        "tested: a resumed fallback forgets what it spent",
+        "labelling/tested.py",
+        "opening=self._opening(panel, aggregator.mechanism))",
+        "opening=None)",
+        (f"{TESTED}::test_an_interrupted_fallback_goes_on_within_its_rest",),
+    ),
+    Mutant(
+        "tested: a design made from the votes themselves",
+        "labelling/tested.py",
+        "    refuse_own_votes(design, votes)\n",
+        "",
+        (f"{TESTED}::test_a_design_made_from_the_votes_it_is_used_on_is_refused",),
+    ),
+    Mutant(
+        "tested: a budget that was tested pays for another run",
+        "ledgers/carry.py",
+        "np.inf if releases.cost.any() else 0.0",
+        "0.0",
+        (f"{TESTED}::test_a_whole_budget_cannot_be_spent_twice",),
     ),
     # What may be said.
     Mutant(

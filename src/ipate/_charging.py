@@ -78,6 +78,6 @@ def charge_labels(
             head=str(book.head),
             opening={account: book.opening(account) for account in book.terms if book.opening(account).any()},
             before=book.before,
-            reused=frozenset(int(query) for query in book.inherited),
+            reused=frozenset(int(query) for query in book.inherited if query.isdecimal()),
             private_history=bool(book.private_history),
         )

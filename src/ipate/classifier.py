@@ -26,9 +26,10 @@ from ipate._fitting import (
 )
 from ipate._version import library_versions
 from ipate.budgets import People, Policy
-from ipate.errors import InputError
+from ipate.designing import as_reference
+from ipate.errors import InputError, IpateError
 from ipate.guarantee import Kind
-from ipate.pipeline import Settings, choose_settings
+from ipate.pipeline import Settings, choose_settings, designed
 from ipate.students import fit_student
 from ipate.teachers.ensemble import allows_missing, fingerprint
 from ipate.variants import allocate, class_warning
@@ -91,7 +92,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     proxy : (X, y), optional
         A public labelled task that resembles the private one; auto then tries teacher sizes on it.
     bound, conversion : str
-        The account; "gdp", the default, is releasable and so are "loose" and "sup".
+        The account; "gdp", the default, is releasable and so are "loose", "sup" and "ptr": one private test in front
+        of all labels, which profits from teachers that agree and needs a `reference`.
+    reference : float, ipate.designing.Reference, optional
+        For "ptr": how often a teacher is expected to be right, from public knowledge, or a whole reference.
     stop : {"budget", "drop", "count"}
         What ends the labelling; "count" needs `max_labels`.
     max_labels : int, optional
@@ -155,6 +159,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         proxy: tuple[Any, Any] | None = None,
         bound: str = "gdp",
         conversion: str = "improved",
+        reference: Any = None,
         stop: str = "budget",
         max_labels: int | None = None,
         public_fraction: float | None = None,
@@ -179,6 +184,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.proxy = proxy
         self.bound = bound
         self.conversion = conversion
+        self.reference = reference
         self.stop = stop
         self.max_labels = max_labels
         self.public_fraction = public_fraction
@@ -252,12 +258,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             sys.stderr.writelines(f"ipate: {note}\n" for note in self.allocation_.notes)
         class_warning(self.allocation_, codes)
+        order = np.random.default_rng([seed, 2]).permutation(len(pool))  # a pool sorted by class must not decide
+        settings = self.choice_ = designed(
+            settings, self.allocation_, n_classes=len(self.classes_), queries=[str(index) for index in order.tolist()]
+        )
         votes = collect_votes(
             self._teacher(), X, codes,
             allocation=self.allocation_, pool=pool, truth=truth, n_classes=len(self.classes_), seed=seed,
             n_jobs=self.n_jobs, backend=self.backend,
         )  # fmt: skip
-        order = np.random.default_rng([seed, 2]).permutation(len(pool))  # a pool sorted by class must not decide
         self.labelling_, self._charged = charge_labels(
             votes, self.allocation_, settings,
             path=self.ledger, pool=fingerprint(self.classes_, pool), noise_seed=self.noise_seed, order=order,
@@ -266,6 +275,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_ = np.full(len(pool), -1, dtype=np.int64)
         self.labels_[self.labelling_.queries] = self.labelling_.labels
         given_label = self.labels_ >= 0
+        if self.labelling_.passed is False and not given_label.any():
+            raise IpateError(
+                "the private test was not passed: no label was released, and the budgets are spent, as they would be "
+                "after a pass; fitting the same people again would spend them twice"
+            )
         self.vote_accuracy_ = None
         if truth is not None and given_label.any():
             self.vote_accuracy_ = float(np.mean(self.labels_[given_label] == truth[given_label]))
@@ -376,6 +390,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             stop=self.stop,
             max_labels=self.max_labels,
             seed=seed,
+            reference=as_reference(self.reference),
         )
 
     def _guarantees(self) -> tuple[GroupGuarantee, ...]:

@@ -9,7 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ipate.errors import InputError
 
-__all__ = ["BudgetConfig", "DataConfig", "LabellingConfig", "RunConfig", "StudentConfig", "TeacherConfig"]
+__all__ = [
+    "BudgetConfig",
+    "DataConfig",
+    "LabellingConfig",
+    "ReferenceConfig",
+    "RunConfig",
+    "StudentConfig",
+    "TeacherConfig",
+]
 
 Auto = Literal["auto"]
 Count = Annotated[int, Field(ge=1)]
@@ -82,6 +90,24 @@ class LabellingConfig(_Section):
     max_labels: Count | None = None
 
 
+class ReferenceConfig(_Section):
+    """What the test of the bound ptr is designed from: a public guess, votes of other teachers, or a design."""
+
+    accuracy: Annotated[float, Field(gt=0, lt=1)] | None = None
+    spread: Annotated[float, Field(ge=0, le=20)] = 2.0
+    confusion: Annotated[float, Field(gt=0, lt=1)] = 0.65
+    votes: Path | None = None
+    design: Path | None = None
+    reserve: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
+    fallback: bool = False
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "ReferenceConfig":
+        if sum(part is not None for part in (self.accuracy, self.votes, self.design)) > 1:
+            raise ValueError("reference has several of accuracy, votes and design: give one")
+        return self
+
+
 class StudentConfig(_Section):
     """What the student is."""
 
@@ -99,6 +125,7 @@ class RunConfig(_Section):
     budgets: BudgetConfig = BudgetConfig()
     teachers: TeacherConfig = TeacherConfig()
     labelling: LabellingConfig = LabellingConfig()
+    reference: ReferenceConfig = ReferenceConfig()
     student: StudentConfig = StudentConfig()
     split_seed: Annotated[int, Field(ge=0)] = 0
     seed: Annotated[int, Field(ge=0)] | None = None

@@ -83,7 +83,7 @@ def fixed_orders(panel: Panel, meter: Meter, mechanism: Mechanism) -> tuple[floa
     A filter that may be released needs that; gdp has no orders and data-dependent bounds no such filter,
     so for them it is None.
     """
-    if meter.bound == "gdp" or not meter.data_independent:
+    if meter.whole or meter.bound == "gdp" or not meter.data_independent:
         return None
     nobody = Tally(counts=np.zeros((1, 2)), voted=np.zeros((0, 1, 3), bool), votes=np.zeros((0, 1), np.int64))
     orders = []

@@ -63,6 +63,13 @@ def state_guarantee(meter: Meter, *, stopped_by: StoppedBy = "fixed", seeded: bo
 
 
 def _statement(meter: Meter, stopped_by: StoppedBy) -> tuple[Kind, str]:
+    if meter.whole and stopped_by != "other":
+        return "releasable", (
+            "Whatever anyone learns from the answer of the private test, from the labels, and from anything made of "
+            "them, each person's own data changes its probability by at most a factor e^ε, up to δ, with the budget ε "
+            "of their group; this holds for all votes, so these figures may be published. The budget is spent whether "
+            "the test was passed or not; how close it was is private."
+        )
     if meter.data_independent and stopped_by != "other":
         which = "the budget ε of their group"
         if stopped_by == "fixed":

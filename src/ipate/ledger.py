@@ -111,6 +111,16 @@ class Ledger(Protocol):
         """Runs whose length may tell something of private votes, and whose balances are carried on here."""
         ...
 
+    @property
+    def run(self) -> str:
+        """The name of the run that is charged: no other run of the same ledger has it."""
+        ...
+
+    @property
+    def durable(self) -> bool:
+        """Whether charges and answers outlive the process, so that a run can be continued."""
+        ...
+
     def spent(self, account: str) -> Floats:
         """Return what an account has spent so far."""
         ...
@@ -171,6 +181,16 @@ class MemoryLedger:
     def private_history(self) -> tuple[str, ...]:
         """No earlier runs are known here."""
         return ()
+
+    @property
+    def run(self) -> str:
+        """A ledger in memory serves one run."""
+        return "run"
+
+    @property
+    def durable(self) -> bool:
+        """Nothing of it outlives the process."""
+        return False
 
     @property
     def charges(self) -> tuple[Charge, ...]:

@@ -36,6 +36,10 @@ class NoiseSource(Protocol):
         """Return independent Laplace(1) draws, one row of `width` per query."""
         ...
 
+    def uniform(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return independent uniform draws from [0, 1), one row of `width` per query."""
+        ...
+
 
 class SecureNoise:
     """Noise that nobody can predict or repeat: ChaCha20 keyed by the operating system.
@@ -64,6 +68,10 @@ class SecureNoise:
     def laplace(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
         """Return fresh Laplace(1) draws of shape (queries, width)."""
         return self._stream(purpose).laplace(size=(len(queries), width))
+
+    def uniform(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return fresh uniform draws of shape (queries, width)."""
+        return self._stream(purpose).random((len(queries), width))
 
     def _stream(self, purpose: str) -> np.random.Generator:
         if purpose not in self._streams:
@@ -110,6 +118,10 @@ class SeededNoise:
         """Return Laplace(1) draws of shape (queries, width), the same for the same seed and ids."""
         centred = self._uniform(f"laplace/{purpose}", queries, width) - 0.5
         return np.asarray(-np.sign(centred) * np.log1p(-2 * np.abs(centred)))
+
+    def uniform(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return uniform draws of shape (queries, width), the same for the same seed and ids."""
+        return self._uniform(f"uniform/{purpose}", queries, width)
 
     def _uniform(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
         """Uniform numbers strictly between 0 and 1, one row per query."""

@@ -1,6 +1,6 @@
 """What the classifier and `ipate run` share: settings from public facts, and labels from an allocation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -9,18 +9,20 @@ from numpy.typing import NDArray
 
 from ipate.accounting.calibration import queries_afforded
 from ipate.accounting.meter import Bound, Conversion, Meter
+from ipate.accounting.ptr import Design
 from ipate.aggregators import Aggregator, Confident, GNMax
 from ipate.auto import Choice, choose, proxy_profiles
 from ipate.budgets import People
+from ipate.designing import Reference, design_for
 from ipate.errors import InputError
-from ipate.labelling import Labelling, Stop, label, open_ledger
+from ipate.labelling import Labelling, Stop, label, label_tested, open_ledger
 from ipate.ledger import Ledger
 from ipate.mechanism import Mechanism
 from ipate.noise import make_noise
 from ipate.variants import Allocation
 from ipate.votes import Votes
 
-__all__ = ["Settings", "choose_settings", "run_labelling", "standard_labels"]
+__all__ = ["Settings", "choose_settings", "designed", "run_labelling", "standard_labels"]
 
 PROXY_SIZES = (15, 30, 60, 120, 240, 480)
 
@@ -29,7 +31,8 @@ PROXY_SIZES = (15, 30, 60, 120, 240, 480)
 class Settings:
     """Everything that labelling needs beside votes and people, and why it is what it is.
 
-    σ, σ_T and T are stated for k teachers; an upsampled ensemble scales them with its own number.
+    σ, σ_T and T are stated for k teachers; an upsampled ensemble scales them with its own number. Under ptr a
+    `reference` says what a design is made from, or the `design` is there already.
     """
 
     n_teachers: int
@@ -41,6 +44,8 @@ class Settings:
     max_labels: int | None
     reason: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    reference: Reference | None = None
+    design: Design | None = None
 
     def aggregator(self, scale: float = 1.0) -> Aggregator:
         """Return Confident where there is a check, else GNMax, with the noise scaled."""
@@ -72,6 +77,8 @@ def choose_settings(
     max_labels: int | None = None,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
+    reference: Reference | None = None,
+    design: Design | None = None,
 ) -> Settings:
     """Fill in whatever is "auto" from public information alone: sizes, classes, budgets, a public proxy."""
     for name, value in (
@@ -80,6 +87,7 @@ def choose_settings(
         if isinstance(value, str) and value != "auto":
             raise InputError(f"{name} is {value!r}: it must be a number or 'auto'")
     _check_request(variant, stop, max_labels, points_per_teacher, n_teachers)
+    _check_test(bound, variant, stop, max_labels, reference=reference, design=design)
     k = None if n_teachers == "auto" else int(n_teachers)
     if k is not None and k > people.n_people:
         raise InputError(f"n_teachers is {k} and there are {people.n_people} people: every teacher needs one at least")
@@ -125,6 +133,8 @@ def choose_settings(
         max_labels=max_labels,
         reason=reason,
         options=extra,
+        reference=reference,
+        design=design,
     )
     settings.aggregator()  # refuses noise that cannot be, before anybody trains
     return settings
@@ -142,6 +152,39 @@ def _check_request(variant: str, stop: str, max_labels: int | None, points: int 
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
         if value is not None and value != "auto" and not whole:
             raise InputError(f"{name} is {value!r}: it must be a whole number of at least 1")
+
+
+def _check_test(
+    bound: str,
+    variant: str,
+    stop: str,
+    max_labels: int | None,
+    *,
+    reference: Reference | None,
+    design: Design | None,
+) -> None:
+    """Refuse, before training, a tested release that lacks its reference, and a reference that nothing uses."""
+    if bound != "ptr":
+        if reference is not None or design is not None:
+            raise InputError(f"bound is {bound!r}: a reference or a design is for the bound ptr")
+        return
+    if reference is None and design is None:
+        raise InputError(
+            "bound is 'ptr' without a reference: say how often a teacher is expected to be right (accuracy), from "
+            "public knowledge, or give votes of other teachers on public data"
+        )
+    if variant == "vanishing" or stop != "budget" or max_labels is not None:
+        what = f"variant {variant!r}" if variant == "vanishing" else f"stop {stop!r}, max_labels {max_labels}"
+        raise InputError(f"bound is 'ptr' with {what}: a design asks a fixed list of queries of teachers that all vote")
+
+
+def designed(settings: Settings, allocation: Allocation, *, n_classes: int, queries: Sequence[str]) -> Settings:
+    """Return the settings with their design, made from the reference unless it is there; others as they are."""
+    if settings.reference is None or settings.design is not None:
+        return settings
+    mechanism = settings.aggregator(allocation.scale).mechanism
+    made = design_for(settings.reference, allocation.panel(), mechanism, n_classes=n_classes, queries=queries)
+    return replace(settings, design=made)
 
 
 def run_labelling(
@@ -165,6 +208,16 @@ def run_labelling(
         ballot = replace(ballot, participation=present, weights=None)
     panel = allocation.panel()
     book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
+    if settings.meter.whole:
+        asked = np.arange(votes.n_queries) if order is None else order
+        chosen = designed(settings, allocation, n_classes=votes.n_classes, queries=[str(i) for i in asked.tolist()])
+        if chosen.design is None:
+            raise InputError("bound is 'ptr' without a design or a reference to make one from")
+        tested = label_tested(
+            ballot, panel, aggregator, chosen.design,
+            order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
+        )  # fmt: skip
+        return tested, book
     result = label(
         ballot,
         panel,
@@ -182,7 +235,8 @@ def run_labelling(
 
 def standard_labels(settings: Settings, people: People, *, answer_rate: float, n_public: int) -> int:
     """Return how many labels standard PATE at the strictest budget would have had, by the account alone."""
-    meter = settings.meter if settings.meter.data_independent else Meter("gdp")
+    known = settings.meter.data_independent and not settings.meter.whole
+    meter = settings.meter if known else Meter("gdp")
     queries = queries_afforded(
         meter,
         epsilon=min(group.epsilon for group in people.groups),

@@ -207,7 +207,7 @@ def make_plan(
         Further options by variant, as `variants.lay_out` takes them.
     """
     counted = Meter() if meter is None else meter
-    if not counted.data_independent:
+    if counted.whole or not counted.data_independent:
         known = ", ".join(DATA_INDEPENDENT)
         raise InputError(f"bound is {counted.bound!r}: a plan is made before there are votes; allowed are {known}")
     if n_classes is not None:

@@ -65,7 +65,7 @@ def go_on(folder, *, until=None, monkeypatch=None):
         yield tell
 
     if until is not None:
-        monkeypatch.setattr("ipate.labelling.loop._batch_size", lambda *_: 2)
+        monkeypatch.setattr("ipate.labelling.loop.batch_size", lambda *_: 2)
     try:
         return execute(RunFolder.open(folder.path), bar=bar, say=lambda line: None)
     except StoppedError:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ipate import __version__
-from ipate.cli import account, consent, label, parties, party, plan, report, run, runs, statement, withdraw
+from ipate.cli import account, consent, design, label, parties, party, plan, report, run, runs, statement, withdraw
 
 __all__ = ["app"]
 
@@ -39,6 +39,7 @@ app.command("run", epilog=run.EXAMPLE)(run.command)
 app.command("runs", epilog=runs.EXAMPLE)(runs.command)
 app.command("plan", epilog=plan.EXAMPLE)(plan.command)
 app.command("account", epilog=account.EXAMPLE)(account.command)
+app.command("design", epilog=design.EXAMPLE)(design.command)
 app.command("label", epilog=label.EXAMPLE)(label.command)
 app.command("report", epilog=report.EXAMPLE)(report.command)
 app.add_typer(party.app, name="party")

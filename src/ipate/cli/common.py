@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ipate.errors import InputError
 from ipate.tables import GroupRow
 
-__all__ = ["load_npy", "parse_orders", "print_json", "print_table", "progress_bar", "teacher_weights"]
+__all__ = ["load_npy", "parse_orders", "print_json", "print_table", "progress_bar", "teacher_weights", "waiting"]
 
 _MOST_ORDERS = 10_000  # every order costs time and memory for every query; the paper has 49
 
@@ -109,6 +109,19 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     console.print(table)
     for note in notes:
         console.print(Text(note))
+
+
+@contextmanager
+def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show on stderr that work goes on whose length is not known beforehand."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield
 
 
 @contextmanager

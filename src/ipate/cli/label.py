@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ipate.accounting.meter import Meter
+    from ipate.accounting.ptr import Design
     from ipate.labelling import Labelling
     from ipate.ledgers import SqliteLedger
+    from ipate.mechanism import Mechanism
+    from ipate.panel import Panel
     from ipate.votes import Votes
 
 __all__ = ["EXAMPLE", "command"]
@@ -50,7 +57,9 @@ def command(
     power: Annotated[
         float | None, typer.Option(help="Vanishing: teachers take part in (ε/ε_max)^power of the votings.")
     ] = None,
-    bound: Annotated[str, typer.Option(help="loose, gdp, sup, tight or exact.")] = "gdp",
+    bound: Annotated[
+        str, typer.Option(help="loose, gdp, sup, tight, exact, or ptr: one private test, then all labels or none.")
+    ] = "gdp",
     conversion: Annotated[str, typer.Option(help="classic or improved; gdp has its own.")] = "improved",
     delta: Annotated[float, typer.Option(help="δ where the group file gives none.")] = 1e-5,
     orders: Annotated[str, typer.Option(help="Rényi orders, FIRST:LAST or a list.")] = "2:50",
@@ -65,6 +74,21 @@ def command(
         Path | None,
         typer.Option(help="Where charges are kept; beside the labels unless said. The same one continues balances."),
     ] = None,
+    design: Annotated[Path | None, typer.Option(help="ptr: the design, made by ipate design.")] = None,
+    accuracy: Annotated[
+        float | None, typer.Option(help="ptr without a design: how often one teacher is expected to be right.")
+    ] = None,
+    spread: Annotated[float | None, typer.Option(help="ptr: how much queries differ in difficulty; 2.")] = None,
+    confusion: Annotated[float | None, typer.Option(help="ptr: share of wrong votes that agree; .65.")] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="ptr: votes of other teachers on public data, instead of --accuracy.")
+    ] = None,
+    reserve: Annotated[
+        float | None, typer.Option(help="ptr: how much more than the reference the votes may cost; .1.")
+    ] = None,
+    fallback: Annotated[
+        bool, typer.Option(help="ptr: keep (ε/2, δ/10) for a data-independent run after a failed test.")
+    ] = False,
     order_seed: Annotated[int | None, typer.Option(help="Ask the queries in a shuffled order.")] = None,
     split_seed: Annotated[int, typer.Option(help="Vanishing: the public seed of who votes when.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
@@ -77,7 +101,9 @@ def command(
     from ipate.cli.durable import label_ledger, run_of, write_head
     from ipate.cli.mechanisms import build_aggregator, load_probs
     from ipate.cli.panels import build_panel
-    from ipate.labelling import Stop, account_terms, label
+    from ipate.designing import write_design
+    from ipate.errors import InputError
+    from ipate.labelling import Stop, account_terms, label, label_tested
     from ipate.noise import make_noise
     from ipate.tables import check_number, read_groups
     from ipate.votes import read_votes
@@ -108,30 +134,70 @@ def command(
         split_seed=split_seed,
     )
     _warn_of_threshold(chosen.mechanism, panel.total_weight)
-    request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed)
+    testing = {
+        "reference": reference, "accuracy": accuracy, "spread": spread, "confusion": confusion, "reserve": reserve,
+        "fallback": fallback,
+    }  # fmt: skip
+    test = _test(meter, design, ballot, panel, chosen.mechanism, order, max_queries, testing, quiet=as_json)
+    if test is not None and (stop != "budget" or max_labels is not None):
+        raise InputError(f"bound is 'ptr' with stop {stop!r}, max_labels {max_labels}: a design asks a fixed list")
+    digest = None if test is None else test.digest
+    request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed, digest)
     run = run_of(ballot, panel, chosen, meter, probs, *request, seed=seed)
     with (
         label_ledger(out, ledger, account_terms(panel, meter, chosen), run=run, seeded=seed is not None) as book,
         progress_bar("labelling", ballot.n_queries, quiet=as_json) as progress,
     ):
-        result = label(
-            ballot,
-            panel,
-            chosen,
-            meter,
-            stop=cast("Stop", stop),
-            max_labels=max_labels,
-            max_queries=max_queries,
-            order=order,
-            student_probs=probs,
-            noise=noise,
-            ledger=book,
-            progress=progress,
-        )
+        if test is not None:
+            write_design(out.with_name(f"{out.name}.design.json"), test)
+            result = label_tested(ballot, panel, chosen, test, order=order, noise=noise, ledger=book, progress=progress)
+        else:
+            result = label(
+                ballot,
+                panel,
+                chosen,
+                meter,
+                stop=cast("Stop", stop),
+                max_labels=max_labels,
+                max_queries=max_queries,
+                order=order,
+                student_probs=probs,
+                noise=noise,
+                ledger=book,
+                progress=progress,
+            )
     _write_labels(out, ballot, result)
     if book is not None:
         write_head(out, book)
     _show(result, ballot, name, out, book, as_json)
+
+
+def _test(
+    meter: "Meter",
+    design: Path | None,
+    votes: "Votes",
+    panel: "Panel",
+    mechanism: "Mechanism",
+    order: "NDArray[np.int64] | None",
+    max_queries: int | None,
+    options: dict[str, Any],
+    *,
+    quiet: bool,
+) -> "Design | None":
+    """Return the design of a release that is tested as a whole; the votes themselves are not looked at."""
+    from ipate.cli.common import waiting
+    from ipate.cli.testing import chosen_design, refuse_unused
+    from ipate.reference import query_ids
+
+    if not meter.whole:
+        refuse_unused("it is for the bound ptr", design=design, **options)
+        return None
+    names = query_ids(votes)
+    asked = names if order is None else [names[index] for index in order.tolist()]
+    with waiting("designing the test", quiet=quiet):
+        return chosen_design(
+            design, panel, mechanism, n_classes=votes.n_classes, queries=asked[:max_queries], **options
+        )
 
 
 def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
@@ -189,6 +255,7 @@ def _payload(result: "Labelling", votes: "Votes", variant: str, book: "SqliteLed
         "statement": result.guarantee.statement,
         "seeded": result.seeded,
         "stopped_by": result.stopped_by,
+        "passed": result.passed,
         "ledger": None if book is None else str(book.path),
         "ledger_head": None if book is None else str(book.head),
         "groups": [
@@ -255,8 +322,11 @@ def _remarks(result: "Labelling") -> list[str]:
     ended = {
         "budget": "Stopped before the first query that a group might not have been able to pay.",
         "count": "Stopped at the number fixed beforehand.",
-        "pool": "Every query was asked.",
+        "pool": "Every query was asked." if result.passed is None else "The test was passed: every query was asked.",
+        "failed": "The test was not passed: nothing but this answer was released, and the budgets are spent.",
     }[result.stopped_by]
+    if result.passed is False and result.stopped_by != "failed":
+        ended = f"The test was not passed; the part of the budget that was kept for this paid for these. {ended}"
     idle = [group.group for group in result.groups if group.epsilon < 0.8 * group.budget]
     if result.stopped_by == "budget" and idle:
         first = [group.group for group in result.groups if group.labels_until_exhausted is not None]

@@ -1,5 +1,6 @@
 """`ipate plan`: before any training, what these budgets afford, per variant."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -7,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from ipate.budgets import Group
+    from ipate.forecast import Forecast
     from ipate.mechanism import Mechanism
     from ipate.plan import Plan, VariantPlan
 
@@ -69,6 +71,22 @@ def command(
     ] = None,
     delta_column: Annotated[str | None, typer.Option(help="The people csv's column of δ.")] = None,
     policy: Annotated[Path | None, typer.Option(help="TOML: what each consent level means as ε.")] = None,
+    accuracy: Annotated[
+        float | None,
+        typer.Option(help="How often one teacher is expected to be right: then also gdp, sup and ptr side by side."),
+    ] = None,
+    spread: Annotated[float | None, typer.Option(help="With --accuracy: how much queries differ; 2.")] = None,
+    confusion: Annotated[
+        float | None, typer.Option(help="With --accuracy: share of wrong votes that agree; .65.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="Votes of other teachers on public data, instead of --accuracy.")
+    ] = None,
+    reserve: Annotated[
+        float | None, typer.Option(help="How much more than the reference the votes may cost under ptr; .1.")
+    ] = None,
+    fallback: Annotated[bool, typer.Option(help="ptr keeps (ε/2, δ/10) for after a failed test.")] = False,
+    pool: Annotated[int, typer.Option(help="How many public points there are; with a reference.")] = 10_000,
     split_seed: Annotated[int, typer.Option(help="The public seed of vanishing's rotation.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
@@ -105,7 +123,26 @@ def command(
             "vanishing": {"power": power},
         },
     )
-    _show(plan, as_json)
+    testing = {
+        "reference": reference, "accuracy": accuracy, "spread": spread, "confusion": confusion, "reserve": reserve,
+        "fallback": fallback,
+    }  # fmt: skip
+    _show(plan, _forecasts(plan, pool, testing, quiet=as_json), as_json)
+
+
+def _forecasts(plan: "Plan", pool: int, options: dict[str, Any], *, quiet: bool) -> "tuple[Forecast, ...]":
+    """What a reference makes of the plan, where one is given."""
+    from ipate.cli.common import waiting
+    from ipate.cli.testing import make_reference, refuse_unused
+    from ipate.forecast import forecast
+    from ipate.variants.rules import check_count
+
+    if options["reference"] is None and options["accuracy"] is None:
+        refuse_unused("it describes a reference; give --accuracy or --reference too", **options)
+        return ()
+    made = make_reference(**options, classes=plan.n_classes)
+    with waiting("working out what the reference affords", quiet=quiet):
+        return forecast(plan, made, pool=check_count("pool", pool))
 
 
 def _whole(text: str) -> int:
@@ -214,12 +251,12 @@ def _share(name: str, text: str) -> float:
         raise InputError(f"share of {name!r} is {text!r}: write ID=SHARE with a number, such as high=0.5") from None
 
 
-def _show(plan: "Plan", as_json: bool) -> None:
+def _show(plan: "Plan", expected: "tuple[Forecast, ...]", as_json: bool) -> None:
     from ipate.cli.common import print_json, print_table
     from ipate.plan import FEWER_POINTS, RATES
 
     if as_json:
-        print_json(_payload(plan))
+        print_json({**_payload(plan), "expected": [asdict(row) for row in expected]})
         return
     for variant in plan.variants:
         noise = variant.mechanism
@@ -249,6 +286,8 @@ def _show(plan: "Plan", as_json: bool) -> None:
         [_guaranteed(variant) for variant in plan.variants],
         [f"Suits: {plan.suits}. {plan.why}", *_chances(plan), *plan.notes],
     )
+    if expected:
+        _show_expected(expected)
     names = list(plan.more[0].labels)
     print_table(
         "What more teachers would afford, at equal σ/k and 100% answered",
@@ -262,6 +301,23 @@ def _show(plan: "Plan", as_json: bool) -> None:
             for row in plan.more
         ],
         [FEWER_POINTS, "From public information only: budgets, numbers and noise; no data was looked at."],
+    )
+
+
+def _show_expected(expected: "tuple[Forecast, ...]") -> None:
+    from ipate.cli.common import print_table
+
+    print_table(
+        "Labels to expect where votes are as the reference's, by bound",
+        ["variant", "answered", "gdp", "sup", "ptr"],
+        [
+            [row.variant, f"{row.answer_rate:.0%}", *(str(row.labels[bound]) for bound in ("gdp", "sup", "ptr"))]
+            for row in expected
+        ],
+        [
+            "gdp and sup hold whatever the votes. ptr asks one private yes/no question first: all labels or none.",
+            "All three may be published.",
+        ],
     )
 
 
@@ -287,8 +343,6 @@ def _chances(plan: "Plan") -> list[str]:
 
 
 def _payload(plan: "Plan") -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "groups": [asdict(group) for group in plan.groups],
         "n_people": sum(group.people or 0 for group in plan.groups),

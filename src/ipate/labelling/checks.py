@@ -37,7 +37,9 @@ def check_fits(panel: Panel, votes: Votes, ledger: Ledger, meter: Meter, probs: 
             )
         unit = terms.meter
         orders_agree = unit.orders == meter.orders
-        if meter.data_independent and meter.bound != "gdp":  # such an account fixed one order when it was opened
+        if (
+            meter.data_independent and not meter.whole and meter.bound != "gdp"
+        ):  # such an account fixed one order when it was opened
             orders_agree = len(unit.orders) == 1 and unit.orders[0] in meter.orders
         if (unit.bound, unit.conversion) != (meter.bound, meter.conversion) or not orders_agree:
             raise InputError(

@@ -22,7 +22,10 @@ _MARGIN = 1e-12  # batches are cut this much (relative) before the ledger would 
 
 
 class Engine:
-    """One run of the loop: the answers so far, the panel as it stands, the ledger that pays."""
+    """One run of the loop: the answers so far, the panel as it stands, the ledger that pays.
+
+    `prepaid` is for a release whose whole cost the ledger has taken already: its queries are stored, not charged.
+    """
 
     def __init__(
         self,
@@ -35,9 +38,10 @@ class Engine:
         noise: NoiseSource,
         probs: Floats | None,
         may_repeat: bool = False,
+        prepaid: bool = False,
     ) -> None:
         self.votes, self.panel, self.aggregator, self.meter = votes, panel, aggregator, meter
-        self.ledger, self.noise, self.probs = ledger, noise, probs
+        self.ledger, self.noise, self.probs, self.prepaid = ledger, noise, probs, prepaid
         self.start = panel
         self.n_labels = self.n_asked = 0
         self.parts: list[tuple[NDArray[np.int64], Outcome, NDArray[np.bool_]]] = []
@@ -151,6 +155,9 @@ class Engine:
 
     def _costs(self, tally: Tally, probs: Floats | None) -> tuple[Floats, Floats]:
         """Costs of checks and labels, (B or 1, accounts, width), in every account's own unit."""
+        if self.prepaid:  # the whole release was charged before the first query
+            nothing = np.zeros((1, len(self.panel.account_ids), self.meter.width))
+            return nothing, nothing
         maxima = self.aggregator.maxima(tally.counts, total_weight=self.panel.total_weight, probs=probs)
         mechanism = self.aggregator.mechanism
         checks = check_costs(self.meter, mechanism, self.panel, tally, maxima)

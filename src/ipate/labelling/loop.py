@@ -25,7 +25,7 @@ from ipate.noise import NoiseSource, SecureNoise
 from ipate.panel import Panel
 from ipate.votes import Votes
 
-__all__ = ["Stop", "account_terms", "label", "open_ledger"]
+__all__ = ["Stop", "account_terms", "batch_size", "label", "open_ledger", "repeats", "walk"]
 
 Floats = NDArray[np.float64]
 Stop: TypeAlias = Literal["budget", "drop", "count"]
@@ -36,8 +36,10 @@ def account_terms(panel: Panel, meter: Meter, aggregator: Aggregator) -> list[Te
     """Return the terms of an account per group (or per teacher, where they take turns), each with its own budget.
 
     Under loose and sup every account fixes its Rényi order now, from its budget and the worst case
-    of a query, because a filter that may be released needs that.
+    of a query, because a filter that may be released needs that. Under ptr one charge takes a whole budget.
     """
+    if meter.whole and panel.rotating:
+        raise InputError("bound is 'ptr': there is no test for teachers that take turns (vanishing); use gdp or sup")
     mechanism = aggregator.mechanism
     check_supported(meter, mechanism)
     orders = fixed_orders(panel, meter, mechanism)
@@ -96,6 +98,8 @@ def label(
     progress : callable, optional
         Receives the number of queries dealt with after every batch.
     """
+    if meter.whole:
+        raise InputError("bound is 'ptr': it tests and charges a design as a whole; use label_tested with a design")
     _check_request(stop, max_labels, max_queries, panel)
     source = SecureNoise() if noise is None else noise
     book = open_ledger(panel, meter, aggregator) if ledger is None else ledger
@@ -109,33 +113,46 @@ def label(
         ledger=book,
         noise=source,
         probs=student_probs,
-        may_repeat=_repeats(votes.queries or ()) or _repeats(positions.tolist()),
+        may_repeat=repeats(votes.queries or ()) or repeats(positions.tolist()),
     )
     if stop == "drop":
         run.resume_drops()
-    size = batch or _batch_size(panel, meter)
     most_labels = np.inf if max_labels is None else max_labels
     most_queries = np.inf if max_queries is None else max_queries
-    ended: Ending = "pool"
-    done = 0
-    while done < len(positions):
-        chunk = positions[done : done + size]
-        taken, broke = run.ask(chunk, most_labels - run.n_labels, most_queries - run.n_asked)
-        done += taken
-        if progress is not None:
-            progress(done)
-        if run.n_labels >= most_labels or run.n_asked >= most_queries:
-            ended = "count"
-            break
-        if broke and not (stop == "drop" and run.drop(broke)):
-            ended = "budget"
-            break
+    size = batch or batch_size(panel, meter)
+    ended = walk(
+        run, positions, size, drops=stop == "drop", labels=most_labels, queries=most_queries, progress=progress
+    )
     # the filter rules whatever else stops a run, so a data-independent account promises its budgets
     fixed = stop == "count" and ended != "budget" and not meter.data_independent
     stopped_by: StoppedBy = "fixed" if fixed else "account"
     if meter.data_independent and book.private_history:  # what earlier runs left depends on private votes
         stopped_by = "other"
     return run.result(ended, state_guarantee(meter, stopped_by=stopped_by, seeded=source.seeded))
+
+
+def walk(
+    run: Engine,
+    positions: NDArray[np.int64],
+    size: int,
+    *,
+    drops: bool = False,
+    labels: float = np.inf,
+    queries: float = np.inf,
+    progress: Callable[[int], None] | None = None,
+) -> Ending:
+    """Ask queries in batches until they are all asked, somebody cannot pay, or the numbers are reached."""
+    done = 0
+    while done < len(positions):
+        taken, broke = run.ask(positions[done : done + size], labels - run.n_labels, queries - run.n_asked)
+        done += taken
+        if progress is not None:
+            progress(done)
+        if run.n_labels >= labels or run.n_asked >= queries:
+            return "count"
+        if broke and not (drops and run.drop(broke)):
+            return "budget"
+    return "pool"
 
 
 def _check_request(stop: str, max_labels: int | None, max_queries: int | None, panel: Panel) -> None:
@@ -150,11 +167,12 @@ def _check_request(stop: str, max_labels: int | None, max_queries: int | None, p
         raise InputError("stop is 'drop': groups can leave only where each teacher has one group and always votes")
 
 
-def _repeats(names: Sequence[object]) -> bool:
+def repeats(names: Sequence[object]) -> bool:
+    """Whether a name stands twice."""
     return len(set(names)) < len(names)
 
 
-def _batch_size(panel: Panel, meter: Meter) -> int:
+def batch_size(panel: Panel, meter: Meter) -> int:
     """Batches are as large as memory allows, and smaller where a query's own cost takes time."""
     most = {"exact": 256, "tight": 2048}.get(meter.bound, 8192)
     width = 1 if meter.data_independent else meter.width

@@ -11,7 +11,7 @@ from ipate.guarantee import Guarantee
 
 __all__ = ["Ending", "GroupResult", "Labelling"]
 
-Ending: TypeAlias = Literal["budget", "count", "pool"]
+Ending: TypeAlias = Literal["budget", "count", "pool", "failed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,10 @@ class Labelling:
         Where the student's own class was returned.
     repeated : bool array
         Where a stored answer was given again, free.
-    stopped_by : {"budget", "count", "pool"}
-        What ended the run: an account, the number fixed beforehand, or no more queries.
+    stopped_by : {"budget", "count", "pool", "failed"}
+        What ended the run: an account, the number fixed beforehand, no more queries, or a test that was not passed.
+    passed : bool or None
+        The published bit of a release that is tested as a whole; None where there was no test.
     """
 
     queries: NDArray[np.int64]
@@ -74,6 +76,7 @@ class Labelling:
     seeded: bool
     meter: Meter
     groups: tuple[GroupResult, ...]
+    passed: bool | None = None
 
     @property
     def n_labels(self) -> int:

@@ -77,7 +77,13 @@ def recharge(releases: Releases, meter: Meter) -> Floats:
 
     A data-independent meter counts every release at its worst case, whatever it was charged before. A data-dependent
     one keeps costs that were recorded under the same bound at the same orders; others it, too, counts at the worst.
+    A release that was tested and charged as a whole (ptr) took the whole budget, δ included, so in any other unit it
+    is infinite, and so is in its unit whatever was charged query by query.
     """
+    if meter.whole or releases.bound == "ptr":
+        if meter.whole and releases.bound == "ptr":
+            return releases.cost
+        return np.full(meter.width, np.inf if releases.cost.any() else 0.0)
     if not meter.data_independent and releases.bound == meter.bound and set(meter.orders) <= set(releases.orders):
         return np.asarray(releases.cost[[releases.orders.index(order) for order in meter.orders]])
     total = np.zeros(meter.width)
@@ -188,10 +194,15 @@ def _check_people(
 
 def _refuse_nothing_left(terms: Terms, opening: Floats) -> None:
     limit = terms.meter.limit(terms.epsilon, terms.delta)
-    if not opening.any() or np.any(opening < limit):
+    if not opening.any() or (np.any(opening < limit) and not terms.meter.whole):
         return
-    spent = float(terms.meter.epsilon(opening, terms.delta)[0])
     whose = f"group {terms.group!r}" + ("" if terms.account == terms.group else f" (account {terms.account!r})")
+    if terms.meter.whole or not np.all(np.isfinite(opening)):
+        raise BudgetExceededError(
+            f"{whose} has people whose budget is begun or used up: a release that is tested as a whole (ptr) takes a "
+            "whole budget, ε and δ, so none can follow other releases and none can follow it; leave those people out"
+        )
+    spent = float(terms.meter.epsilon(opening, terms.delta)[0])
     raise BudgetExceededError(
         f"{whose} has nothing left: its worst member has spent ε = {spent:.6g} at δ = {terms.delta:g}, counted as "
         f"{terms.meter.bound}, of the budget {terms.epsilon:.6g}; leave its people out, or ask them for a new consent"

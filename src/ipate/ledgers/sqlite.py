@@ -133,6 +133,11 @@ class SqliteLedger:
         return frozenset().union(*(self._contents.progress[run.entry].queries for run in earlier))
 
     @property
+    def durable(self) -> bool:
+        """Charges and answers are on the disk."""
+        return True
+
+    @property
     def private_history(self) -> tuple[str, ...]:
         """Runs up to this one that were charged by a data-dependent bound: their length may tell of the votes."""
         return tuple(

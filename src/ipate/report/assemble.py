@@ -11,11 +11,23 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.accounting.ptr import Design
 from ipate.costs import fixed_orders
 from ipate.errors import InputError
 from ipate.guarantee import Guarantee, StoppedBy, state_guarantee
 from ipate.pipeline import Settings
-from ipate.report.facts import Audience, Facts, GroupFacts, Outcome, Owner, Parameters, Point, Spent, for_audience
+from ipate.report.facts import (
+    Audience,
+    DesignFacts,
+    Facts,
+    GroupFacts,
+    Outcome,
+    Owner,
+    Parameters,
+    Point,
+    Spent,
+    for_audience,
+)
 from ipate.report.replay import Replay, recompute
 from ipate.runs.labels import check_answers
 from ipate.runs.record import Record
@@ -94,7 +106,9 @@ def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
     record, settings = source.record, source.settings
     fixed = settings.stop == "count" and record.stopped_by != "budget"
     stopped_by: StoppedBy = "fixed" if fixed else "account"
-    if settings.meter.data_independent and source.private_history:
+    if settings.meter.whole:  # the list of queries was fixed, and nobody had spent anything before
+        stopped_by = "fixed"
+    elif settings.meter.data_independent and source.private_history:
         stopped_by = "other"
     made = state_guarantee(settings.meter, stopped_by=stopped_by, seeded=record.seeded)
     if (made.kind, settings.meter.bound, settings.meter.conversion) != (record.kind, record.bound, record.conversion):
@@ -127,7 +141,7 @@ def _public(source: Source) -> Facts:
         versions=source.versions,
         later_versions=source.later_versions,
         ledger_head=record.ledger_head or None,
-        private_history=source.private_history and source.settings.meter.data_independent,
+        private_history=source.private_history and stopped_by == "other",
         levels=source.levels,
     )
 
@@ -195,6 +209,20 @@ def _parameters(source: Source) -> Parameters:
         teacher_model=source.teacher_model,
         student_model=source.student_model,
         reason=settings.reason,
+        design=_design_facts(settings.design),
+    )
+
+
+def _design_facts(design: Design | None) -> DesignFacts | None:
+    if design is None:
+        return None
+    return DesignFacts(
+        queries=design.n_queries,
+        reference=design.reference,
+        reserve=design.reserve,
+        likely=float(design.pi[-1]),
+        fallback=design.fallback,
+        digest=design.digest,
     )
 
 
@@ -257,4 +285,5 @@ def _outcome(source: Source) -> Outcome:
         whole=replayed.whole,
         reused_queries=len(free),
         reused_labels=int(np.count_nonzero(record.labels[free] >= 0)),
+        passed=record.passed,
     )

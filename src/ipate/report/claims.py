@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ipate.accounting.meter import DATA_INDEPENDENT
 from ipate.guarantee import SEEDED
-from ipate.report.facts import Facts, GroupFacts, Outcome, Spent
+from ipate.report.facts import DesignFacts, Facts, GroupFacts, Outcome, Spent
 from ipate.report.numbers import down, percent, plain, small, up, used
 
 __all__ = [
@@ -77,7 +77,9 @@ def summary(facts: Facts) -> tuple[str, ...]:
         "that was set for each person's group beforehand. This holds for all data and for anybody who looks, whatever "
         "else they know."
     )
-    if facts.stopped_by == "fixed" and facts.parameters.check_sigma is not None:
+    if facts.design is not None:
+        found += _tested(facts, facts.design)
+    elif facts.stopped_by == "fixed" and facts.parameters.check_sigma is not None:
         found.append(
             "The number of labels was fixed beforehand, but how many queries it took depended on noisy checks. So the "
             "promise to rely on is the budget; the cost shown is what was spent of it."
@@ -95,6 +97,32 @@ def summary(facts: Facts) -> tuple[str, ...]:
             "counted together: the budget holds for all of it."
         )
     return tuple(found)
+
+
+def _tested(facts: Facts, test: DesignFacts) -> list[str]:
+    """What the private test was, in plain words, and what its answer means."""
+    question = (
+        "Before any label, one yes/no question was put to the private votes: do the teachers agree clearly enough on "
+        f"these {test.queries:,} points for all labels to keep within everybody's budget, with room to spare? The "
+        "answer was drawn with noise, so that one person's data hardly changes it, and it is the only thing that was "
+        "learnt from the question. How close it was is not stored and not stated anywhere."
+    )
+    charge = (
+        "Everybody's whole budget was charged before the question was asked, whatever the answer would be. So the "
+        "promise to rely on is the budget, for the answer, the labels and all that follows."
+    )
+    found = [question, charge]
+    if facts.outcome is not None and facts.outcome.passed is not None:
+        said = (
+            "yes, so the labels were released" if facts.outcome.passed else "no, so none of these labels was released"
+        )
+        if not facts.outcome.passed and test.fallback:
+            said += "; a part of the budget that had been kept for this case paid for other labels"
+        found.append(
+            f"The answer was {said}. Votes as clear as was supposed beforehand get a yes with a probability of "
+            f"{percent(test.likely)}; less clear ones less often, and a no may be chance."
+        )
+    return found
 
 
 def withheld(facts: Facts) -> str:
@@ -141,6 +169,8 @@ def promised_epsilon(facts: Facts, group: GroupFacts) -> float | None:
     """
     if not facts.publishable:
         return None
+    if facts.design is not None:
+        return group.budget
     if facts.stopped_by != "fixed" or facts.parameters.check_sigma is not None or facts.outcome is None:
         return group.budget
     return min(group.budget, next(spent.cost for spent in facts.outcome.spent if spent.group == group.group))
@@ -202,7 +232,9 @@ def covered(facts: Facts) -> tuple[str, ...]:
             f"Each of the {facts.n_people:,} people whose data taught the teachers, each with the budget of their own "
             "group. All rows of one person count together."
         ),
-        "The labels, the queries that got none, and the moment at which labelling stopped.",
+        "The labels, the queries that got none, and the moment at which labelling stopped."
+        if facts.design is None
+        else "The answer of the private test, the labels, and the queries that got none.",
         "The student, its predictions, and whatever anybody computes from them, now or later.",
         "The figures of the public report: they follow from budgets, parameters and released answers alone.",
     ]
@@ -261,6 +293,12 @@ def ending(facts: Facts, outcome: Outcome) -> str:
             "earlier runs, and given again for nothing)"
         )
     out = [spent.group for spent in outcome.spent if spent.labels_until_exhausted is not None]
+    if outcome.ended == "failed":
+        return f"{asked}: the private test was not passed, so nothing but its answer was released."
+    if facts.design is not None and outcome.passed:
+        return (
+            f"{asked}. The private test was passed, and the design's list of {facts.design.queries:,} points was asked."
+        )
     if outcome.ended == "budget":
         whose = f" of {_listed(out)}" if out else ""
         if facts.parameters.stop == "drop":

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ipate.config import RunConfig
+from ipate.designing import read_design
 from ipate.errors import InputError
 from ipate.pipeline import Settings, choose_settings
 from ipate.report.assemble import Source, assemble
@@ -32,11 +32,11 @@ def _source(folder: RunFolder) -> Source:
             f"{folder.path}: the run has not labelled yet; finish it with ipate run --resume {folder.path}"
         )
     allocation = Allocation.load(path)
-    settings = _settings(config, allocation, len(record.labels), len(data["classes"]))
+    settings = _settings(folder, allocation, len(record.labels), len(data["classes"]))
     with reading(folder) as ledger:
         paid = ledger.stored().answers
         opening = openings_of(folder, ledger)
-        reused = frozenset(int(query) for query in reused_by(folder, ledger))
+        reused = frozenset(int(query) for query in reused_by(folder, ledger) if query.isdecimal())  # not a test's
         private_history = bool(ledger.private_history)
         charged = None
         if allocation.withdrawn and not settings.meter.data_independent:  # their teachers' votes are erased
@@ -67,9 +67,9 @@ def _source(folder: RunFolder) -> Source:
     )
 
 
-def _settings(config: RunConfig, allocation: Allocation, n_pool: int, n_classes: int) -> Settings:
+def _settings(folder: RunFolder, allocation: Allocation, n_pool: int, n_classes: int) -> Settings:
     """The run's own settings, which follow from its configuration and public facts."""
-    wanted = config.labelling
+    config, wanted = folder.config, folder.config.labelling
     options = {name: value for name, value in (("rule", wanted.rule), ("power", wanted.power)) if value is not None}
     return choose_settings(
         people=allocation.people,
@@ -87,6 +87,7 @@ def _settings(config: RunConfig, allocation: Allocation, n_pool: int, n_classes:
         stop=wanted.stop,
         max_labels=wanted.max_labels,
         options=options,
+        design=read_design(folder.public / "design.json") if wanted.bound == "ptr" else None,
     )
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "WITHHELD",
     "Audience",
     "Comparison",
+    "DesignFacts",
     "Facts",
     "GroupFacts",
     "Outcome",
@@ -72,6 +73,34 @@ class GroupFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DesignFacts:
+    """The design of a release that is tested as a whole; all of it was fixed, and public, before the votes.
+
+    Attributes
+    ----------
+    queries : int
+        How many queries the design asks.
+    reference : str
+        What it was made from, in words.
+    reserve : float
+        By how much more than the reference the votes might have cost.
+    likely : float
+        The probability to pass of votes as clear as that: the highest there is.
+    fallback : bool
+        Whether (ε/2, δ/10) was kept for a data-independent run after a failure.
+    digest : str
+        Hash of the design.
+    """
+
+    queries: int
+    reference: str
+    reserve: float
+    likely: float
+    fallback: bool
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Parameters:
     """How votes became labels and how they were charged; all of it public.
 
@@ -97,6 +126,7 @@ class Parameters:
     teacher_model: str
     student_model: str
     reason: str
+    design: DesignFacts | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +179,10 @@ class Outcome:
 
     Attributes
     ----------
-    ended : {"budget", "count", "pool"}
+    ended : {"budget", "count", "pool", "failed"}
         What ended the labelling.
+    passed : bool or None
+        The answer of the private test, where the release was tested as a whole.
     spent : tuple of Spent
         In the order of the groups.
     history : tuple of Point
@@ -169,6 +201,7 @@ class Outcome:
     whole: bool = True
     reused_queries: int = 0
     reused_labels: int = 0
+    passed: bool | None = None
 
     @property
     def carried(self) -> bool:
@@ -272,6 +305,11 @@ class Facts:
     def publishable(self) -> bool:
         """Whether there is a guarantee: releasable costs, and noise that nobody can draw again."""
         return self.guarantee.kind == "releasable" and not self.guarantee.seeded
+
+    @property
+    def design(self) -> DesignFacts | None:
+        """The design, where the release was tested as a whole."""
+        return self.parameters.design
 
     @property
     def outcome(self) -> Outcome | None:

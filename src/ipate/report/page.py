@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ipate.report import claims, results
-from ipate.report.facts import WITHHELD, Facts, GroupFacts
+from ipate.report.facts import WITHHELD, Facts, GroupFacts, Outcome
 from ipate.report.figures import Figure, history_figure, influence_figure
 from ipate.report.markup import Markup, bullets, element, table, text
 from ipate.report.numbers import percent, plain, small, used
@@ -146,9 +146,14 @@ def _budgets(facts: Facts) -> Markup:
         table("What people allowed, and what was spent", columns, rows),
         element("p", claims.carried(outcome), class_="soft") if shared else "",
         element("p", claims.balance(facts.groups, outcome.spent)),
-        _figure(history_figure(facts.groups, outcome)) if outcome.history[-1].labels and outcome.whole else "",
+        _figure(history_figure(facts.groups, outcome)) if _has_history(facts, outcome) else "",
         "" if outcome.whole else element("p", _GONE, class_="soft"),
     )
+
+
+def _has_history(facts: Facts, outcome: Outcome) -> bool:
+    """Whether costs grew label by label, and the votes that they follow from are still there."""
+    return bool(outcome.history[-1].labels) and outcome.whole and facts.design is None
 
 
 def _figure(figure: Figure) -> Markup:

@@ -92,6 +92,8 @@ def recompute(
         the record must agree with that sum, and the history has its two ends alone.
     """
     panel = allocation.panel()
+    if settings.meter.whole:
+        return _whole(record, panel, reused)
     aggregator = _Recorded(inner=settings.aggregator(allocation.scale), labels=record.labels)
     ledger = MemoryLedger(account_terms(panel, settings.meter, aggregator), opening=opening)
     terms = list(ledger.terms.values())
@@ -121,6 +123,15 @@ def recompute(
     own = {account: ledger.spent(account) - (opening or {}).get(account, 0.0) for account in panel.account_ids}
     alone = MemoryLedger(terms, opening=own)
     return Replay(history=tuple(history), own=_costs(panel, alone), whole=charged is None)
+
+
+def _whole(record: Record, panel: Panel, reused: frozenset[int]) -> Replay:
+    """One charge before everything: the budgets, whatever came after."""
+    paid = tuple(group.epsilon for group in panel.groups)
+    order = [query for query in record.queries if query not in reused]
+    last = Point(queries=len(order), labels=int(np.count_nonzero(record.labels[order] >= 0)), costs=paid)
+    _compare(record, panel, last, reused)
+    return Replay(history=(Point(queries=0, labels=0, costs=(0.0,) * len(paid)), last), own=paid)
 
 
 def _ballot(record: Record, allocation: Allocation, settings: Settings, n_classes: int, path: Path | None) -> Votes:

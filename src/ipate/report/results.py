@@ -14,6 +14,7 @@ _BOUNDS = {
     "sup": "sup: the largest Rényi cost over all votes",
     "tight": "tight: computed from the private votes, in one direction (the paper's)",
     "exact": "exact: computed from the private votes, in both directions",
+    "ptr": "ptr: one private test, then all labels or none; it holds for all votes",
 }
 _STOPS = {
     "budget": "before a query that could pass anybody's budget",
@@ -144,6 +145,10 @@ def parameter_rows(facts: Facts) -> Iterator[list[object]]:
         yield ["noise of checks σ_T", plain(used.check_sigma)]
         yield ["threshold T", plain(used.threshold)]
     yield ["bound", _BOUNDS.get(used.bound, used.bound)]
+    if used.design is not None:
+        yield ["queries of the design", f"{used.design.queries:,}"]
+        yield ["design made from", f"{used.design.reference}; reserve {percent(used.design.reserve)}"]
+        yield ["hash of the design", used.design.digest]
     yield ["conversion to ε", used.conversion]
     if used.orders:
         yield ["Rényi orders, fixed beforehand", ", ".join(f"{group}: {order:g}" for group, order in used.orders[:12])]

@@ -153,7 +153,7 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
         raise InputError(f"ledger is {str(path)!r}: the folder {path.parent} is not there; make it first")
     refuse_mixed_noise(path, folder.id)
     before = opening_balances(path, terms, run=folder.id, people=members_of(allocation))
-    if settings.meter.data_independent and allocation.participation is None:
+    if settings.meter.data_independent and not settings.meter.whole and allocation.participation is None:
         _refuse_less_than_a_query(path, allocation, settings, terms, before)
 
 

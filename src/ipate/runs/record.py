@@ -36,6 +36,8 @@ class Record:
         Group to the ε that earlier runs had spent of its budget.
     ledger_head : str
         Where the ledger stood when the last answer had been paid: an older copy of it is refused.
+    passed : bool or None
+        The published answer of the test of a release that was tested as a whole.
     """
 
     labels: NDArray[np.int64]
@@ -51,6 +53,7 @@ class Record:
     groups: tuple[GroupResult, ...]
     opening: dict[str, float]
     ledger_head: str
+    passed: bool | None = None
 
     @property
     def publishable(self) -> bool:
@@ -83,6 +86,7 @@ class Record:
             groups=result.groups,
             opening=opening or {},
             ledger_head=ledger_head,
+            passed=result.passed,
         )
 
 

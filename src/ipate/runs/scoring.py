@@ -1,10 +1,12 @@
 """What labels, student and teachers are worth where the truth is known; all of it is private."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.accounting.meter import Meter
 from ipate.config import RunConfig
 from ipate.pipeline import Settings, run_labelling
 from ipate.runs.folder import RunFolder
@@ -65,12 +67,21 @@ def _teachers(folder: RunFolder, task: Task) -> dict[str, float]:
     return {"accuracy": float(np.mean(votes == truth)), "plurality_accuracy": float(np.mean(plurality == truth))}
 
 
+def _for_standard(settings: Settings) -> Settings:
+    """The settings with a design of its own where a release is tested as a whole, or gdp where none can be made."""
+    if not settings.meter.whole:
+        return settings
+    if settings.reference is not None and settings.reference.simulator is not None:
+        return replace(settings, design=None)
+    return replace(settings, meter=Meter("gdp"), reference=None, design=None)
+
+
 def compare(
     folder: RunFolder, task: Task, votes: Votes, *, allocation: Allocation, settings: Settings
 ) -> dict[str, Any]:
     """Label with the votes of standard PATE, and train a ceiling on the private data itself: marked private."""
     config = folder.config
-    result, _ = run_labelling(votes, allocation, settings, noise_seed=config.seed)
+    result, _ = run_labelling(votes, allocation, _for_standard(settings), noise_seed=config.seed)
     record = Record.of(result, n_public=votes.n_queries)
     model = config.student.model
     standard = evaluate(task, teach(task, config, record.labels), record, model) if record.n_labels else None

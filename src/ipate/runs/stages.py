@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.config import RunConfig
-from ipate.errors import InputError
+from ipate.designing import read_design
+from ipate.errors import InputError, IpateError
 from ipate.pipeline import Settings, choose_settings, standard_labels
+from ipate.runs.designs import keep_design, reference_of
 from ipate.runs.folder import RunFolder
 from ipate.runs.labels import label_once
 from ipate.runs.ledgers import check_affordable, ledger_path
@@ -74,9 +76,11 @@ def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSumm
         say(line)
     class_warning(allocation, task.data.y[task.parts.private])
     check_affordable(folder, allocation, settings)
+    settings = keep_design(folder, settings, allocation, n_classes=task.data.n_classes, n_public=len(task.parts.public))
     votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
     record = label_once(folder, votes, allocation=allocation, settings=settings, pool=pool, bar=bar)
     publish(folder, record, task.data.classes, task.parts.public)
+    _refuse_failed(folder, record)
     metrics = _taught(folder, task, settings, record)
     compare = _compared(folder, task, settings, allocation.withdrawn, bar) if config.compare else None
     return RunSummary(
@@ -108,6 +112,15 @@ def _data(folder: RunFolder, task: Task) -> str:
     return str(facts["pool"])
 
 
+def _refuse_failed(folder: RunFolder, record: Record) -> None:
+    """Say that a test was not passed and left no label: there is nothing to teach a student with."""
+    if record.passed is False and not record.n_labels:
+        raise IpateError(
+            "the private test was not passed: no label was released, and the budgets are spent, as they would be after "
+            f"a pass; ipate report {folder.path} states it. People's budgets pay for one test; do not run it again"
+        )
+
+
 def _told(task: Task) -> str:
     """Who is protected and who is not, in a sentence."""
     sizes = ", ".join(f"{group.id} ε = {group.epsilon:g}: {group.people} people" for group in task.people.groups)
@@ -136,6 +149,8 @@ def _settings(task: Task, config: RunConfig, teacher: Any) -> Settings:
         stop=wanted.stop,
         max_labels=wanted.max_labels,
         options=options,
+        reference=reference_of(config, n_classes=task.data.n_classes),
+        design=None if config.reference.design is None else read_design(config.reference.design),
     )
 
 

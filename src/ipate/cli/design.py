@@ -1,0 +1,122 @@
+"""`ipate design`: fix the test of the bound ptr beforehand, from public information, and verify one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ipate.accounting.ptr import Design
+
+__all__ = ["EXAMPLE", "command"]
+
+EXAMPLE = (
+    "Examples: ipate design votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
+    "--accuracy 0.92 --out design.json; ipate design --check design.json. Of the votes file only public facts are "
+    "used: how many teachers of which groups, the classes and the ids of the queries."
+)
+
+
+def command(
+    votes: Annotated[
+        Path | None,
+        typer.Argument(help="The npz that will be labelled; its votes are not looked at.", metavar="VOTES.npz"),
+    ] = None,
+    groups: Annotated[Path | None, typer.Option(help="csv with every group's budget.", metavar="GROUPS.csv")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the design goes.", metavar="DESIGN.json")] = None,
+    check: Annotated[
+        Path | None, typer.Option(help="Verify a design instead of making one.", metavar="DESIGN.json")
+    ] = None,
+    accuracy: Annotated[
+        float | None, typer.Option(help="Simulator: how often one teacher is expected to be right.")
+    ] = None,
+    spread: Annotated[float | None, typer.Option(help="Simulator: how much queries differ in difficulty; 2.")] = None,
+    confusion: Annotated[
+        float | None, typer.Option(help="Simulator: share of wrong votes that agree with each other; .65.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="Votes of other teachers on public data, instead of a simulator.")
+    ] = None,
+    reserve: Annotated[
+        float | None, typer.Option(help="How much more than the reference the votes may cost; .1.")
+    ] = None,
+    fallback: Annotated[
+        bool, typer.Option(help="Keep (ε/2, δ/10) for a data-independent run after a failed test.")
+    ] = False,
+    variant: Annotated[str, typer.Option(help="standard, weighting or upsampling; as for ipate label.")] = "auto",
+    weights: Annotated[
+        str, typer.Option(help="gdp, proportional, classic, algorithm2, uniform, or file: as the files say.")
+    ] = "gdp",
+    sigma: Annotated[float | None, typer.Option(help="σ, the noise of a label.")] = None,
+    check_sigma: Annotated[float | None, typer.Option(help="σ_T, the noise of the check.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="T, what the check compares with.")] = None,
+    delta: Annotated[float, typer.Option(help="δ where the group file gives none.")] = 1e-5,
+    classes: Annotated[int | None, typer.Option(help="Number of classes; a public fact.")] = None,
+    max_queries: Annotated[int | None, typer.Option(help="Ask at most this many queries.")] = None,
+    order_seed: Annotated[int | None, typer.Option(help="Ask the queries in a shuffled order.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+) -> None:
+    """Fix the test of the bound ptr from public information, before anybody looks at the votes."""
+    from ipate.designing import read_design, write_design
+    from ipate.errors import InputError
+
+    if check is not None:
+        if votes is not None or out is not None:
+            raise InputError(f"check is {check}: a design is verified, none is made; give nothing beside it")
+        _show(read_design(check), f"{check}: every condition holds", as_json)
+        return
+    if votes is None or groups is None or out is None:
+        raise InputError("a design needs VOTES.npz, --groups and --out (or --check DESIGN.json)")
+    import numpy as np
+
+    from ipate.cli.common import waiting
+    from ipate.cli.mechanisms import build_aggregator
+    from ipate.cli.panels import build_panel
+    from ipate.cli.testing import chosen_design
+    from ipate.reference import query_ids
+    from ipate.tables import read_groups
+    from ipate.votes import read_votes
+
+    chosen = build_aggregator(
+        "auto", sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=None, gamma=None, student_probs=None
+    )
+    ballot = read_votes(votes, classes=classes)
+    ballot, panel, _ = build_panel(
+        ballot, read_groups(groups), variant=variant, weights=weights, power=None, delta=delta, order=None, split_seed=0
+    )
+    names = query_ids(ballot)
+    if order_seed is not None:
+        names = tuple(names[i] for i in np.random.default_rng(order_seed).permutation(ballot.n_queries))
+    with waiting("designing the test", quiet=as_json):
+        made = chosen_design(
+            None, panel, chosen.mechanism, n_classes=ballot.n_classes, queries=names[:max_queries],
+            reference=reference, accuracy=accuracy, spread=spread, confusion=confusion, reserve=reserve,
+            fallback=fallback,
+        )  # fmt: skip
+    write_design(out, made)
+    _show(made, f"{out}: written", as_json)
+
+
+def _show(design: "Design", title: str, as_json: bool) -> None:
+    from ipate.cli.common import print_json, print_table
+    from ipate.cli.testing import design_facts
+
+    facts = design_facts(design)
+    if as_json:
+        print_json(facts)
+        return
+    print_table(
+        f"{title}. {design.n_queries} queries, all asked if one private test is passed, none if not",
+        ["group", "ε", "δ", "one person moves"],
+        [
+            [group.id, f"{group.epsilon:g}", f"{group.delta:g}", f"{group.sensitivity:.4g}"]
+            for group in design.setting.groups
+        ],
+        [
+            f"Made from: {design.reference}; reserve {design.reserve:.0%}.",
+            f"Votes as clear as that pass with probability {float(design.pi[-1]):.2f}; privacy does not depend on it.",
+            "The whole budget is charged before the test, whatever its answer"
+            + ("; after a no, (ε/2, δ/10) of it pays for a data-independent run." if design.fallback else "."),
+            f"Hash: {design.digest}",
+        ],
+    )

@@ -1,0 +1,277 @@
+"""A release that is tested as a whole: charge it, ask one private yes/no question, and label only after a yes.
+
+The order is the guarantee. The ledger takes the whole budget first, whatever the answer will be; the bit is
+drawn once and stored before anything else happens; the noise of the labels is drawn only after that. A run that
+was interrupted finds its charge and its bit again and never draws a second one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.accounting.meter import Meter
+from ipate.accounting.ptr import Design, pass_probability
+from ipate.aggregators import Aggregator, Confident, GNMax
+from ipate.errors import BudgetExceededError, InputError
+from ipate.guarantee import state_guarantee
+from ipate.labelling.checks import check_fits, check_order
+from ipate.labelling.engine import Engine
+from ipate.labelling.loop import account_terms, batch_size, label, repeats, walk
+from ipate.labelling.results import Labelling
+from ipate.ledger import Charge, Ledger, MemoryLedger, Stored, Terms
+from ipate.mechanism import Mechanism
+from ipate.noise import NoiseSource, SecureNoise
+from ipate.panel import Panel
+from ipate.reference import check_design, query_ids, refuse_own_votes, setting_for
+from ipate.votes import Votes
+
+__all__ = ["label_tested"]
+
+Floats = NDArray[np.float64]
+_UNIT = Meter("ptr")
+_CHUNK = 4096
+
+
+def label_tested(
+    votes: Votes,
+    panel: Panel,
+    aggregator: Aggregator,
+    design: Design,
+    *,
+    order: Sequence[int] | NDArray[np.integer] | None = None,
+    noise: NoiseSource | None = None,
+    ledger: Ledger | None = None,
+    batch: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Labelling:
+    """Release the labels of a design's queries if its test is passed; its (ε, δ) is spent either way.
+
+    Parameters
+    ----------
+    votes, panel, aggregator
+        Who votes what, whose accounts pay, how votes become labels; all as the design says.
+    design : Design
+        Made beforehand from public information; it fixes the queries, the tables of the test and the budgets.
+    order : sequence of int, optional
+        Positions of the queries in the order of the design's list; file order unless given.
+    noise, ledger, batch, progress
+        As for `label`. A ledger has the accounts of `account_terms` under ptr.
+
+    Returns
+    -------
+    Labelling
+        `passed` is the published bit. After a no there are no labels, except those of the data-independent run
+        that a design with a fallback keeps a part of the budget for.
+    """
+    if not isinstance(aggregator, GNMax | Confident):
+        raise InputError(
+            f"bound is 'ptr': the test covers gnmax and confident, not {type(aggregator).__name__.lower()}"
+        )
+    source = SecureNoise() if noise is None else noise
+    book = MemoryLedger(account_terms(panel, _UNIT, aggregator)) if ledger is None else ledger
+    check_fits(panel, votes, book, _UNIT, None)
+    pool = check_order(order, votes.n_queries)
+    if repeats(pool.tolist()) or repeats(votes.queries or ()):
+        raise InputError("a query stands twice in the pool: a design fixes a list of different queries")
+    positions = _queries_of(design, votes, panel, aggregator.mechanism, pool)
+    _charge(book, votes, panel, design, aggregator)
+    passed = _bit(book, votes, panel, design, aggregator, positions=positions, noise=source)
+    guarantee = state_guarantee(_UNIT, stopped_by="fixed", seeded=source.seeded)
+    if passed or not design.fallback:
+        run = _engine(votes, panel, aggregator, book, source)
+        if not passed:
+            return replace(run.result("failed", guarantee), passed=False)
+        size = batch or batch_size(panel, _UNIT)
+        return replace(run.result(walk(run, positions, size, progress=progress), guarantee), passed=True)
+    rest = _rest(panel, design)
+    inner = _Rest(book, rest, aggregator, frozenset(_names(book, design)))
+    found = label(
+        votes, rest, aggregator, inner.meter, order=pool, noise=source, ledger=inner, batch=batch, progress=progress
+    )
+    paid = {group.id: group for group in panel.groups}
+    groups = tuple(
+        replace(
+            entry, budget=paid[entry.group].epsilon, delta=paid[entry.group].delta, epsilon=paid[entry.group].epsilon
+        )
+        for entry in found.groups
+    )
+    return replace(found, meter=_UNIT, guarantee=guarantee, groups=groups, passed=False)
+
+
+def _queries_of(
+    design: Design, votes: Votes, panel: Panel, mechanism: Mechanism, pool: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the positions of the design's queries; refuse a design for anything else, or made from these votes."""
+    used = setting_for(panel, mechanism, n_classes=votes.n_classes, grid=design.setting.grid)
+    positions = pool[: design.n_queries]
+    names = query_ids(votes)
+    check_design(design, used, tuple(names[position] for position in positions.tolist()))
+    refuse_own_votes(design, votes)
+    return positions
+
+
+def _engine(votes: Votes, panel: Panel, aggregator: Aggregator, book: Ledger, noise: NoiseSource) -> Engine:
+    return Engine(
+        votes=votes, panel=panel, aggregator=aggregator, meter=_UNIT, ledger=book, noise=noise, probs=None, prepaid=True
+    )
+
+
+def _names(book: Ledger, design: Design) -> tuple[str, str]:
+    """The ids under which the ledger keeps a run's design and the answer of its test, beside those of its queries."""
+    return f"the design of {book.run}, {design.digest}", f"the test of {book.run}"
+
+
+def _charge(book: Ledger, votes: Votes, panel: Panel, design: Design, aggregator: Aggregator) -> None:
+    """Take the whole budget of every account, once, before anything is drawn; the design is stored with it."""
+    mine, bit = _names(book, design)
+    taken = {mine, bit} & set(votes.queries or ())
+    if taken:
+        raise InputError(f"query {taken.pop()!r} has a name that the ledger keeps for the test itself: rename it")
+    paid = [bool(book.spent(account).any()) for account in panel.account_ids]
+    if all(paid) and book.durable:  # interrupted after the charge: whether a bit was drawn, the ledger says
+        if mine not in book.stored().answers:
+            raise InputError(
+                "this run was charged for another design, whose test may have been drawn, and a budget pays for one "
+                "test; put the design back that the run began with"
+            )
+        return
+    if all(paid):
+        raise BudgetExceededError("this ledger has paid for a tested release: a budget pays for one, and it was made")
+    if any(paid):
+        raise InputError("some accounts of this ledger have been charged and some not: it does not belong to this run")
+    cost = {group.id: np.array([group.epsilon]) for group in panel.groups}
+    _write(book, panel, aggregator, name=mine, said=False, cost=cost)
+
+
+def _write(
+    book: Ledger,
+    panel: Panel,
+    aggregator: Aggregator,
+    *,
+    name: str,
+    said: bool,
+    cost: Mapping[str, Floats] | None = None,
+) -> None:
+    """Commit one entry under a name: the design with its charge, or the answer of the test at no further cost."""
+    book.charge(
+        Charge(
+            cost={group.id: np.zeros(1) for group in panel.groups} if cost is None else cost,
+            queries=(name,),
+            answered=np.zeros(1, dtype=bool),
+            sensitivity={group.id: np.asarray(group.sensitivity) for group in panel.groups},
+            sigma=aggregator.mechanism.sigma,
+            check_sigma=aggregator.mechanism.check_sigma,
+            bound="ptr",
+            labels=np.array([0 if said else -1]),
+            reinforced=np.array([said]),
+        )
+    )
+
+
+def _bit(
+    book: Ledger,
+    votes: Votes,
+    panel: Panel,
+    design: Design,
+    aggregator: Aggregator,
+    *,
+    positions: NDArray[np.int64],
+    noise: NoiseSource,
+) -> bool:
+    """Return the answer of the test: the stored one, or one that is drawn now and stored before it is used."""
+    _, name = _names(book, design)
+    kept = book.stored().answers.get(name)
+    if kept is not None:
+        return kept[2]
+    chance = pass_probability(design, _counts(votes, panel, positions))
+    passed = bool(noise.uniform("test", [name], 1)[0, 0] < chance)
+    _write(book, panel, aggregator, name=name, said=passed)
+    return passed
+
+
+def _counts(votes: Votes, panel: Panel, positions: NDArray[np.int64]) -> Floats:
+    """The weighted vote counts of all queries, a chunk of votes at a time."""
+    counts = np.empty((len(positions), votes.n_classes))
+    for start in range(0, len(positions), _CHUNK):
+        chunk = positions[start : start + _CHUNK]
+        tally = panel.tally(np.asarray(votes.votes[:, chunk]), votes.n_classes)
+        counts[start : start + len(chunk)] = tally.counts
+    return counts
+
+
+def _rest(panel: Panel, design: Design) -> Panel:
+    """The panel with what a failed test leaves of every budget."""
+    left = {group.id: design.left_after_failure(group) for group in design.setting.groups}
+    return replace(
+        panel,
+        groups=tuple(replace(group, epsilon=left[group.id][0], delta=left[group.id][1]) for group in panel.groups),
+    )
+
+
+class _Rest:
+    """The ledger of the run after a failed test: its own limits, inside a charge that is paid already.
+
+    Its queries are committed to the outer ledger at no cost, answers included, before they are released; what they
+    cost of the rest is counted here, and counted again from the stored answers when a run is resumed.
+    """
+
+    durable = True
+
+    def __init__(self, book: Ledger, panel: Panel, aggregator: Aggregator, own: frozenset[str]) -> None:
+        self.meter = Meter("gdp")
+        self._book, self._own = book, own
+        terms = account_terms(panel, self.meter, aggregator)
+        self._inner = MemoryLedger(terms, opening=self._opening(panel, aggregator.mechanism))
+
+    def _opening(self, panel: Panel, mechanism: Mechanism) -> dict[str, Floats]:
+        """What the answers that are stored already cost: as many checks, and labels where one was given."""
+        answers = self.stored().answers.values()
+        asked, answered = len(answers), sum(entry[1] for entry in answers)
+        spent = {}
+        for group in panel.groups:
+            cost = answered * self.meter.worst_label(sensitivity=group.sensitivity, sigma=mechanism.sigma)
+            if mechanism.check_sigma is not None:
+                check = self.meter.worst_check(sensitivity=group.sensitivity, check_sigma=mechanism.check_sigma)
+                cost = cost + asked * check
+            spent[group.id] = cost
+        return spent
+
+    @property
+    def terms(self) -> Mapping[str, Terms]:
+        """The accounts with what the failed test left them."""
+        return self._inner.terms
+
+    @property
+    def run(self) -> str:
+        """The run that the outer ledger charges."""
+        return self._book.run
+
+    @property
+    def private_history(self) -> tuple[str, ...]:
+        """Nothing was spent before a tested release, so no earlier run decides what is left."""
+        return ()
+
+    def spent(self, account: str) -> Floats:
+        """Return what was spent of the rest."""
+        return self._inner.spent(account)
+
+    def limit(self, account: str) -> Floats:
+        """Return what may be spent of the rest."""
+        return self._inner.limit(account)
+
+    def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
+        """Return the accounts that cannot pay this out of the rest."""
+        return self._inner.unaffordable(cost)
+
+    def charge(self, charge: Charge) -> None:
+        """Commit the answers, at no further cost to the outer ledger, if the rest can pay for them."""
+        self._inner.require(charge)
+        self._book.charge(replace(charge, cost={account: np.zeros(1) for account in charge.cost}))
+        self._inner.charge(charge)
+
+    def stored(self) -> Stored:
+        """Return the answers that are paid already, without the entries of the test itself."""
+        kept = self._book.stored()
+        return replace(kept, answers={name: entry for name, entry in kept.answers.items() if name not in self._own})
