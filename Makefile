@@ -22,7 +22,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing ipate and what its tests need"
-	@$(PIP) -e '.[dev,torch]'
+	@$(PIP) -e '.[dev,torch,ray]'
 	@touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core      ## from made-up private data to a student, beside standard PATE; under a minute

@@ -136,6 +136,7 @@ def collect_votes(
     seed: int,
     n_jobs: int | None,
     backend: str | None,
+    address: str | None,
 ) -> Votes:
     """Train the allocation's teachers and return their votes on the pool; nothing stays on disk."""
     rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
@@ -147,5 +148,8 @@ def collect_votes(
             n_classes=n_classes,
             fingerprint=fingerprint("kept for the length of one fit"),
         )
-        train_and_vote(teacher, X, y, rows=rows, X_public=pool, store=store, seed=seed, n_jobs=n_jobs, backend=backend)
+        train_and_vote(
+            teacher, X, y, rows=rows, X_public=pool, store=store, seed=seed, n_jobs=n_jobs, backend=backend,
+            address=address,
+        )  # fmt: skip
         return Votes(votes=np.array(store.matrix), n_classes=n_classes, labels=truth)

@@ -104,8 +104,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Without `X_public`: the share of the rows (whole people) that may be treated as public.
     classes : sequence, optional
         All classes. Without it they are read off `y`, which treats the set of classes as public.
-    n_jobs, backend
-        Passed to joblib.
+    n_jobs, backend, address
+        Where teachers are trained: any joblib backend, or "ray", at the address of a running cluster.
     random_state : int, optional
         Partition, allocation and training; never the noise.
     noise_seed : int, optional
@@ -166,6 +166,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: Sequence[Any] | None = None,
         n_jobs: int | None = None,
         backend: str | None = None,
+        address: str | None = None,
         random_state: int | None = None,
         noise_seed: int | None = None,
         ledger: Any = None,
@@ -191,6 +192,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes = classes
         self.n_jobs = n_jobs
         self.backend = backend
+        self.address = address
         self.random_state = random_state
         self.noise_seed = noise_seed
         self.ledger = ledger
@@ -265,7 +267,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         votes = collect_votes(
             self._teacher(), X, codes,
             allocation=self.allocation_, pool=pool, truth=truth, n_classes=len(self.classes_), seed=seed,
-            n_jobs=self.n_jobs, backend=self.backend,
+            n_jobs=self.n_jobs, backend=self.backend, address=self.address,
         )  # fmt: skip
         self.labelling_, self._charged = charge_labels(
             votes, self.allocation_, settings,

@@ -72,6 +72,7 @@ class TeacherConfig(_Section):
     points: Count | None = None
     n_jobs: int | None = -1
     backend: str | None = None
+    address: str | None = None
     device: str = "auto"
 
 

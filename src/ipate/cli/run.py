@@ -36,6 +36,8 @@ def command(
     public: Annotated[float | None, typer.Option(help="Public points: a number, or a share below 1.")] = None,
     test: Annotated[float | None, typer.Option(help="Test points: a number, or a share below 1.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Worker processes; -1 for all cores.")] = None,
+    backend: Annotated[str | None, typer.Option(help="loky, threading, ray, dask or a joblib backend.")] = None,
+    address: Annotated[str | None, typer.Option(help="A running Ray cluster, as host:port.")] = None,
     compare: Annotated[
         bool, typer.Option(help="Also train standard PATE and a ceiling: benchmark data only, marked private.")
     ] = False,
@@ -50,11 +52,12 @@ def command(
     """From private data to a student: allocate, train, vote, label, teach, evaluate; resumable."""
     from ipate.cli.common import print_json, progress_bar
     from ipate.runs import RunFolder, execute
-    from ipate.runs.models import make_models
+    from ipate.runs.models import check_engine, make_models
 
     if resume is not None:
         beside = (config, dataset, data_dir, out, variant, epsilon, share, teachers, points, teacher, student, public)
-        if any(value is not None for value in (*beside, test, jobs, ledger, seed, split_seed)) or compare:
+        more = (test, jobs, backend, address, ledger, seed, split_seed)
+        if any(value is not None for value in (*beside, *more)) or compare:
             from ipate.errors import InputError
 
             raise InputError(f"resume is {resume}: it takes its settings from that folder; give nothing beside it")
@@ -63,7 +66,8 @@ def command(
         given: dict[str, Any] = {
             "data": {"name": dataset, "data_dir": data_dir, "public": _size(public), "test": _size(test)},
             "budgets": {"epsilon": epsilon, "shares": _shares(share)},
-            "teachers": {"model": teacher, "number": _number(teachers), "points": points, "n_jobs": jobs},
+            "teachers": {"model": teacher, "number": _number(teachers), "points": points, "n_jobs": jobs}
+            | {"backend": backend, "address": address},
             "labelling": {"variant": variant},
             "student": {"model": student},
             "seed": seed,
@@ -73,6 +77,7 @@ def command(
         }
         wanted = _config(config, given)
         make_models(wanted)  # what cannot be made is refused before there is a folder
+        check_engine(wanted)
         folder = RunFolder.create(out or _fresh_name(), wanted)
     summary = execute(
         folder,

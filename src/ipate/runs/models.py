@@ -8,7 +8,7 @@ from ipate.config import RunConfig
 from ipate.errors import InputError
 from ipate.variants.rules import refuse_name
 
-__all__ = ["MODELS", "NETS", "make_model", "make_models"]
+__all__ = ["MODELS", "NETS", "check_engine", "make_model", "make_models"]
 
 
 def _logistic(**options: Any) -> Any:
@@ -85,3 +85,16 @@ def make_models(config: RunConfig) -> tuple[Any, Any]:
     if config.student.model == "forest" and student.n_jobs is None:
         student.set_params(n_jobs=config.teachers.n_jobs)  # one model: it may use all cores
     return teacher, student
+
+
+def check_engine(config: RunConfig) -> None:
+    """Refuse an engine that is not there, before anything is made for it."""
+    from ipate.teachers.engines import Engine
+
+    wanted = config.teachers
+    if wanted.model in NETS and (wanted.backend is not None or wanted.address is not None):
+        raise InputError(
+            f"backend is {wanted.backend!r}: {wanted.model} trains in one batched model on a GPU, or in its own "
+            "worker processes; leave backend and address out, or name a scikit-learn teacher"
+        )
+    Engine(backend=wanted.backend, n_jobs=wanted.n_jobs, address=wanted.address)

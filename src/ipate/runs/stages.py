@@ -230,7 +230,8 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
         else:
             train_and_vote(
                 teacher, X, y, rows=rows, X_public=pool, store=store, seed=config.split_seed,
-                n_jobs=config.teachers.n_jobs, backend=config.teachers.backend, progress=progress,
+                n_jobs=config.teachers.n_jobs, backend=config.teachers.backend, address=config.teachers.address,
+                progress=progress,
             )  # fmt: skip
     return Votes(votes=store.matrix, n_classes=task.data.n_classes, labels=task.data.y[task.parts.public])
 

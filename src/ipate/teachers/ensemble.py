@@ -1,13 +1,15 @@
 """Any scikit-learn classifier as a teacher: cloned, trained on its own people's rows, heard through joblib."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.errors import InputError, IpateError
+from ipate.teachers.engines import Engine
 from ipate.teachers.store import VoteStore
 
 __all__ = ["TeacherError", "allows_missing", "fingerprint", "learnt_from", "train_and_vote"]
@@ -32,6 +34,7 @@ def train_and_vote(
     seed: int = 0,
     n_jobs: int | None = None,
     backend: str | None = None,
+    address: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> None:
     """Train the teachers that have not voted yet, and put their votes into the store as they come.
@@ -50,41 +53,28 @@ def train_and_vote(
         Receives every teacher's votes; teachers marked there are not trained again.
     seed : int
         The split seed: with a teacher's index it fixes the teacher's own seed.
-    n_jobs, backend
-        As in joblib; two teachers' work never depends on who trained them, or in which order.
+    n_jobs, backend, address
+        Where teachers are trained, as in `Engine`; their work never depends on who trained them, or in which
+        order, and a worker that dies costs only the time of the teachers it had begun.
     progress : callable, optional
         Receives the number of teachers that have voted.
     """
-    from joblib import Parallel, delayed
-
+    engine = Engine(backend=backend, n_jobs=n_jobs, address=address)
     _check_features(estimator, X, "private features")
     _check_features(estimator, X_public, "public features")
     failures: list[tuple[int, int, str]] = []
     done = len(rows) - len(store.missing)
-    tasks = (
-        delayed(_one_teacher)(
-            estimator=estimator,
-            X=X,
-            y=y,
-            rows=rows[teacher],
-            X_public=X_public,
-            teacher=teacher,
-            seed=seed,
-            classes=store.n_classes,
-        )
-        for teacher in store.missing
-    )
-    results: Iterator[tuple[int, NDArray[Any] | str]] = Parallel(
-        n_jobs=n_jobs, backend=backend, return_as="generator_unordered", pre_dispatch="2*n_jobs"
-    )(tasks)
-    for teacher, result in results:
-        if isinstance(result, str):
-            failures.append((teacher, len(rows[teacher]), result))
-            continue
-        store.put(teacher, result)
-        done += 1
-        if progress is not None:
-            progress(done)
+    shared = {"estimator": estimator, "X": X, "y": y, "X_public": X_public, "seed": seed, "classes": store.n_classes}
+    tasks = {teacher: (teacher, rows[teacher]) for teacher in store.missing}
+    with closing(engine.run(_one_teacher, tasks, shared=shared)) as results, store.writing() as put:
+        for teacher, result in results:
+            if isinstance(result, str):
+                failures.append((teacher, len(rows[teacher]), result))
+                continue
+            put(teacher, result)
+            done += 1
+            if progress is not None:
+                progress(done)
     if failures:
         teacher, points, reason = min(failures)
         others = "" if len(failures) == 1 else f" and {len(failures) - 1} others"
@@ -94,25 +84,25 @@ def train_and_vote(
 
 
 def _one_teacher(
+    task: tuple[int, Ints],
     *,
     estimator: Any,
     X: NDArray[Any],
     y: Ints,
-    rows: Ints,
     X_public: NDArray[Any],
-    teacher: int,
     seed: int,
     classes: int,
-) -> tuple[int, NDArray[Any] | str]:
-    """Train one teacher and return its votes, or the reason why it could not."""
+) -> NDArray[Any] | str:
+    """Train one teacher on its rows and return its votes, or the reason why it could not."""
     from threadpoolctl import threadpool_limits
 
+    teacher, rows = task
     dtype = np.uint8 if classes <= 256 else np.uint16
     try:
         known = np.unique(y[rows])
         if known.size < 2:  # no data, or one class: there is nothing to learn
             only = int(known[0]) if known.size else FIXED_CLASS
-            return teacher, np.full(len(X_public), only, dtype=dtype)
+            return np.full(len(X_public), only, dtype=dtype)
         model = _own_copy(estimator, teacher, seed)
         votes = np.empty(len(X_public), dtype=dtype)
         with threadpool_limits(1):  # small models: threads inside one teacher only get into each other's way
@@ -121,8 +111,8 @@ def _one_teacher(
                 own = np.array(X_public[start : start + _CHUNK])  # a model that works in place spoils only its own
                 votes[start : start + _CHUNK] = model.predict(own)
     except Exception as error:  # a worker must hand its reason back, whatever it is
-        return teacher, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    return teacher, votes
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return votes
 
 
 def _own_copy(estimator: Any, teacher: int, seed: int) -> Any:

@@ -5,11 +5,14 @@ A folder with `votes.npy` (teachers × queries, mapped), `done.npy` (which teach
 written, flushed and only then marked, so a row that is marked is whole. Votes of a teacher that learnt from
 somebody who has left since are erased when the store is opened: there is no moment at which they could be used.
 Votes are private: the folder is readable by its owner alone.
+`ipate.votes.read_votes` reads such a folder, mapped, chunk by chunk.
 """
 
 import json
 import os
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +24,11 @@ from ipate.tables import write_text
 
 __all__ = ["VoteStore", "erase_votes", "voted_in"]
 
+Ints = NDArray[np.integer[Any]]
 _VERSION = 2
 _HASH = 16  # bytes
+_SECONDS = 1.0  # votes are written at least this often,
+_HELD = 1 << 26  # and as soon as they take this many bytes
 
 
 class VoteStore:
@@ -118,18 +124,47 @@ class VoteStore:
                     "use another folder, or remove this one to start afresh"
                 )
 
-    def put(self, teacher: int, votes: NDArray[np.integer[Any]]) -> None:
+    def put(self, teacher: int, votes: Ints) -> None:
         """Write one teacher's votes, then mark the teacher as done."""
-        if votes.shape != (self.matrix.shape[1],) or votes.min(initial=0) < 0 or votes.max(initial=0) >= self.n_classes:
-            raise InputError(
-                f"teacher {teacher}: its votes must be {self.matrix.shape[1]} class ids below {self.n_classes}"
-            )
-        self.matrix[teacher] = votes
+        self.put_all({teacher: votes})
+
+    def put_all(self, votes: Mapping[int, Ints]) -> None:
+        """Write the votes of several teachers, then mark them as done: one flush for all, whatever their number."""
+        width = self.matrix.shape[1]
+        for teacher, own in votes.items():
+            if own.shape != (width,) or own.min(initial=0) < 0 or own.max(initial=0) >= self.n_classes:
+                raise InputError(f"teacher {teacher}: its votes must be {width} class ids below {self.n_classes}")
+        for teacher, own in votes.items():
+            self.matrix[teacher] = own
         self.matrix.flush()  # type: ignore[attr-defined]
-        self._from[teacher] = self._now[teacher]
+        teachers = list(votes)
+        self._from[teachers] = self._now[teachers]
         self._from.flush()  # type: ignore[attr-defined]
-        self.done[teacher] = True
+        self.done[teachers] = True
         self.done.flush()  # type: ignore[attr-defined]
+
+    @contextmanager
+    def writing(self) -> Iterator[Callable[[int, Ints], None]]:
+        """Yield a `put` that gathers votes and writes them together, at least every second and at the end."""
+        held: dict[int, Ints] = {}
+        last = time.monotonic()
+
+        def put(teacher: int, votes: Ints) -> None:
+            nonlocal last
+            held[teacher] = votes
+            if time.monotonic() - last > _SECONDS or len(held) * votes.nbytes > _HELD:
+                self._write(held)
+                last = time.monotonic()
+
+        try:
+            yield put
+        finally:
+            self._write(held)
+
+    def _write(self, held: dict[int, Ints]) -> None:
+        if held:
+            self.put_all(held)
+            held.clear()
 
     def forget(self, teacher: int) -> None:
         """Mark a teacher for training again, as when one of its people withdrew, and erase its votes."""

@@ -1,0 +1,317 @@
+"""Engines: the same votes whoever trains the teachers, and nothing lost when a worker is killed."""
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joblib import register_parallel_backend
+from joblib._parallel_backends import ThreadingBackend
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.tree import DecisionTreeClassifier
+
+from ipate.cli import _run
+from ipate.errors import InputError
+from ipate.teachers import VoteStore, train_and_vote
+from ipate.teachers.cluster import run_on_ray
+from ipate.teachers.engines import Engine, LostWorkersError
+
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
+TEACHERS, MIDDLE = 50, 20
+
+
+def noted_teacher(folder, *, slow=None):
+    """A tree that notes in a folder which process trains it; made here, so that workers get it by value.
+
+    The slow one hangs when it is trained for the first time.
+    """
+
+    class Noted(ClassifierMixin, BaseEstimator):
+        def __init__(self, folder=None, slow=None, random_state=None):
+            self.folder, self.slow, self.random_state = folder, slow, random_state
+
+        def fit(self, X, y):
+            first = int(X[0, 0])
+            if first == self.slow and not list(Path(self.folder).glob(f"{first}-*")):
+                Path(self.folder, f"{first}-{os.getpid()}-{time.monotonic_ns()}").touch()
+                time.sleep(600)
+            Path(self.folder, f"{first}-{os.getpid()}-{time.monotonic_ns()}").touch()
+            self.tree_ = DecisionTreeClassifier(max_features=1, random_state=self.random_state).fit(X, y)
+            self.classes_ = self.tree_.classes_
+            return self
+
+        def predict(self, X):
+            return self.tree_.predict(X)
+
+    return Noted(folder=str(folder), slow=slow)
+
+
+def fragile():
+    """A function that hands its task back, and dies of the task 3."""
+
+    def told(task):
+        if task == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return task
+
+    return told
+
+
+def notes(folder):
+    """(teacher, process) of every training that was begun, in order."""
+    entries = [tuple(map(int, path.name.split("-"))) for path in Path(folder).iterdir()]
+    return [entry[:2] for entry in sorted(entries, key=lambda entry: entry[2])]
+
+
+@contextmanager
+def killing(folder):
+    """Kill, once, the process that trains the teacher in the middle; yields a list that will hold it."""
+    killed, over = [], threading.Event()
+
+    def watch():
+        while not killed and not over.wait(0.02):
+            busy = [process for teacher, process in notes(folder) if teacher == MIDDLE]
+            if busy:
+                killed.append(busy[0])
+                os.kill(busy[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def votes_of(teacher, folder, *, teachers=TEACHERS, progress=None, **engine):
+    """The votes of teachers who each know their own number as the first feature of their rows."""
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(teachers), 12)
+    y = rng.integers(3, size=len(owner))
+    X = np.column_stack([owner, rng.normal(size=(len(owner), 3)) + 2 * np.eye(3)[y]])
+    pool = np.column_stack([np.zeros(40), rng.normal(size=(40, 3))])
+    rows = [np.flatnonzero(owner == teacher) for teacher in range(teachers)]
+    store = VoteStore(folder, n_teachers=teachers, n_queries=len(pool), n_classes=3, fingerprint="x")
+    train_and_vote(teacher, X, y, rows=rows, X_public=pool, store=store, seed=3, progress=progress, **engine)
+    assert store.missing == ()
+    return np.array(store.matrix)
+
+
+@pytest.fixture(scope="module")
+def by_loky(tmp_path_factory):
+    """The votes that joblib's processes give."""
+    folder = tmp_path_factory.mktemp("loky")
+    return votes_of(noted_teacher(folder), folder / "votes", n_jobs=2, backend="loky")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Ray cluster of its own processes with two workers, and the address it answers at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tempfile.mkdtemp(prefix="ray")  # a short path: it holds sockets
+    options = {"--num-cpus": 2, "--port": port, "--object-store-memory": 80 << 20, "--temp-dir": folder}
+    command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--include-dashboard=false"]
+    head = subprocess.Popen(
+        [*command, *(f"{name}={value}" for name, value in options.items())],
+        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        address = f"127.0.0.1:{port}"
+        _wait_for(address, head)
+        yield address
+    finally:
+        head.terminate()
+        head.wait(timeout=60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_for(address, head):
+    """Until the cluster answers to a process of its own."""
+    code = f"import ray; ray.init(address={address!r}); assert ray.cluster_resources()['CPU'] == 2"
+    for _ in range(60):
+        assert head.poll() is None, "the cluster did not start"
+        try:
+            Engine(backend="ray", address=address)
+        except InputError:
+            time.sleep(0.5)
+            continue
+        if subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, timeout=60).returncode == 0:
+            return
+    raise AssertionError("the cluster never answered")
+
+
+@needs_ray
+def test_a_killed_worker_costs_only_its_teachers_time(tmp_path, cluster, by_loky, capsys):
+    """Fifty teachers on a running cluster, kill -9 in the middle: the votes are those of loky."""
+    seen = []
+    (tmp_path / "notes").mkdir()
+    teacher = noted_teacher(tmp_path / "notes", slow=MIDDLE)
+    with killing(tmp_path / "notes") as killed:
+        votes = votes_of(teacher, tmp_path / "votes", backend="ray", address=cluster, progress=seen.append)
+    np.testing.assert_array_equal(votes, by_loky)
+    assert seen == list(range(1, TEACHERS + 1))  # counted across workers
+    begun = notes(tmp_path / "notes")
+    first, second = (process for number, process in begun if number == MIDDLE)
+    assert killed == [first]
+    assert second != first
+    assert sorted(number for number, _ in begun) == sorted([*range(TEACHERS), MIDDLE])  # nobody else began twice
+    assert len({process for _, process in begun}) >= 2
+    assert capsys.readouterr().out == ""  # what Ray says goes to stderr
+
+
+@needs_ray
+def test_a_task_that_kills_every_worker_is_named_and_the_others_are_kept(cluster):
+    tasks = dict.fromkeys(range(4)) | {3: 3}
+    done = dict(run_on_ray(fragile(), tasks, shared={}, n_jobs=2, address=cluster, retries=1))
+    assert done.pop(3).startswith("its worker died 2 times: ")
+    assert done == dict.fromkeys(range(3))
+
+
+@needs_ray
+def test_ray_starts_on_this_machine_where_no_cluster_is_named():
+    """As a process of its own: it reads its token when it is imported, and leaves nothing behind."""
+    code = """
+import os, tempfile
+import numpy as np
+from pathlib import Path
+from ipate.teachers.engines import Engine
+
+def told(task, *, data):
+    return task, int(data.sum()), os.environ.get("RAY_AUTH_MODE"), len(os.environ.get("RAY_AUTH_TOKEN", ""))
+
+before = dict(os.environ)
+engine = Engine(backend="ray", n_jobs=2)
+found = dict(engine.run(told, {7: "a", 8: "b"}, shared={"data": np.ones(1000)}))
+assert found == {7: ("a", 1000, "token", 64), 8: ("b", 1000, "token", 64)}, found
+left = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED")}
+assert left == {name: before.get(name) for name in left}, left
+assert not list(Path(tempfile.gettempdir()).glob("ipate-ray-*"))
+"""
+    with tempfile.TemporaryDirectory(prefix="t") as short:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, "TMPDIR": short},
+        )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_worker_that_dies_under_loky_is_replaced(tmp_path, by_loky):
+    (tmp_path / "notes").mkdir()
+    teacher = noted_teacher(tmp_path / "notes", slow=MIDDLE)
+    with killing(tmp_path / "notes") as killed:
+        votes = votes_of(teacher, tmp_path / "votes", backend="loky", n_jobs=2)
+    np.testing.assert_array_equal(votes, by_loky)
+    assert killed
+
+
+def test_loky_gives_up_on_a_task_that_kills_every_worker():
+    results = Engine(backend="loky", n_jobs=2).run(fragile(), dict.fromkeys(range(4)) | {3: 3}, shared={})
+    with pytest.raises(LostWorkersError, match=r"workers died 4 times, and \d teachers from teacher \d on"):
+        dict(results)
+
+
+class AllAtOnce(ThreadingBackend):
+    """A backend of somebody's own that cannot hand results back one by one."""
+
+    supports_return_generator = False
+
+
+register_parallel_backend("all-at-once", AllAtOnce)
+
+
+@pytest.mark.parametrize("backend", ["threading", "sequential", "all-at-once"])
+def test_every_registered_backend_gives_the_same_votes(tmp_path, by_loky, backend):
+    (tmp_path / "notes").mkdir()
+    seen = []
+    votes = votes_of(
+        noted_teacher(tmp_path / "notes"), tmp_path / "votes", backend=backend, n_jobs=2, progress=seen.append
+    )
+    np.testing.assert_array_equal(votes, by_loky)
+    assert seen == list(range(1, TEACHERS + 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"backend": "loki"}, r"backend is 'loki': it cannot be used .*'loky'"),
+        ({"n_jobs": 0}, "n_jobs is 0"),
+        ({"address": "a:1"}, "address is 'a:1': it needs the backend ray or dask, not None"),
+        ({"backend": "loky", "address": "a:1"}, "needs the backend ray or dask, not 'loky'"),
+    ],
+)
+def test_an_engine_that_cannot_be_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        Engine(**options)
+
+
+@needs_ray
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("somewhere", "write host:port"),
+        ("127.0.0.1:1", r"no Ray cluster answers there \("),
+        ("127.0.0.1:99999", "no Ray cluster answers there"),
+    ],
+)
+def test_a_cluster_that_does_not_answer_is_refused_at_once(address, message):
+    with pytest.raises(InputError, match=message):
+        Engine(backend="ray", address=address)
+
+
+@pytest.mark.parametrize(("backend", "package"), [("ray", r"ipate\[ray\]"), ("dask", r"dask\[distributed\]")])
+def test_an_engine_that_is_not_installed_comes_with_a_hint(monkeypatch, backend, package):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("ipate.teachers.cluster.find_spec", lambda name: None)
+    for name in ("dask", "distributed"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match=rf"backend is '{backend}': .*pip install '{package}'"):
+        Engine(backend=backend)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--backend", "loki"], "backend is 'loki': it cannot be used"),
+        (["--address", "127.0.0.1:1"], "address is '127.0.0.1:1': it needs the backend ray or dask"),
+        (["--backend", "loky", "--teacher", "small"], "backend is 'loky': small trains in one batched model"),
+    ],
+)
+def test_ipate_run_refuses_an_engine_before_it_makes_a_folder(tmp_path, capsys, monkeypatch, flags, message):
+    monkeypatch.setattr("ipate.runs.models._net", lambda name: lambda **options: DecisionTreeClassifier())
+    assert _run(["run", "--dataset", "digits", "--epsilon", "2", "--out", str(tmp_path / "out"), *flags]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+    assert not (tmp_path / "out").exists()
+
+
+@needs_ray
+def test_ipate_run_trains_on_a_cluster(tmp_path, cluster):
+    """As a process, with JSON alone on stdout; the configuration remembers the engine."""
+    settings = ["--epsilon", "20", "--teachers", "8", "--teacher", "bayes", "--student", "bayes", "--public", "200"]
+    where = ["--backend", "ray", "--address", cluster, "--out", str(tmp_path / "out"), "--json"]
+    command = [str(Path(sys.executable).with_name("ipate")), "run", "--dataset", "digits", *settings, *where]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["teachers"] == 8
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["teachers"]["address"] == cluster
+    assert np.load(tmp_path / "out" / "private" / "votes" / "done.npy").all()
