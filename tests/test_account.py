@@ -404,7 +404,7 @@ def test_bounds_keep_their_order(variant):
     for loose, tight_, sup_, exact_ in zip(*(cost[b] for b in ("loose", "tight", "sup", "exact")), strict=True):
         assert sup_ <= loose
         assert exact_ <= (loose if variant == "upsampling" else sup_)  # the tangent bound may exceed sup
-        assert tight_ <= loose
+        assert tight_ <= loose * (1 + 1e-12)  # one is summed, the other multiplied
     assert cost["sup"] != cost["loose"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipate import npz, votes
+from ipate import counting, npz
 from ipate.errors import InputError
 from ipate.votes import ClassesWarning, Votes, count_votes, read_votes
 
@@ -66,7 +66,7 @@ def test_wide_integers_are_narrowed_while_they_are_read(file, monkeypatch):
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_large_stored_members_are_mapped_not_loaded(file, monkeypatch, dtype, order):
     monkeypatch.setattr(npz, "_BLOCK", 1000)
-    monkeypatch.setattr(votes, "_BLOCK", 1000)
+    monkeypatch.setattr(counting, "_BLOCK", 1000)
     rng = np.random.default_rng(1)
     large = np.array(rng.integers(0, 3, (30, 100)), dtype=dtype, order=order)
     present = rng.random((30, 100)) < 0.5
@@ -92,7 +92,7 @@ def test_a_compressed_large_file_is_not_mapped(file, monkeypatch):
 
 def test_a_vote_outside_the_classes_is_found_in_the_last_block_of_a_mapped_file(file, monkeypatch):
     monkeypatch.setattr(npz, "_BLOCK", 100)
-    monkeypatch.setattr(votes, "_BLOCK", 100)
+    monkeypatch.setattr(counting, "_BLOCK", 100)
     large = np.zeros((30, 100), dtype=np.int8)
     large[29, 99] = 3
     with pytest.raises(InputError, match="votes hold 3: class ids go from 0 to 2, and −1 abstains"):

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
-from ipate.costs import check_costs, check_supported, fixed_orders, label_costs
+from ipate.costs import check_costs, check_supported, fixed_costs, fixed_orders, label_costs
+from ipate.counting import take_columns
 from ipate.errors import InputError
 from ipate.guarantee import Guarantee, StoppedBy, state_guarantee
 from ipate.mechanism import Mechanism
@@ -100,27 +101,22 @@ def account_for(
     mask = check_mask(answered, votes.n_queries)
     orders = fixed_orders(panel, meter, mechanism) if stopped_by == "account" else None
     ledger = _Running(panel, meter, orders)
-    for queries in _chunks(votes.n_queries, panel, meter):
-        tally = panel.tally(
-            np.asarray(votes.votes[:, queries]),
-            votes.n_classes,
-            None if votes.participation is None else np.asarray(votes.participation[:, queries]),
-        )
-        maxima = check_maxima(tally, panel, None if student_probs is None else student_probs[queries])
-        cost = np.where(
-            (mask[queries] != NOT_ASKED)[:, None, None],
-            check_costs(meter, mechanism, panel, tally, maxima),
-            0.0,
-        )
-        given = np.flatnonzero(mask[queries] == ANSWERED)
-        if given.size:
-            labels = label_costs(meter, mechanism, panel, _only(tally, given), abstain=votes.abstains)
-            cost[given] += labels
-        rows = ledger.add(cost, panel.sensitivities(tally), start=queries.start, history=history is not None)
-        if history is not None:
-            history(rows)
-        if progress is not None:
-            progress(queries.stop)
+    fixed = fixed_costs(meter, mechanism, panel)
+    if fixed is not None and history is None:
+        ledger.settle(mask, *fixed)
+    else:
+        for queries in _chunks(votes.n_queries, panel, meter):
+            if fixed is None:
+                cost, moved = _voted_costs(
+                    votes, panel, mechanism, meter, mask=mask, queries=queries, student_probs=student_probs
+                )
+            else:
+                cost, moved = _masked(mask[queries], *fixed), panel.own_sensitivities
+            rows = ledger.add(cost, moved, start=queries.start, history=history is not None)
+            if history is not None:
+                history(rows)
+            if progress is not None:
+                progress(queries.stop)
     groups = ledger.groups()
     if stopped_by == "account" and any(group.exhausted_at is not None for group in groups):
         guarantee = state_guarantee(meter, stopped_by="other", seeded=seeded)  # this account would have stopped
@@ -131,6 +127,41 @@ def account_for(
         answered=int(np.count_nonzero(mask == ANSWERED)),
         groups=groups,
     )
+
+
+def _voted_costs(
+    votes: Votes,
+    panel: Panel,
+    mechanism: Mechanism,
+    meter: Meter,
+    *,
+    mask: NDArray[np.int8],
+    queries: slice,
+    student_probs: Floats | None,
+) -> tuple[Floats, Floats]:
+    """Costs (B, accounts, width) of a chunk that depend on its votes or on who took part, and what each moved."""
+    tally = panel.tally(
+        take_columns(votes.votes, queries),
+        votes.n_classes,
+        None if votes.participation is None else np.asarray(votes.participation[:, queries]),
+        blocs=meter.bound == "exact",
+    )
+    maxima = check_maxima(tally, panel, None if student_probs is None else student_probs[queries])
+    cost = np.where(
+        (mask[queries] != NOT_ASKED)[:, None, None],
+        check_costs(meter, mechanism, panel, tally, maxima),
+        0.0,
+    )
+    given = np.flatnonzero(mask[queries] == ANSWERED)
+    if given.size:
+        cost[given] += label_costs(meter, mechanism, panel, _only(tally, given), abstain=votes.abstains)
+    return cost, panel.sensitivities(tally)
+
+
+def _masked(mask: NDArray[np.int8], check: Floats, label: Floats) -> Floats:
+    """Costs (B, accounts, width) of a chunk where every check costs the same, and every label."""
+    asked, given = mask != NOT_ASKED, mask == ANSWERED
+    return np.asarray(asked[:, None, None] * check + given[:, None, None] * label)
 
 
 def check_maxima(tally: Tally, panel: Panel, probs: Floats | None) -> Floats:
@@ -181,6 +212,27 @@ class _Running:
         moved = sensitivity.max(axis=0) if sensitivity.ndim == 2 else sensitivity
         self.sensitivity = np.maximum(self.sensitivity, moved)
         return self._history(seen, start) if history else []
+
+    def settle(self, mask: NDArray[np.int8], check: Floats, label: Floats) -> None:
+        """Add all queries at once where every check costs the same, and every label: n·check + m·label.
+
+        Running costs never fall, so the query that exhausts an account is found by halving.
+        """
+        asked, given = np.cumsum(mask != NOT_ASKED), np.cumsum(mask == ANSWERED)
+
+        def over(last: NDArray[np.intp]) -> NDArray[np.bool_]:
+            running = asked[last][:, None] * check + given[last][:, None] * label
+            return np.asarray(running.any(axis=1) & ~np.any(self._at_fixed_orders(running) <= self.limit, axis=1))
+
+        low, high = np.zeros(len(check), np.intp), np.full(len(check), len(mask) - 1, np.intp)
+        ends = over(high)
+        while np.any(low < high):
+            middle = (low + high) // 2
+            spent = over(middle)
+            low, high = np.where(spent, low, np.minimum(middle + 1, high)), np.where(spent, middle, high)
+        self.exhausted = np.where(ends, high, -1)
+        self.spent = asked[-1] * check + given[-1] * label
+        self.sensitivity = self.panel.own_sensitivities
 
     def _history(self, running: Floats, start: int) -> list[HistoryRow]:
         epsilon, _ = self.meter.epsilon(running, self.delta)

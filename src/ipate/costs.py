@@ -10,7 +10,7 @@ from ipate.errors import InputError
 from ipate.mechanism import Mechanism
 from ipate.panel import Panel, Tally
 
-__all__ = ["check_costs", "check_supported", "fixed_orders", "label_costs"]
+__all__ = ["check_costs", "check_supported", "fixed_costs", "fixed_orders", "label_costs"]
 
 Floats = NDArray[np.float64]
 
@@ -85,14 +85,28 @@ def fixed_orders(panel: Panel, meter: Meter, mechanism: Mechanism) -> tuple[floa
     """
     if meter.whole or meter.bound == "gdp" or not meter.data_independent:
         return None
-    nobody = Tally(counts=np.zeros((1, 2)), voted=np.zeros((0, 1, 3), bool), votes=np.zeros((0, 1), np.int64))
     orders = []
     for group in panel.groups:
-        own = Panel(groups=(group,), weights=np.zeros(1))
-        label = label_costs(meter, mechanism, own, nobody)[0, 0]
-        check = check_costs(meter, mechanism, own, nobody, np.zeros(1))[0, 0]
+        (check,), (label,) = _worst_costs(meter, mechanism, Panel(groups=(group,), weights=np.zeros(1)))
         orders.append(best_order(meter, epsilon=group.epsilon, delta=group.delta, label=label, check=check))
     return tuple(orders[int(position)] for position in panel.account_group)
+
+
+def fixed_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Floats, Floats] | None:
+    """Return what every check and every label costs, (accounts, width) each, whatever the votes.
+
+    None where that depends on the votes, or on who takes part.
+    """
+    if panel.rotating or not meter.data_independent:
+        return None
+    return _worst_costs(meter, mechanism, panel)
+
+
+def _worst_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Floats, Floats]:
+    """Costs of a check and of a label under a bound that does not look at votes: here there are none."""
+    nobody = Tally(counts=np.zeros((1, 2)), voted=np.zeros((0, 1, 3), bool), votes=np.zeros((0, 1), np.int64))
+    check = check_costs(meter, mechanism, panel, nobody, np.zeros(1))
+    return check[0], label_costs(meter, mechanism, panel, nobody)[0]
 
 
 def _laplace_costs(meter: Meter, mechanism: Mechanism, tally: Tally, delta: Floats) -> Floats:

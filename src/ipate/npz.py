@@ -1,4 +1,4 @@
-"""Reading npz files without pickle and without holding large plain members in memory."""
+"""Reading npz and npy files without pickle and without holding large plain members in memory."""
 
 import math
 import struct
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError
 
-__all__ = ["read_npz"]
+__all__ = ["read_npy", "read_npz"]
 
 _BLOCK = 1 << 24  # bytes read in one go; stored members above this are mapped
 _NARROW = 1 << 15  # wide integers below this are kept as int16
@@ -42,11 +42,35 @@ def read_npz(file: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
         raise InputError(f"{file}: not a readable npz file ({error})") from error
 
 
+def read_npy(file: Path) -> NDArray[Any]:
+    """Read an npy file without pickle, mapped where it is large."""
+    try:
+        with file.open("rb") as stream:
+            shape, fortran, dtype = _header(stream)
+            start, size = stream.tell(), math.prod(shape) * dtype.itemsize
+            if dtype.hasobject:
+                raise InputError(f"{file}: holds Python objects and would need pickle, which is refused")
+            if start + size > file.stat().st_size:
+                raise EOFError(f"it is shorter than its shape {shape} says")
+            order: Literal["C", "F"] = "F" if fortran else "C"
+            if size > _BLOCK:
+                return np.memmap(file, dtype=dtype, mode="r", offset=start, shape=shape, order=order)
+            return np.frombuffer(stream.read(size), dtype=dtype).reshape(shape, order=order)
+    except InputError:
+        raise
+    except _UNREADABLE as error:
+        raise InputError(f"{file}: not a readable npy file ({error})") from error
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    major, _ = np.lib.format.read_magic(stream)
+    header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    return header(stream)
+
+
 def _read_member(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> NDArray[Any]:
     with archive.open(info) as stream:
-        major, _ = np.lib.format.read_magic(stream)
-        header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = header(stream)
+        shape, fortran, dtype = _header(stream)
         if dtype.hasobject:
             raise InputError(f"{file}: '{name}' holds Python objects and would need pickle, which is refused")
         order: Literal["C", "F"] = "F" if fortran else "C"

@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.counting import Ints, count_votes, weigh_votes
 from ipate.errors import InputError
-from ipate.votes import Ints, Votes, count_votes
+from ipate.votes import Votes
 
 __all__ = ["Panel", "PanelGroup", "Tally"]
 
@@ -38,7 +39,8 @@ class Tally:
     counts : array of shape (B, C)
         Weighted vote counts n.
     voted : bool array of shape (blocs, B, C + 1)
-        Which classes the teachers of a bloc voted for; the last column: whether one abstained.
+        Which classes the teachers of a bloc voted for; the last column: whether one abstained. Without
+        blocs where that was not asked for.
     votes : integer array of shape (k, B)
         Who voted what; −1 where a teacher abstained or did not take part.
     present : bool array of shape (k, B), optional
@@ -208,14 +210,22 @@ class Panel:
             return None
         return tuple(index for index, _ in mine)
 
-    def tally(self, votes: Ints, n_classes: int, present: NDArray[np.bool_] | None = None) -> Tally:
-        """Count a chunk of votes (k, B) with the teachers' weights; `present` under vanishing."""
+    def tally(
+        self, votes: Ints, n_classes: int, present: NDArray[np.bool_] | None = None, *, blocs: bool = True
+    ) -> Tally:
+        """Count a chunk of votes (k, B) with the teachers' weights; `present` under vanishing.
+
+        Without `blocs` it is left open who voted what, which the exact bound alone asks for.
+        """
         if present is not None:
             return self._tally_present(votes, n_classes, present)
+        if not blocs:
+            nobody = np.zeros((0, votes.shape[1], n_classes + 1), dtype=bool)
+            return Tally(counts=weigh_votes(votes, n_classes, self.weights), voted=nobody, votes=votes)
         counts = np.zeros((votes.shape[1], n_classes))
         voted = np.empty((len(self.blocs), votes.shape[1], n_classes + 1), dtype=bool)
         for index, (_, weight, teachers) in enumerate(self.blocs):
-            own = count_votes(votes if teachers.size == len(votes) else votes[teachers], n_classes)
+            own = count_votes(votes, n_classes, rows=teachers)
             counts += weight * own
             voted[index, :, :-1] = own > 0
             voted[index, :, -1] = own.sum(axis=1) < teachers.size
@@ -237,6 +247,11 @@ class Panel:
         """Δ of every account: (accounts,), or (B, accounts) where teachers take turns."""
         if tally.present is not None and tally.scale is not None:
             return np.asarray(tally.present.T * tally.scale[:, None])
+        return self.own_sensitivities
+
+    @cached_property
+    def own_sensitivities(self) -> Floats:
+        """Δ of every group, where all teachers vote in every voting."""
         return np.array([group.sensitivity for group in self.groups])
 
     def without(self, leaving: frozenset[str]) -> "Panel":

@@ -1,4 +1,4 @@
-"""Votes files: what teachers said about public points, read strictly and counted in chunks.
+"""Votes files: what teachers said about public points, read strictly and never held as a whole.
 
 An npz with `votes` (teachers × queries, integer class ids, −1 abstains) and optionally `weights`
 and `groups` (one per teacher), `participation` (teachers × queries), `labels` (the truth, for
@@ -6,24 +6,24 @@ scoring only), `classes` and `queries` (ids). Nothing is unpickled. Members stor
 compression are mapped, not loaded; counting looks at a chunk of queries at a time.
 """
 
+import json
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.counting import Ints, count_votes, row_blocks
 from ipate.errors import InputError
-from ipate.npz import read_npz
+from ipate.npz import read_npy, read_npz
 
 __all__ = ["ClassesWarning", "Votes", "count_votes", "read_votes"]
 
-Ints: TypeAlias = NDArray[np.integer[Any]]
 _KNOWN = ("votes", "weights", "groups", "participation", "labels", "classes", "queries")
-_BLOCK = 1 << 24  # bytes of a vote matrix looked at in one go
+_STORE = "a votes file is an npz with an array 'votes', a folder with votes.npy, or an npy"
 
 
 class ClassesWarning(UserWarning):
@@ -90,29 +90,9 @@ class Votes:
     @cached_property
     def abstains(self) -> bool:
         """Whether any teacher abstains anywhere."""
-        return any(block.size and int(block.min()) < 0 for block in _blocks(self.votes))
-
-
-def count_votes(votes: Ints, n_classes: int) -> NDArray[np.int64]:
-    """Count the votes of all teachers per query and class; those that abstain count nowhere.
-
-    Parameters
-    ----------
-    votes : integer array of shape (teachers, B)
-        A chunk of queries, every teacher's vote.
-    n_classes : int
-        C.
-
-    Returns
-    -------
-    integer array of shape (B, C)
-    """
-    width = votes.shape[1]
-    column = np.arange(width, dtype=np.intp) * (n_classes + 1) + 1
-    place = votes.astype(np.intp, copy=True)
-    place += column
-    counts = np.bincount(place.ravel(), minlength=width * (n_classes + 1))
-    return np.asarray(counts.reshape(width, n_classes + 1)[:, 1:])
+        if self.votes.dtype.kind == "u":
+            return False
+        return any(block.size and int(block.min()) < 0 for block in row_blocks(self.votes))
 
 
 def read_votes(path: str | Path, *, classes: int | None = None) -> Votes:
@@ -121,15 +101,21 @@ def read_votes(path: str | Path, *, classes: int | None = None) -> Votes:
     Parameters
     ----------
     path : path
-        An npz file.
+        An npz file; a folder with `votes.npy`, mapped, and beside it whatever else an npz may hold, as
+        `groups.npy`; or an npy with the votes alone.
     classes : int, optional
         The number of classes. Without it, and without `classes` in the file, it is 1 + the largest
         id, with a warning: which classes exist is then taken as public.
     """
     file = Path(path)
-    if not file.is_file():
-        raise InputError(f"{file}: no such file; a votes file is an npz with an array 'votes'")
-    arrays = read_npz(file, _KNOWN)
+    if file.is_dir():
+        arrays = _read_store(file)
+    elif not file.is_file():
+        raise InputError(f"{file}: no such file; {_STORE}")
+    elif file.suffix == ".npy":
+        arrays = {"votes": read_npy(file)}
+    else:
+        arrays = read_npz(file, _KNOWN)
     if "votes" not in arrays:
         found = ", ".join(sorted(arrays)) or "nothing"
         raise InputError(f"{file}: holds {found}; it must hold 'votes' (teachers × queries, class ids)")
@@ -152,6 +138,22 @@ def read_votes(path: str | Path, *, classes: int | None = None) -> Votes:
         raise InputError(f"{file}: {error}") from None
 
 
+def _read_store(folder: Path) -> dict[str, NDArray[Any]]:
+    """Read the arrays of a folder, mapped; a store that teachers still write to is refused."""
+    arrays = {name: read_npy(folder / f"{name}.npy") for name in _KNOWN if (folder / f"{name}.npy").is_file()}
+    if (folder / "store.json").is_file():
+        try:
+            arrays.setdefault("classes", np.array(int(json.loads((folder / "store.json").read_text())["classes"])))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{folder / 'store.json'}: not readable ({error})") from None
+        done = read_npy(folder / "done.npy")
+        if not done.all():
+            raise InputError(
+                f"{folder}: {int(np.count_nonzero(~done))} of {done.size} teachers have not voted yet; let them finish"
+            )
+    return arrays
+
+
 def _number_of_classes(votes: Ints, stored: NDArray[Any] | None, given: int | None) -> int:
     """C as given, else as stored, else read off the votes with a warning."""
     if given is not None:
@@ -164,7 +166,7 @@ def _number_of_classes(votes: Ints, stored: NDArray[Any] | None, given: int | No
         if stored.ndim == 1 and stored.size >= 2:  # the classes' names
             return int(stored.size)
         raise InputError(f"classes is {stored!r}: it must be a number of at least 2, or a list of names")
-    largest = max(int(block.max()) for block in _blocks(votes))
+    largest = max(int(block.max()) for block in row_blocks(votes))
     if largest < 1:
         raise InputError("every vote is for class 0 or none: say how many classes there are (--classes N)")
     warnings.warn(
@@ -177,18 +179,12 @@ def _number_of_classes(votes: Ints, stored: NDArray[Any] | None, given: int | No
 
 
 def _check_votes(votes: Ints, n_classes: int) -> None:
-    for block in _blocks(votes):
-        low, high = int(block.min()), int(block.max())
+    signed = votes.dtype.kind != "u"
+    for block in row_blocks(votes):
+        low, high = int(block.min()) if signed else 0, int(block.max())
         if low < -1 or high >= n_classes:
             bad = low if low < -1 else high
             raise InputError(f"votes hold {bad}: class ids go from 0 to {n_classes - 1}, and −1 abstains")
-
-
-def _blocks(votes: Ints) -> Iterator[Ints]:
-    """Rows of the vote matrix, a few at a time, so that a mapped file is never all in memory."""
-    rows = max(1, _BLOCK // max(1, votes.shape[1] * votes.itemsize))
-    for start in range(0, votes.shape[0], rows):
-        yield votes[start : start + rows]
 
 
 def _check_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...], meaning: str) -> None:

@@ -25,8 +25,9 @@ def check_fits(panel: Panel, votes: Votes, ledger: Ledger, meter: Meter, probs: 
     if probs is not None:
         check_probs(probs, votes.n_queries, votes.n_classes)
     epsilon, delta = panel.budgets
+    book = ledger.terms
     for index, account in enumerate(panel.account_ids):
-        terms = ledger.terms.get(account)
+        terms = book.get(account)
         if terms is None:
             raise InputError(f"account {account!r} is not in the ledger: open it for this panel")
         group = panel.groups[int(panel.account_group[index])].id

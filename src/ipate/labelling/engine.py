@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from ipate.accounting.meter import Meter
 from ipate.aggregators.base import Aggregator, Outcome
 from ipate.costs import check_costs, label_costs
+from ipate.counting import take_columns
 from ipate.guarantee import Guarantee
 from ipate.labelling.results import Ending, GroupResult, Labelling
 from ipate.ledger import Charge, Ledger
@@ -151,7 +152,8 @@ class Engine:
             where = slice(first, first + len(positions))  # a view, not a copy
         here = self.votes.participation
         present = None if here is None else np.asarray(here[:, where])
-        return self.panel.tally(np.asarray(self.votes.votes[:, where]), self.votes.n_classes, present)
+        chunk = take_columns(self.votes.votes, where)
+        return self.panel.tally(chunk, self.votes.n_classes, present, blocs=self.meter.bound == "exact")
 
     def _costs(self, tally: Tally, probs: Floats | None) -> tuple[Floats, Floats]:
         """Costs of checks and labels, (B or 1, accounts, width), in every account's own unit."""
@@ -163,7 +165,8 @@ class Engine:
         checks = check_costs(self.meter, mechanism, self.panel, tally, maxima)
         labels = label_costs(self.meter, mechanism, self.panel, tally, abstain=self.votes.abstains)
         if self.meter.data_independent and self.meter.bound != "gdp":
-            orders = [self.ledger.terms[account].meter.orders[0] for account in self.panel.account_ids]
+            terms = self.ledger.terms
+            orders = [terms[account].meter.orders[0] for account in self.panel.account_ids]
             column = np.array([self.meter.orders.index(order) for order in orders])[None, :, None]
             checks = np.take_along_axis(checks, np.broadcast_to(column, (*checks.shape[:2], 1)), axis=2)
             labels = np.take_along_axis(labels, np.broadcast_to(column, (*labels.shape[:2], 1)), axis=2)
@@ -267,6 +270,7 @@ class Engine:
 
     def _group_results(self) -> tuple[GroupResult, ...]:
         results = []
+        book = self.ledger.terms
         for position, group in enumerate(self.start.groups):
             own = [
                 account
@@ -275,7 +279,7 @@ class Engine:
             ]
             costs = []
             for account in own:
-                terms = self.ledger.terms[account]
+                terms = book[account]
                 costs.append(float(terms.meter.epsilon(self.ledger.spent(account), terms.delta)[0]))
             member = self.start.member
             mine = None if member is None else self.start.weights[member == position]

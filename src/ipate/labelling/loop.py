@@ -113,7 +113,7 @@ def label(
         ledger=book,
         noise=source,
         probs=student_probs,
-        may_repeat=repeats(votes.queries or ()) or repeats(positions.tolist()),
+        may_repeat=repeats(votes.queries or ()) or (order is not None and len(np.unique(positions)) < len(positions)),
     )
     if stop == "drop":
         run.resume_drops()
