@@ -6,9 +6,12 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ipate import account
 from ipate.account import account_for, check_mask
@@ -212,6 +215,36 @@ def test_the_account_is_the_plain_sum_for_every_group_and_query(variant, bound, 
         assert history[-1] == group.epsilon
         assert all(before <= after for before, after in itertools.pairwise(history))
     assert [row[0] for row in rows] == [query for query in range(12) for _ in range(3)]
+
+
+@pytest.mark.parametrize("stopped_by", ["fixed", "account"])
+@pytest.mark.parametrize("variant", ["standard", "weighting", "upsampling"])
+@pytest.mark.parametrize("bound", ["loose", "gdp"])
+@given(
+    mask=st.lists(st.sampled_from([-1, 0, 1]), min_size=12, max_size=12),
+    budgets=st.tuples(*[st.floats(0.3, 9)] * 3),
+)
+@settings(max_examples=15)
+def test_what_no_vote_shapes_is_multiplied_and_ends_where_the_sum_does(bound, variant, stopped_by, mask, budgets):
+    """Without a history the costs are n·check + m·label; with one they are added up query by query."""
+    votes, panel = make(variant, budgets=budgets)
+    meter, given_mask = Meter(bound, "improved", ORDERS), np.array(mask)
+    short = account_for(votes, panel, CHECKED, meter, answered=given_mask, stopped_by=stopped_by)
+    long = account_for(
+        votes, panel, CHECKED, meter, answered=given_mask, stopped_by=stopped_by, history=lambda rows: None
+    )
+    assert short.guarantee == long.guarantee
+    for ours, theirs in zip(short.groups, long.groups, strict=True):
+        assert ours.epsilon == pytest.approx(theirs.epsilon, rel=1e-12)
+        assert replace(ours, epsilon=0.0) == replace(theirs, epsilon=0.0)
+
+
+@pytest.mark.parametrize("bound", ["loose", "gdp", "sup"])
+def test_an_account_that_no_vote_shapes_reads_no_vote(bound):
+    _, panel = make("weighting")
+    unread = SimpleNamespace(n_queries=12)
+    result = account_for(unread, panel, CHECKED, Meter(bound, "improved", ORDERS), answered=MASK)
+    assert (result.queries, result.answered) == (10, 7)
 
 
 @pytest.mark.parametrize("bound", BOUNDS)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ipate import counting, npz
 from ipate.errors import InputError
+from ipate.teachers import VoteStore
 from ipate.votes import ClassesWarning, Votes, count_votes, read_votes
 
 PLAIN = np.array([[0, 1, 2, -1], [2, 2, 0, 1], [1, 1, 1, 1]])
@@ -315,3 +316,80 @@ def test_abstains_says_whether_any_vote_is_missing(matrix):
     rows, n_classes = matrix
     made = Votes(votes=np.array(rows), n_classes=n_classes)
     assert made.abstains == any(vote < 0 for row in rows for vote in row)
+
+
+# A folder of npy files
+
+
+def make_store(folder, **arrays):
+    folder.mkdir(exist_ok=True)
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    return folder
+
+
+def test_a_folder_is_read_as_an_npz_would_be(tmp_path):
+    arrays = {
+        "votes": np.array([[0, 1, 2], [1, 1, 0]], dtype=np.uint8),
+        "groups": np.array(["a", "b"]),
+        "weights": np.array([0.5, 1.5]),
+        "labels": np.array([0, 1, 2]),
+        "queries": np.array(["x", "y", "z"]),
+        "classes": np.array(3),
+    }
+    np.savez(tmp_path / "votes.npz", **arrays)
+    packed, folder = read_votes(tmp_path / "votes.npz"), read_votes(make_store(tmp_path / "store", **arrays))
+    for name in ("n_classes", "groups", "queries"):
+        assert getattr(packed, name) == getattr(folder, name)
+    for name in ("votes", "weights", "labels"):
+        assert np.array_equal(getattr(packed, name), getattr(folder, name))
+    alone = read_votes(tmp_path / "store" / "votes.npy", classes=3)
+    assert np.array_equal(alone.votes, packed.votes)
+    assert alone.groups is None
+
+
+def test_a_large_folder_is_mapped(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "_BLOCK", 100)
+    read = read_votes(make_store(tmp_path / "store", votes=np.ones((30, 100), dtype=np.uint8)), classes=2)
+    assert isinstance(read.votes, np.memmap)
+    assert read.votes.mode == "r"
+
+
+def test_the_store_of_a_training_is_read_once_everybody_has_voted(tmp_path):
+    store = VoteStore(tmp_path / "store", n_teachers=2, n_queries=3, n_classes=5, fingerprint="x")
+    store.put(0, np.array([4, 0, 1]))
+    with pytest.raises(InputError, match="1 of 2 teachers have not voted yet"):
+        read_votes(tmp_path / "store")
+    store.put(1, np.array([2, 0, 1]))
+    store.describe(groups=("high", "low"))
+    read = read_votes(tmp_path / "store")
+    assert (read.n_classes, read.groups) == (5, ("high", "low"))
+    assert read.votes.tolist() == [[4, 0, 1], [2, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, r"holds nothing; it must hold 'votes'"),
+        ({"votes": np.array([[None]])}, "would need pickle"),
+        ({"votes": np.array([[0.5]])}, "they must be integers"),
+        ({"votes": np.array([[0, 1]]), "groups": np.array(["a", "b"])}, "groups have the shape"),
+    ],
+    ids=["empty", "objects", "fractions", "too many groups"],
+)
+def test_a_folder_that_cannot_be_read_is_refused(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        read_votes(make_store(tmp_path / "store", **content), classes=3)
+
+
+def test_an_npy_that_is_cut_short_is_refused(tmp_path):
+    np.save(tmp_path / "votes.npy", np.zeros((30, 100), dtype=np.uint8))
+    whole = (tmp_path / "votes.npy").read_bytes()
+    for length in (0, 5, 100, len(whole) - 1):
+        (tmp_path / "votes.npy").write_bytes(whole[:length])
+        with pytest.raises(InputError, match="not a readable npy file"):
+            read_votes(tmp_path / "votes.npy", classes=2)
+    (tmp_path / "store.json").write_text("{}")
+    (tmp_path / "votes.npy").write_bytes(whole)
+    with pytest.raises(InputError, match=r"store\.json: not readable"):
+        read_votes(tmp_path)

@@ -7,6 +7,7 @@ memory does not grow with the file.
 
 import mmap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,11 +17,12 @@ __all__ = ["count_votes", "row_blocks", "take_columns", "weigh_votes"]
 
 Ints: TypeAlias = NDArray[np.integer[Any]]
 _BLOCK = 1 << 24  # bytes of a vote matrix looked at in one go
-_ROWS = 255  # teachers counted in one go: a byte must hold their number
+_ROWS = 128  # teachers compared in one go: a byte must hold their number, and the cache what is compared
 _COMPARED = 40  # classes × bytes per vote up to which comparing is the faster way
-_WIDTH = 1 << 14  # queries counted in one go, so that what is compared stays in the processor's cache
+_WIDTH = 1 << 13  # queries compared in one go
 _PASSES = 16  # different weights up to which each is counted on its own
-_PAGES = 1 << 16  # a fault maps this many bytes of a row
+_MAPPED = 1 << 28  # bytes of files that may be in memory before they are handed back
+_STATM = Path("/proc/self/statm")
 
 
 def count_votes(votes: Ints, n_classes: int, *, rows: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
@@ -33,33 +35,30 @@ def count_votes(votes: Ints, n_classes: int, *, rows: NDArray[np.intp] | None = 
     n_classes : int
         C.
     rows : integer array, optional
-        The teachers to count; all unless given.
+        The teachers to count, in ascending order; all unless given.
 
     Returns
     -------
     integer array of shape (B, C)
     """
     width = votes.shape[1]
-    if width > _WIDTH:
-        tiles = (votes[:, start : start + _WIDTH] for start in range(0, width, _WIDTH))
-        return np.concatenate([count_votes(tile, n_classes, rows=rows) for tile in tiles])
     if n_classes * votes.itemsize > _COMPARED:
         tables = np.zeros((width, n_classes), dtype=np.int64)
         for block in row_blocks(votes, rows=rows):
             tables += _table(block, n_classes)
         return tables
     counts = np.zeros((n_classes, width), dtype=np.int64)
-    same = np.empty((_ROWS, width), dtype=np.bool_)
-    heard = 0
+    same = np.empty((_ROWS, min(width, _WIDTH)), dtype=np.bool_)
     known = n_classes - (votes.dtype.kind == "u")  # nobody abstains: the last class has the rest
-    for block in row_blocks(votes, rows=rows, most=_ROWS):
-        equal = same[: len(block)]
-        heard += len(block)
-        for number in range(known):
-            np.equal(block, number, out=equal)
-            counts[number] += np.add.reduce(equal.view(np.uint8), axis=0, dtype=np.uint8)
+    for index in _row_ranges(votes, rows, _ROWS):
+        for start in range(0, width, _WIDTH):
+            tile = votes[:, start : start + _WIDTH][index]
+            equal = same[: len(tile), : tile.shape[1]]
+            for number in range(known):
+                np.equal(tile, number, out=equal)
+                counts[number, start : start + _WIDTH] += np.add.reduce(equal.view(np.uint8), axis=0, dtype=np.uint8)
     if known < n_classes:
-        counts[-1] = heard - counts[:-1].sum(axis=0)
+        counts[-1] = (len(votes) if rows is None else len(rows)) - counts[:-1].sum(axis=0)
     return np.ascontiguousarray(counts.T)
 
 
@@ -93,21 +92,24 @@ def _table(block: Ints, n_classes: int, weights: NDArray[np.float64] | None = No
     return np.asarray(counts.reshape(width, n_classes + 1)[:, 1:])
 
 
-def row_blocks(votes: Ints, *, rows: NDArray[np.intp] | None = None, most: int | None = None) -> Iterator[Ints]:
+def row_blocks(votes: Ints, *, rows: NDArray[np.intp] | None = None) -> Iterator[Ints]:
     """Yield teachers' votes a few rows at a time; pages of a mapped file are handed back in between."""
     step = max(1, _BLOCK // max(1, votes.shape[1] * votes.itemsize))
-    step = step if most is None else min(step, most)
+    for index in _row_ranges(votes, rows, step):
+        yield votes[index]
+
+
+def _row_ranges(votes: Ints, rows: NDArray[np.intp] | None, step: int) -> Iterator[slice | NDArray[np.intp]]:
+    """Yield which rows come next, as a slice where they are neighbours; hand pages back when many were read."""
     count = len(votes) if rows is None else len(rows)
-    if rows is not None and count and rows[-1] - rows[0] == count - 1:
-        votes, rows = votes[rows[0] : rows[-1] + 1], None  # neighbours: a view, not a copy
-    held = 0
+    first = 0 if rows is None or not count else int(rows[0])
+    together = rows is None or (count > 0 and int(rows[-1]) - first == count - 1)
+    file = _file_of(votes)
     for start in range(0, count, step):
-        yield votes[start : start + step] if rows is None else votes[rows[start : start + step]]
-        held += step * max(_PAGES, votes.shape[1] * votes.itemsize)
-        if held >= 4 * _BLOCK:
-            hand_back(votes)
-            held = 0
-    hand_back(votes)
+        stop = min(start + step, count)
+        yield slice(first + start, first + stop) if rows is None or together else rows[start:stop]
+        if file is not None and (start // step % 2 or stop == count) and _mapped() > _MAPPED:
+            file.madvise(mmap.MADV_DONTNEED)  # the pages stay in the file and in its cache
 
 
 def take_columns(votes: Ints, columns: slice | NDArray[np.int64]) -> Ints:
@@ -122,12 +124,16 @@ def take_columns(votes: Ints, columns: slice | NDArray[np.int64]) -> Ints:
     return taken
 
 
-def hand_back(array: NDArray[Any]) -> None:
-    """Drop the pages of a mapped file from this process's memory; they stay in the file and in its cache."""
+def _file_of(array: NDArray[Any]) -> mmap.mmap | None:
+    """Return the mapped file behind an array, where handing its pages back loses nothing."""
     part: Any = array
     shared = False
     while isinstance(part, np.ndarray):
-        shared |= isinstance(part, np.memmap) and part.mode in ("r", "r+")  # not a copy on write: its changes would go
+        shared |= isinstance(part, np.memmap) and part.mode in ("r", "r+")  # a copy on write would lose its changes
         part = part.base
-    if shared and isinstance(part, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        part.madvise(mmap.MADV_DONTNEED)
+    return part if shared and isinstance(part, mmap.mmap) and _STATM.exists() else None
+
+
+def _mapped() -> int:
+    """Bytes of files in this process's memory; a page that is read brings its neighbours, so this is not counted."""
+    return int(_STATM.read_text().split()[2]) * mmap.PAGESIZE

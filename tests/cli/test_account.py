@@ -508,7 +508,7 @@ def test_bad_input_is_one_line_that_names_the_value_and_what_is_allowed(folder, 
         (("account", "none.npz", "--groups", "groups.csv", *CHECKED), ("none.npz: no such file",)),
         (("account", "votes.npz", "--groups", "none.csv", *CHECKED), ("none.csv cannot be read", "No such file")),
         (("account", "votes.npz", *CHECKED), ("--groups",)),
-        (("account", "--groups", "groups.csv", *CHECKED), ("VOTES.npz",)),
+        (("account", "--groups", "groups.csv", *CHECKED), ("VOTES",)),
         (("account", "votes.npz", "--groups", "groups.csv"), ("sigma is not given", "--sigma")),
         (
             ("account", "votes.npz", "--groups", "groups.csv", "--sigma", "4", "--check-sigma", "6"),

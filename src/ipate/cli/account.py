@@ -24,7 +24,7 @@ EXAMPLE = (
 
 
 def command(
-    votes: Annotated[Path, typer.Argument(help="npz with the teachers' votes.", metavar="VOTES.npz")],
+    votes: Annotated[Path, typer.Argument(help="The teachers' votes: npz, folder or npy.", metavar="VOTES")],
     groups: Annotated[Path, typer.Option(help="csv with every group's budget.", metavar="GROUPS.csv")],
     sigma: Annotated[float | None, typer.Option(help="σ, the noise of a label.")] = None,
     check_sigma: Annotated[float | None, typer.Option(help="σ_T, the noise of the check.")] = None,

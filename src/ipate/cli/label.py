@@ -29,7 +29,7 @@ EXAMPLE = (
 
 
 def command(
-    votes: Annotated[Path, typer.Argument(help="npz with the teachers' votes.", metavar="VOTES.npz")],
+    votes: Annotated[Path, typer.Argument(help="The teachers' votes: npz, folder or npy.", metavar="VOTES")],
     groups: Annotated[Path, typer.Option(help="csv with every group's budget.", metavar="GROUPS.csv")],
     out: Annotated[Path, typer.Option(help="Where the labels go, a csv.", metavar="LABELS.csv")],
     variant: Annotated[

@@ -220,6 +220,8 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
         learnt=learnt_from(X, y, rows),
         vacant=vacant(allocation),
     )
+    if allocation.teacher_groups is not None:
+        store.describe(groups=allocation.teacher_groups)
     with bar("teachers trained", len(rows)) as progress:
         if model in NETS:
             train_nets_and_vote(

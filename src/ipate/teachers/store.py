@@ -10,6 +10,7 @@ Votes are private: the folder is readable by its owner alone.
 
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -165,6 +166,14 @@ class VoteStore:
         if held:
             self.put_all(held)
             held.clear()
+
+    def describe(self, *, groups: Sequence[str]) -> None:
+        """Say whose teachers these are, in `groups.npy` beside the votes, as labelling wants to know."""
+        if len(groups) != len(self.done):
+            raise InputError(f"there are {len(groups)} groups and {len(self.done)} teachers: there must be one each")
+        with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as aside:
+            np.save(aside, np.array(groups, dtype=np.str_), allow_pickle=False)
+        os.replace(aside.name, self.folder / "groups.npy")
 
     def forget(self, teacher: int) -> None:
         """Mark a teacher for training again, as when one of its people withdrew, and erase its votes."""
