@@ -75,7 +75,7 @@ def by_number(
 def by_level(rows: Rows, levels: Any, policy: Policy, delta: Any, given: Floats | None) -> dict[str, Any]:
     """Make the fields of `People` from a level per row; ids are levels, joined where they mean the same."""
     number = {level: place for place, level in enumerate(policy.levels)}
-    code = np.array([number.get(cell.strip(), -1) if isinstance(cell, str) else -1 for cell in levels])
+    code = _places(levels, number)
     if (code < 0).any():
         row = int(np.argmax(code < 0))
         policy.refuse(levels[row], rows.where(row))
@@ -95,6 +95,18 @@ def by_level(rows: Rows, levels: Any, policy: Policy, delta: Any, given: Floats 
         return "+".join(exact) if exact else f"{'+'.join(same)}_delta={_short(delta)}"
 
     return _assemble(rows, np.array(list(policy.levels.values()))[code], deltas, None, name)
+
+
+def _places(levels: Any, number: Mapping[str, int]) -> Ints:
+    """Return the place of every row's level, −1 where it is none; an array is compared as a whole, not row by row."""
+    code = np.full(len(levels), -1, dtype=np.int64)
+    if isinstance(levels, np.ndarray) and levels.dtype.kind == "U":
+        for level, place in number.items():
+            code[levels == level] = place
+    for row in np.flatnonzero(code < 0).tolist():  # lists, and cells with blanks around them
+        cell = levels[row]
+        code[row] = number.get(cell.strip(), -1) if isinstance(cell, str) else -1
+    return code
 
 
 def _assemble(rows: Rows, epsilon: Floats, delta: Floats, merge_within: float | None, name: Name) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Any scikit-learn classifier as a teacher: cloned, trained on its own people's rows, heard through joblib."""
 
 import hashlib
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -94,8 +96,6 @@ def _one_teacher(
     classes: int,
 ) -> NDArray[Any] | str:
     """Train one teacher on its rows and return its votes, or the reason why it could not."""
-    from threadpoolctl import threadpool_limits
-
     teacher, rows = task
     dtype = np.uint8 if classes <= 256 else np.uint16
     try:
@@ -105,7 +105,7 @@ def _one_teacher(
             return np.full(len(X_public), only, dtype=dtype)
         model = _own_copy(estimator, teacher, seed)
         votes = np.empty(len(X_public), dtype=dtype)
-        with threadpool_limits(1):  # small models: threads inside one teacher only get into each other's way
+        with _libraries(len(sys.modules)).limit(limits=1):  # threads inside small models get into each other's way
             model.fit(X[rows], y[rows])
             for start in range(0, len(X_public), _CHUNK):
                 own = np.array(X_public[start : start + _CHUNK])  # a model that works in place spoils only its own
@@ -113,6 +113,17 @@ def _one_teacher(
     except Exception as error:  # a worker must hand its reason back, whatever it is
         return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return votes
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """Return the libraries that have threads: looked for again only where modules were imported since.
+
+    Looking takes a good part of the time of a small teacher.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _own_copy(estimator: Any, teacher: int, seed: int) -> Any:
