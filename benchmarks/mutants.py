@@ -307,8 +307,8 @@ MUTANTS = (
     Mutant(
         "a teacher's weight goes to another",
         "counting.py",
-        "rows=np.flatnonzero(which == number))",
-        "rows=np.flatnonzero(np.sort(which) == number))",
+        "n_classes, np.flatnonzero(which == number))",
+        "n_classes, np.flatnonzero(np.sort(which) == number))",
         ("tests/test_counting.py::test_weighted_counts_are_those_of_a_plain_loop",),
     ),
     Mutant(

@@ -150,6 +150,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="250 and 1,000 teachers, 10,000 and 100,000 queries")
     parser.add_argument("--all", action="store_true", help="also 10,000 teachers × 1,000,000 queries: 10 GB on disk")
+    parser.add_argument("--teachers", type=int, nargs="+", default=TEACHERS)
+    parser.add_argument("--queries", type=int, nargs="+", default=QUERIES)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where the votes are written")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
@@ -163,8 +165,8 @@ def main() -> None:
     stages = " ".join(f"{name:>8}" for name in ("read", "count", "label", "account"))
     print(f"{'teachers':>8} {'queries':>9} {stages} {'votes counted/s':>15} {'peak MiB':>8}")
     rows = []
-    for teachers in TEACHERS:
-        for queries in QUERIES:
+    for teachers in args.teachers:
+        for queries in args.queries:
             if teachers * queries <= most:
                 rows.append(run(teachers, queries, args.folder))
                 show(rows[-1])

@@ -41,13 +41,35 @@ def count_votes(votes: Ints, n_classes: int, *, rows: NDArray[np.intp] | None = 
     -------
     integer array of shape (B, C)
     """
+    return np.ascontiguousarray(_by_class(votes, n_classes, rows).T)
+
+
+def weigh_votes(votes: Ints, n_classes: int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Add up the teachers' weights per query and class, shape (B, C): equal weights are counted, then multiplied."""
+    different, which = np.unique(weights, return_inverse=True)
+    total = np.zeros((n_classes, votes.shape[1]))
+    if len(different) <= _PASSES:
+        for number, weight in enumerate(different):
+            if weight:
+                total += weight * _by_class(votes, n_classes, np.flatnonzero(which == number))
+        return np.ascontiguousarray(total.T)
+    heard = np.flatnonzero(weights)
+    start = 0
+    for block in row_blocks(votes, rows=heard):
+        own = np.repeat(weights[heard[start : start + len(block)]], votes.shape[1])
+        total += _table(block, n_classes, own)
+        start += len(block)
+    return np.ascontiguousarray(total.T)
+
+
+def _by_class(votes: Ints, n_classes: int, rows: NDArray[np.intp] | None) -> NDArray[np.int64]:
+    """Count votes per class and query, shape (C, B), by comparison where classes are few, else in a table."""
     width = votes.shape[1]
-    if n_classes * votes.itemsize > _COMPARED:
-        tables = np.zeros((width, n_classes), dtype=np.int64)
-        for block in row_blocks(votes, rows=rows):
-            tables += _table(block, n_classes)
-        return tables
     counts = np.zeros((n_classes, width), dtype=np.int64)
+    if n_classes * votes.itemsize > _COMPARED:
+        for block in row_blocks(votes, rows=rows):
+            counts += _table(block, n_classes)
+        return counts
     same = np.empty((_ROWS, min(width, _WIDTH)), dtype=np.bool_)
     known = n_classes - (votes.dtype.kind == "u")  # nobody abstains: the last class has the rest
     for index in _row_ranges(votes, rows, _ROWS):
@@ -59,37 +81,16 @@ def count_votes(votes: Ints, n_classes: int, *, rows: NDArray[np.intp] | None = 
                 counts[number, start : start + _WIDTH] += np.add.reduce(equal.view(np.uint8), axis=0, dtype=np.uint8)
     if known < n_classes:
         counts[-1] = (len(votes) if rows is None else len(rows)) - counts[:-1].sum(axis=0)
-    return np.ascontiguousarray(counts.T)
-
-
-def weigh_votes(votes: Ints, n_classes: int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Add up the teachers' weights per query and class, shape (B, C): equal weights are counted, then multiplied."""
-    different, which = np.unique(weights, return_inverse=True)
-    total = np.zeros((votes.shape[1], n_classes))
-    if len(different) == 1:
-        total += different[0] * count_votes(votes, n_classes)
-        return total
-    if len(different) <= _PASSES:
-        for number, weight in enumerate(different):
-            if weight:
-                total += weight * count_votes(votes, n_classes, rows=np.flatnonzero(which == number))
-        return total
-    heard = np.flatnonzero(weights)
-    start = 0
-    for block in row_blocks(votes, rows=heard):
-        own = np.repeat(weights[heard[start : start + len(block)]], votes.shape[1])
-        total += _table(block, n_classes, own)
-        start += len(block)
-    return total
+    return counts
 
 
 def _table(block: Ints, n_classes: int, weights: NDArray[np.float64] | None = None) -> NDArray[Any]:
-    """Count with one table of all queries' classes, a place before each query's for those that abstain."""
+    """Count per class and query with one table, which has a place before each query's for those that abstain."""
     width = block.shape[1]
     place = block.astype(np.intp)
     place += np.arange(width, dtype=np.intp) * (n_classes + 1) + 1
     counts = np.bincount(place.ravel(), weights=weights, minlength=width * (n_classes + 1))
-    return np.asarray(counts.reshape(width, n_classes + 1)[:, 1:])
+    return np.asarray(counts.reshape(width, n_classes + 1)[:, 1:].T)
 
 
 def row_blocks(votes: Ints, *, rows: NDArray[np.intp] | None = None) -> Iterator[Ints]:
