@@ -99,13 +99,17 @@ def by_level(rows: Rows, levels: Any, policy: Policy, delta: Any, given: Floats 
 
 def _places(levels: Any, number: Mapping[str, int]) -> Ints:
     """Return the place of every row's level, −1 where it is none; an array is compared as a whole, not row by row."""
+
+    def place(cell: Any) -> int:
+        return number.get(cell.strip(), -1) if isinstance(cell, str) else -1
+
+    if not (isinstance(levels, np.ndarray) and levels.dtype.kind == "U" and levels.ndim == 1):
+        return np.array([place(cell) for cell in levels], dtype=np.int64)
     code = np.full(len(levels), -1, dtype=np.int64)
-    if isinstance(levels, np.ndarray) and levels.dtype.kind == "U":
-        for level, place in number.items():
-            code[levels == level] = place
-    for row in np.flatnonzero(code < 0).tolist():  # lists, and cells with blanks around them
-        cell = levels[row]
-        code[row] = number.get(cell.strip(), -1) if isinstance(cell, str) else -1
+    for level, position in number.items():
+        code[levels == level] = position
+    for row in np.flatnonzero(code < 0).tolist():  # cells with blanks around them
+        code[row] = place(str(levels[row]))
     return code
 
 

@@ -21,7 +21,7 @@ _ROWS = 128  # teachers compared in one go: a byte must hold their number, and t
 _COMPARED = 40  # classes × bytes per vote up to which comparing is the faster way
 _WIDTH = 1 << 13  # queries compared in one go
 _PASSES = 16  # different weights up to which each is counted on its own
-_MAPPED = 1 << 28  # bytes of files that may be in memory before they are handed back
+_MAPPED = 1 << 26  # bytes of files that may be in memory before they are handed back
 _STATM = Path("/proc/self/statm")
 
 
@@ -109,7 +109,7 @@ def _row_ranges(votes: Ints, rows: NDArray[np.intp] | None, step: int) -> Iterat
     for start in range(0, count, step):
         stop = min(start + step, count)
         yield slice(first + start, first + stop) if rows is None or together else rows[start:stop]
-        if file is not None and (start // step % 2 or stop == count) and _mapped() > _MAPPED:
+        if file is not None and _mapped() > _MAPPED:
             file.madvise(mmap.MADV_DONTNEED)  # the pages stay in the file and in its cache
 
 

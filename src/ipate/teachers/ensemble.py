@@ -18,7 +18,7 @@ __all__ = ["TeacherError", "allows_missing", "fingerprint", "learnt_from", "trai
 
 Ints = NDArray[np.int64]
 FIXED_CLASS = 0  # what a teacher without data votes: public, and the same whoever left
-_CHUNK = 8192  # public points that a teacher looks at in one go
+_CHUNK = 16_384  # public points that a teacher looks at in one go
 
 
 class TeacherError(IpateError):
