@@ -35,9 +35,9 @@ def trained(monkeypatch):
 
     inner, seen = ensemble._one_teacher, []
 
-    def spy(**options):
-        seen.append(options["teacher"])
-        return inner(**options)
+    def spy(task, **options):
+        seen.append(task[0])
+        return inner(task, **options)
 
     def watch():
         monkeypatch.setattr(ensemble, "_one_teacher", spy)
