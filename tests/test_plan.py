@@ -72,11 +72,11 @@ def test_every_group_of_every_variant_is_counted_with_its_own_sensitivity(groups
 
 
 def _variants(groups, n_teachers, names):
-    from ipate.plan import _plan_variant
+    from ipate.plan.afforded import plan_variant
 
     for name in names:
         layout = lay_out(name, groups=groups, n_teachers=n_teachers)
-        yield _plan_variant(layout, default_mechanism(n_teachers), Meter(), RATES)
+        yield plan_variant(layout, default_mechanism(n_teachers), Meter(), RATES)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
