@@ -714,7 +714,7 @@ MUTANTS = (
     Mutant(
         "tested: the release is not charged",
         "labelling/tested.py",
-        "    _charge(book, votes, panel, design, aggregator)\n    passed = _bit(",
+        "    _charge(book, votes, panel, aggregator, names=names)\n    passed = _bit(",
         "    passed = _bit(",
         (f"{TESTED}::test_the_budget_is_charged_first_then_the_bit_stored_and_only_then_labels_drawn",),
     ),
@@ -745,6 +745,27 @@ MUTANTS = (
         "        if mine not in book.stored().answers:",
         "        if False:",
         (f"{TESTED}::test_a_charge_for_one_design_pays_for_no_other",),
+    ),
+    Mutant(
+        "tested: one bit, other votes",
+        "labelling/tested.py",
+        "{design.digest}, on votes {votes}",
+        "{design.digest}",
+        (f"{TESTED}::test_a_bit_lets_no_other_votes_be_labelled_than_those_that_were_tested",),
+    ),
+    Mutant(
+        "tested: one bit, other weights",
+        "labelling/tested.py",
+        'hashlib.sha256(np.ascontiguousarray(panel.weights, dtype="<f8").tobytes())',
+        "hashlib.sha256()",
+        (f"{TESTED}::test_a_bit_lets_no_other_votes_be_labelled_than_those_that_were_tested",),
+    ),
+    Mutant(
+        "tested: answers of a private run are published",
+        "labelling/tested.py",
+        '"other" if book.private_history else "fixed"',
+        '"fixed"',
+        (f"{TESTED}::test_answers_of_a_private_run_are_not_published_by_a_test",),
     ),
     Mutant(
         "tested: labels after a fail",

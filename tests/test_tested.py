@@ -271,6 +271,46 @@ def test_a_charge_for_one_design_pays_for_no_other(design, tmp_path):
         label_tested(clear_votes(), panel(), CONFIDENT, other, noise=Noise(PASS), ledger=ledger)
 
 
+@pytest.mark.parametrize("says", [PASS, FAIL], ids=["passed", "failed"])
+@pytest.mark.parametrize("change", ["votes", "weights"])
+def test_a_bit_lets_no_other_votes_be_labelled_than_those_that_were_tested(tmp_path, says, change):
+    """Teachers that learnt again, or whose weights were swapped: their labels were never tested."""
+    whose = two_groups()
+    made = make(whose)
+
+    class Breaks(Noise):
+        def normal(self, purpose, queries, width):
+            raise KeyboardInterrupt
+
+    with opened(tmp_path / "l", whose) as ledger:
+        try:
+            label_tested(clear_votes(), whose, CONFIDENT, made, noise=Breaks(says), ledger=ledger)
+        except KeyboardInterrupt:
+            assert says == PASS
+    votes = divided_votes() if change == "votes" else clear_votes()
+    now = whose if change == "votes" else replace(whose, weights=whose.weights[::-1], member=whose.member[::-1])
+    with opened(tmp_path / "l", now) as ledger, pytest.raises(InputError, match="another design or other votes"):
+        label_tested(votes, now, CONFIDENT, made, noise=Noise(PASS), ledger=ledger)
+    with opened(tmp_path / "l", whose) as ledger:
+        again = replace(clear_votes(), votes=clear_votes().votes.astype(np.uint8))  # the same, stored otherwise
+        assert label_tested(again, whose, CONFIDENT, made, noise=Noise(FAIL), ledger=ledger).passed is (says == PASS)
+
+
+@pytest.mark.parametrize("says", [PASS, FAIL], ids=["passed", "fallback"])
+def test_answers_of_a_private_run_are_not_published_by_a_test(cautious, tmp_path, says):
+    """Other people's run under tight ended where their votes said so: what it left in the pool is no release."""
+    tight = Meter("tight")
+    terms = account_terms(GENEROUS, tight, CONFIDENT)
+    with SqliteLedger.open(tmp_path / "l", terms, run="one", pool="pool", people={"ann": "all"}) as ledger:
+        first = label(clear_votes(), GENEROUS, CONFIDENT, tight, max_queries=9, ledger=ledger)
+    terms = account_terms(GENEROUS, PTR, CONFIDENT)
+    with SqliteLedger.open(tmp_path / "l", terms, run="two", pool="pool", people={"bob": "all"}) as ledger:
+        result = label_tested(clear_votes(seed=1), GENEROUS, CONFIDENT, cautious, noise=Noise(says), ledger=ledger)
+    assert result.passed is (says == PASS)
+    assert np.array_equal(result.labels[:9], first.labels)
+    assert result.guarantee.kind == "private"
+
+
 @pytest.mark.parametrize("first", ["ptr", "gdp"])
 def test_a_whole_budget_cannot_be_spent_twice(design, tmp_path, first):
     """Whatever comes first, a tested release and another run do not share a budget."""

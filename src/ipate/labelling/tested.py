@@ -2,9 +2,11 @@
 
 The order is the guarantee. The ledger takes the whole budget first, whatever the answer will be; the bit is
 drawn once and stored before anything else happens; the noise of the labels is drawn only after that. A run that
-was interrupted finds its charge and its bit again and never draws a second one.
+was interrupted finds its charge and its bit again and never draws a second one, and the bit lets no other votes be
+labelled than those that were tested.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,7 +17,7 @@ from ipate.accounting.meter import Meter
 from ipate.accounting.ptr import Design, pass_probability
 from ipate.aggregators import Aggregator, Confident, GNMax
 from ipate.errors import BudgetExceededError, InputError
-from ipate.guarantee import state_guarantee
+from ipate.guarantee import StoppedBy, state_guarantee
 from ipate.labelling.checks import check_fits, check_order
 from ipate.labelling.engine import Engine
 from ipate.labelling.loop import account_terms, batch_size, label, repeats, walk
@@ -76,9 +78,11 @@ def label_tested(
     if repeats(pool.tolist()) or repeats(votes.queries or ()):
         raise InputError("a query stands twice in the pool: a design fixes a list of different queries")
     positions = _queries_of(design, votes, panel, aggregator.mechanism, pool)
-    _charge(book, votes, panel, design, aggregator)
-    passed = _bit(book, votes, panel, design, aggregator, positions=positions, noise=source)
-    guarantee = state_guarantee(_UNIT, stopped_by="fixed", seeded=source.seeded)
+    names = _names(book, design, _hash(votes, panel, positions))
+    _charge(book, votes, panel, aggregator, names=names)
+    passed = _bit(book, votes, panel, design, aggregator, positions=positions, noise=source, name=names[1])
+    stopped_by: StoppedBy = "other" if book.private_history else "fixed"  # answers of such runs may be given again here
+    guarantee = state_guarantee(_UNIT, stopped_by=stopped_by, seeded=source.seeded)
     if passed or not design.fallback:
         run = _engine(votes, panel, aggregator, book, source)
         if not passed:
@@ -86,7 +90,7 @@ def label_tested(
         size = batch or batch_size(panel, _UNIT)
         return replace(run.result(walk(run, positions, size, progress=progress), guarantee), passed=True)
     rest = _rest(panel, design)
-    inner = _Rest(book, rest, aggregator, frozenset(_names(book, design)))
+    inner = _Rest(book, rest, aggregator, frozenset(names))
     found = label(
         votes, rest, aggregator, inner.meter, order=pool, noise=source, ledger=inner, batch=batch, progress=progress
     )
@@ -118,14 +122,23 @@ def _engine(votes: Votes, panel: Panel, aggregator: Aggregator, book: Ledger, no
     )
 
 
-def _names(book: Ledger, design: Design) -> tuple[str, str]:
-    """The ids under which the ledger keeps a run's design and the answer of its test, beside those of its queries."""
-    return f"the design of {book.run}, {design.digest}", f"the test of {book.run}"
+def _names(book: Ledger, design: Design, votes: str) -> tuple[str, str]:
+    """The ids under which the ledger keeps what a run is charged for and the answer of its test, beside its queries."""
+    return f"the design of {book.run}, {design.digest}, on votes {votes}", f"the test of {book.run}"
 
 
-def _charge(book: Ledger, votes: Votes, panel: Panel, design: Design, aggregator: Aggregator) -> None:
-    """Take the whole budget of every account, once, before anything is drawn; the design is stored with it."""
-    mine, bit = _names(book, design)
+def _hash(votes: Votes, panel: Panel, positions: NDArray[np.int64]) -> str:
+    """Hash of all that is tested and labelled: who votes what, with which weight. Private, like the ledger."""
+    found = hashlib.sha256(np.ascontiguousarray(panel.weights, dtype="<f8").tobytes())
+    for start in range(0, len(positions), _CHUNK):
+        chunk = np.asarray(votes.votes[:, positions[start : start + _CHUNK]])
+        found.update(np.ascontiguousarray(chunk, dtype="<i4").tobytes())
+    return found.hexdigest()
+
+
+def _charge(book: Ledger, votes: Votes, panel: Panel, aggregator: Aggregator, *, names: tuple[str, str]) -> None:
+    """Take the whole budget of every account, once, before anything is drawn; what it is for is stored with it."""
+    mine, bit = names
     taken = {mine, bit} & set(votes.queries or ())
     if taken:
         raise InputError(f"query {taken.pop()!r} has a name that the ledger keeps for the test itself: rename it")
@@ -133,8 +146,8 @@ def _charge(book: Ledger, votes: Votes, panel: Panel, design: Design, aggregator
     if all(paid) and book.durable:  # interrupted after the charge: whether a bit was drawn, the ledger says
         if mine not in book.stored().answers:
             raise InputError(
-                "this run was charged for another design, whose test may have been drawn, and a budget pays for one "
-                "test; put the design back that the run began with"
+                "this run was charged for another design or other votes, whose test may have been drawn, and a budget "
+                "pays for one test; put the design and the votes back that the run began with"
             )
         return
     if all(paid):
@@ -179,9 +192,9 @@ def _bit(
     *,
     positions: NDArray[np.int64],
     noise: NoiseSource,
+    name: str,
 ) -> bool:
     """Return the answer of the test: the stored one, or one that is drawn now and stored before it is used."""
-    _, name = _names(book, design)
     kept = book.stored().answers.get(name)
     if kept is not None:
         return kept[2]
@@ -250,7 +263,7 @@ class _Rest:
 
     @property
     def private_history(self) -> tuple[str, ...]:
-        """Nothing was spent before a tested release, so no earlier run decides what is left."""
+        """Nothing was spent before a tested release, so no earlier run decides what is left; `label_tested` asks."""
         return ()
 
     def spent(self, account: str) -> Floats:
