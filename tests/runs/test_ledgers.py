@@ -185,6 +185,19 @@ def test_seeded_runs_and_private_ones_never_share_a_ledger(tmp_path):
     assert run(tmp_path / "c", ledger=ledger, seed=4, labelling=labels(5)).record.seeded
 
 
+@pytest.mark.parametrize("before", [None, 3], ids=["secret", "seeded"])
+def test_a_run_goes_on_with_the_kind_of_noise_that_it_began_with(tmp_path, before):
+    """Labels drawn from a seed would be published as private ones, or the other way round."""
+    folder = RunFolder.create(tmp_path / "a", config(seed=before))
+    stated = folder.path / "config.json"
+    edited = {**json.loads(stated.read_text()), "seed": 3 if before is None else None}
+    stated.write_text(json.dumps(edited))
+    with pytest.raises(InputError, match="put the seed back"):
+        RunFolder.open(folder.path)
+    stated.write_text(json.dumps({**edited, "seed": before}))
+    assert RunFolder.open(folder.path).id == folder.id
+
+
 def test_what_a_shared_ledger_needs_is_said_at_once(tmp_path):
     with pytest.raises(InputError, match="uncharged: leave out compare or ledger"):
         config(ledger=tmp_path / "x.sqlite", compare=True)

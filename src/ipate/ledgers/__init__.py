@@ -1,7 +1,7 @@
 """The ledger on disk: what was released and what it cost whom, in one SQLite file that a crash cannot tear."""
 
 from ipate.ledgers.carry import members_of
-from ipate.ledgers.naming import name_run, refuse_mixed_noise
+from ipate.ledgers.naming import is_seeded, name_run, refuse_mixed_noise
 from ipate.ledgers.opening import opening_balances, run_names
 from ipate.ledgers.people import PersonRecord
 from ipate.ledgers.records import Head
@@ -11,6 +11,7 @@ __all__ = [
     "Head",
     "PersonRecord",
     "SqliteLedger",
+    "is_seeded",
     "members_of",
     "name_run",
     "opening_balances",

@@ -13,7 +13,7 @@ from typing import Any
 
 from ipate.config import RunConfig
 from ipate.errors import InputError
-from ipate.ledgers import name_run
+from ipate.ledgers import is_seeded, name_run
 from ipate.runs.versions import versions
 from ipate.tables import write_text
 
@@ -72,7 +72,14 @@ class RunFolder:
             values = json.loads(stated.read_text())
         except ValueError as error:
             raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
-        return cls(path, RunConfig.from_mapping(values, where=str(stated)))
+        folder = cls(path, RunConfig.from_mapping(values, where=str(stated)))
+        if is_seeded(folder.id) != (folder.config.seed is not None):  # labels of both kinds would be taken for one
+            began = "seeded noise" if is_seeded(folder.id) else "secret noise"
+            raise InputError(
+                f"{stated}: seed is {folder.config.seed} and the run began with {began}: put the seed back as it was, "
+                "or begin a new run in another folder"
+            )
+        return folder
 
     @property
     def id(self) -> str:
