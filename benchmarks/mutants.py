@@ -845,9 +845,16 @@ MUTANTS = (
     Mutant(
         "a seeded run shares a ledger with private ones",
         "ledgers/naming.py",
-        "name.endswith(_SEEDED) != run.endswith(_SEEDED)",
-        "name.endswith(_SEEDED) and not name",
+        "is_seeded(name) != is_seeded(run)",
+        "is_seeded(name) and not name",
         (f"{RUN_LEDGERS}::test_seeded_runs_and_private_ones_never_share_a_ledger",),
+    ),
+    Mutant(
+        "a seeded run goes on as a private one",
+        "runs/folder.py",
+        "if is_seeded(folder.id) != (folder.config.seed is not None):",
+        "if False:",
+        (f"{RUN_LEDGERS}::test_a_run_goes_on_with_the_kind_of_noise_that_it_began_with",),
     ),
     Mutant(
         "a run begins with less than a query left",
@@ -923,9 +930,16 @@ MUTANTS = (
     Mutant(
         "a statement forgets an earlier private run",
         "runs/person.py",
-        'kind="private" if "private" in kinds else "releasable",',
+        'kind="private" if "private" in kinds or ledger.private_history else "releasable",',
         'kind="releasable",',
         (f"{STATEMENT}::test_an_earlier_private_run_makes_the_total_private",),
+    ),
+    Mutant(
+        "a statement forgets a private run of others",
+        "runs/person.py",
+        '"private" in kinds or ledger.private_history',
+        '"private" in kinds',
+        (f"{STATEMENT}::test_whoever_came_after_a_private_run_of_others_is_told_no_figure",),
     ),
     Mutant(
         "a withdrawal prints a private cost",

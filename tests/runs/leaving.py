@@ -29,7 +29,7 @@ def people_file(path, *, blank=()):
     path.write_text("\n".join(lines) + "\n")
 
 
-def settings(file, *, seed=None, ledger=None, **labelling):
+def settings(file, *, seed=None, ledger=None, split_seed=0, **labelling):
     values = {
         "data": {
             "file": file, "label": "sick", "level": "consent", "person": "person", "classes": ["0", "1"],
@@ -40,6 +40,7 @@ def settings(file, *, seed=None, ledger=None, **labelling):
         "labelling": {"sigma": 2.0, "check_sigma": 4.0, "threshold": 6.0, **labelling},
         "student": {"model": "bayes"},
         "seed": seed,
+        "split_seed": split_seed,
         "ledger": ledger,
     }  # fmt: skip
     return RunConfig.from_mapping(values)

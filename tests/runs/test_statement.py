@@ -141,3 +141,19 @@ def test_an_earlier_private_run_makes_the_total_private(tmp_path):
     assert found.spent is None
     assert [entry.epsilon for entry in found.entries] == [None, None]
     assert "or of an earlier one on the same ledger" in sentences(found)[0]
+
+
+def test_whoever_came_after_a_private_run_of_others_is_told_no_figure(tmp_path):
+    """How long the first run was decides what it left, and so how many labels the second one had."""
+    shared = tmp_path / "shared.sqlite"
+    first = begin(tmp_path, "first", ledger=shared, bound="tight", max_labels=5)
+    second = begin(tmp_path, "second", ledger=shared, split_seed=7)
+    go_on(first)
+    assert go_on(second).record.kind == "private"
+    earlier, later = (Allocation.load(one.private / "allocation.npz").people.ids for one in (first, second))
+    new = min(set(later.tolist()) - set(earlier.tolist()))
+    found = state(second, new)
+    assert not found.guaranteed
+    assert found.labels is found.checks is found.spent is found.left is None
+    assert state(second, new, private=True).labels > 0
+    assert leave(second, new).told.labels is None

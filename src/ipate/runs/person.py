@@ -30,7 +30,8 @@ class Balance:
     epsilon, budget, delta : float
         What was spent in all runs together, counted in the unit of the last account, and that account's budget.
     kind : {"releasable", "private"}
-        Private where one of the runs was charged by costs that were computed from votes.
+        Private where one of the runs was charged by costs that were computed from votes, or one before them on the
+        ledger, of other people: it decided how much was left.
     """
 
     records: tuple[PersonRecord, ...]
@@ -89,7 +90,7 @@ def _balance(folder: RunFolder, ledger: SqliteLedger, records: tuple[PersonRecor
         epsilon=float(meter.epsilon(cost, last.delta)[0]) if cost.any() else 0.0,
         budget=last.budget,
         delta=last.delta,
-        kind="private" if "private" in kinds else "releasable",
+        kind="private" if "private" in kinds or ledger.private_history else "releasable",
     )
 
 
