@@ -914,6 +914,13 @@ MUTANTS = (
         (LEARN_AGAIN, f"{LEAVING}::test_before_training_the_place_is_emptied_and_nothing_is_owed"),
     ),
     Mutant(
+        "a teacher is known by its place in the file",
+        "ledgers/carry.py",
+        "for row in run.accounts if row.group == group]",
+        "for row in run.accounts[-1:] if row.group == group]",
+        ("tests/ledgers/test_durable.py::test_a_teachers_place_in_the_votes_is_no_name",),
+    ),
+    Mutant(
         "a group that everybody left begins afresh",
         "ledgers/carry.py",
         "pasts[account] = {past[person] for person in _last_members(account, runs)}",

@@ -12,6 +12,8 @@ from ipate.labelling import account_terms, label
 from ipate.ledgers import Head, SqliteLedger
 from ipate.mechanism import Mechanism
 from ipate.noise import SecureNoise, SeededNoise
+from ipate.panel import Panel
+from ipate.votes import Votes
 from ledgers.making import BUDGETS, CONFIDENT, all_terms, charge, opened, terms, voting
 
 
@@ -137,6 +139,25 @@ def test_teachers_who_take_turns_are_charged_by_the_query_and_continued(tmp_path
         same(label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(5), ledger=book, batch=4), undisturbed)
         for account in panel.account_ids:
             np.testing.assert_allclose(book.cost_of(account, Meter()), book.spent(account), rtol=1e-9)
+
+
+def test_a_teachers_place_in_the_votes_is_no_name(tmp_path):
+    """The same teachers vote in both runs, in other rows of the file: their people must not pay twice."""
+    present = np.repeat([[True], [False]], 3, axis=0) & np.ones((6, 200), dtype=bool)
+    aggregator, spent = GNMax(mechanism=Mechanism(sigma=40.0)), 0.0
+    for run, here in (("one", present), ("two", present[::-1])):
+        votes = Votes(votes=np.zeros((6, 200), np.int64), n_classes=2, groups=("all",) * 6, participation=here)
+        panel = Panel.from_votes(votes, [("all", 1.0, 1e-5, None)])
+        with SqliteLedger.open(tmp_path / "l", account_terms(panel, Meter(), aggregator), run=run) as book:
+            label(votes, panel, aggregator, Meter(), ledger=book, max_queries=9)
+            now = [float(book.spent(account)[0]) for account in panel.account_ids]
+            assert min(now) == spent  # those who did not vote start where the others ended
+            spent = max(now)
+    assert Meter().epsilon([spent], 1e-5)[0] <= 1.0
+    votes = Votes(votes=votes.votes, n_classes=2, groups=("other",) * 6, participation=present)
+    terms = account_terms(Panel.from_votes(votes, [("other", 1.0, 1e-5, None)]), Meter(), aggregator)
+    with pytest.raises(InputError, match="'other' is new"):
+        SqliteLedger.open(tmp_path / "l", terms, run="three")
 
 
 def test_a_charge_and_its_answers_must_agree(tmp_path):

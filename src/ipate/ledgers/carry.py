@@ -122,7 +122,8 @@ def openings(
 ) -> dict[str, Floats]:
     """Return what each new account has spent when it is opened: the worst of its members.
 
-    An account that everybody has left goes on from what the last of them had spent.
+    An account that everybody has left goes on from what the last of them had spent. Without names a group's people
+    may be in any of its accounts (a teacher's place in a votes file is no name), so each run counts at its worst.
 
     Raises
     ------
@@ -133,9 +134,12 @@ def openings(
     """
     past = histories(runs.values())
     _check_people(terms, people, runs, past)
-    owners: Mapping[str, str] = people if people is not None else {entry.account: entry.account for entry in terms}
+    if people is None:
+        units = {(entry.group, entry.meter) for entry in terms}
+        spent = {unit: _worst_of_group(*unit, runs=runs, releases=releases) for unit in units}
+        return {entry.account: _refuse_nothing_left(entry, spent[entry.group, entry.meter]) for entry in terms}
     pasts: dict[str, set[tuple[Place, ...]]] = {entry.account: set() for entry in terms}
-    for person, account in owners.items():
+    for person, account in people.items():
         pasts[account].add(past.get(person, ()))
     for account in (account for account, found in pasts.items() if not found):
         pasts[account] = {past[person] for person in _last_members(account, runs)}
@@ -150,9 +154,19 @@ def openings(
                     counted[place] = recharge(releases[place], entry.meter)
                 total = total + counted[place]
             worst = np.maximum(worst, total)
-        _refuse_nothing_left(entry, worst)
-        opened[entry.account] = worst
+        opened[entry.account] = _refuse_nothing_left(entry, worst)
     return opened
+
+
+def _worst_of_group(
+    group: str, meter: Meter, *, runs: Mapping[int, RunRow], releases: Mapping[Place, Releases]
+) -> Floats:
+    """Return the most that anybody of a group can have spent: in every run, the worst of the group's accounts."""
+    total = np.zeros(meter.width)
+    for run in runs.values():
+        own = [recharge(releases[run.entry, row.account], meter) for row in run.accounts if row.group == group]
+        total = total + np.max([np.zeros(meter.width), *own], axis=0)
+    return total
 
 
 def _last_members(account: str, runs: Mapping[int, RunRow]) -> tuple[str, ...]:
@@ -184,7 +198,9 @@ def _check_people(
                 f"run {run.name!r} of this ledger {says} and the new one does not do so alike: who spent what could "
                 "not be found; give people (person → account) in every run, or in none"
             )
-    strangers = sorted(accounts - past.keys()) if runs and not named else []
+    known = past.keys() | {row.group for run in runs.values() for row in run.accounts}
+    wanted = accounts | {entry.group for entry in terms}
+    strangers = sorted(wanted - known) if runs and not named else []
     if strangers:
         raise InputError(
             f"account {strangers[0]!r} is new and this ledger names no people: who is in it, and what they spent, "
@@ -192,10 +208,11 @@ def _check_people(
         )
 
 
-def _refuse_nothing_left(terms: Terms, opening: Floats) -> None:
+def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
+    """Return what an account has spent when it is opened, where that leaves it something to spend."""
     limit = terms.meter.limit(terms.epsilon, terms.delta)
     if not opening.any() or (np.any(opening < limit) and not terms.meter.whole):
-        return
+        return opening
     whose = f"group {terms.group!r}" + ("" if terms.account == terms.group else f" (account {terms.account!r})")
     if terms.meter.whole or not np.all(np.isfinite(opening)):
         raise BudgetExceededError(
