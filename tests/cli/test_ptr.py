@@ -12,6 +12,7 @@ from ipate.cli import _run
 from ipate.errors import InputError, IpateError
 from ipate.labelling import tested
 from ipate.noise import SecureNoise
+from ipate.variants import Allocation
 
 statistic = sys.modules["ipate.accounting.ptr.level"]  # the package has a function of that name
 K, POOL, CLASSES = 60, 90, 3
@@ -180,6 +181,29 @@ def test_a_run_keeps_its_design_its_bit_and_its_promise(config, run, says):
     twin = json.loads((config / "r/public/report.json").read_text())
     assert [group["cost"] for group in twin["groups"]] == [group["budget"] for group in twin["groups"]]
     assert [group["promised_epsilon"] for group in twin["groups"]] == [group["budget"] for group in twin["groups"]]
+    person = people(config)[0]
+    said = json.loads(run("statement", "r", person, "--json").out)
+    assert (said["labels"], said["checks"], said["left"]) == (told["labels"], told["queries"], 0.0)
+    assert f"released the answer of a private test, {told['labels']} labels and" in said["sentences"][1]
+
+
+def people(config):
+    return Allocation.load(config / "r/private/allocation.npz").people.ids.tolist()
+
+
+def test_whoever_was_tested_is_told_so_even_where_no_label_followed(config, run, says):
+    """The answer was a release, and the budget is spent."""
+    says(False)
+    assert run("run", "run.toml", "--out", "r").code == 1
+    person = people(config)[0]
+    said = json.loads(run("statement", "r", person, "--json").out)
+    assert (said["labels"], said["checks"], said["left"], said["spent"]) == (0, 0, 0.0, said["budget"])
+    assert "the answer of a private test, 0 labels that their data could have changed" in said["sentences"][1]
+    (config / "r/private/labelling.json").unlink()
+    left = json.loads(run("withdraw", "r", person, "--json").out)
+    assert left["labelling"] == "begun"
+    assert "the answer of a private test, 0 labels had been released" in left["sentences"][-1]
+    assert run("run", "--resume", "r").code == 1  # no second test without them
 
 
 def test_a_run_whose_test_failed_says_so_and_can_be_reported(config, run, says):

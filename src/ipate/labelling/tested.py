@@ -175,7 +175,7 @@ def _write(
             answered=np.zeros(1, dtype=bool),
             sensitivity={group.id: np.asarray(group.sensitivity) for group in panel.groups},
             sigma=aggregator.mechanism.sigma,
-            check_sigma=aggregator.mechanism.check_sigma,
+            check_sigma=None,  # neither entry is the check of a query
             bound="ptr",
             labels=np.array([0 if said else -1]),
             reinforced=np.array([said]),

@@ -67,18 +67,23 @@ def _spent(statement: Statement) -> tuple[str, ...]:
                 "by the run's own account."
             ),
         )
-    if not statement.labels + statement.checks:
+    tested = any(entry.bound == "ptr" and entry.epsilon for entry in statement.entries)
+    if not statement.labels + statement.checks + tested:
         return ("Nothing has been released in this run that their data could have changed.",)
-    checks = f" and {statement.checks:,} checks" if statement.checks else ""
-    released = (
-        f"This run released {statement.labels:,} labels{checks} that their data could have changed. What was released "
-        "cannot be called back."
-    )
+    what = _released(statement.labels, statement.checks, tested)
+    released = f"This run released {what} that their data could have changed. What was released cannot be called back."
     if statement.private and not statement.seeded:
         cost = f"By a count that looks at votes, and is no guarantee, this cost ε = {up(statement.spent, 4)}."
     else:
         cost = f"In all, ε = {up(statement.spent, 4)} was spent."
     return released, cost
+
+
+def _released(labels: int, checks: int, tested: bool) -> str:
+    """What was released, counted; a release that is tested as a whole has given an answer even without a label."""
+    return ("the answer of a private test, " if tested else "") + (
+        f"{labels:,} labels" + (f" and {checks:,} checks" if checks else "")
+    )
 
 
 def _withdrawn(statement: Statement) -> tuple[str, ...]:
@@ -141,11 +146,12 @@ def owed(entry: Withdrawal) -> str:
             f"{who}: labels that had been released cannot be called back. How many they were and what they cost is "
             "private; the private report and ipate statement --private say it."
         )
-    if not entry.labels + entry.checks:
+    tested = entry.bound == "ptr" and entry.epsilon > 0
+    if not entry.labels + entry.checks + tested:
         return f"{who}: nothing had been released, so nothing is owed."
-    checks = f" and {entry.checks:,} checks" if entry.checks else ""
+    what = _released(entry.labels, entry.checks, tested)
     kept = "and the promise about them stands" if entry.kind == "releasable" else "which is private and no guarantee"
     return (
-        f"{who}: {entry.labels:,} labels{checks} had been released and cannot be called back; by then ε = "
+        f"{who}: {what} had been released and cannot be called back; by then ε = "
         f"{up(entry.epsilon, 4)} at δ = {small(entry.delta)} was spent (bound {entry.bound}), {kept}."
     )

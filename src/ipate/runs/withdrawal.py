@@ -133,7 +133,8 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
     group = allocation.groups[int(allocation.group_of_person[index])]
     teachers = allocation.teachers_of(index)
     balance, kind = balance_of(folder, person), kind_of(folder)
-    released = 0 if balance is None else balance.labels + balance.checks
+    tested = folder.config.labelling.bound == "ptr" and balance is not None and balance.epsilon > 0
+    released = tested or (balance is not None and balance.labels + balance.checks > 0)
     voted = voted_in(folder.private / "votes")
     return Withdrawal(
         person=person,
