@@ -11,6 +11,7 @@ from ipate import PATEClassifier
 from ipate.cli import _run
 from ipate.errors import InputError, IpateError
 from ipate.labelling import tested
+from ipate.ledgers import SqliteLedger
 from ipate.noise import SecureNoise
 from ipate.variants import Allocation
 
@@ -185,6 +186,20 @@ def test_a_run_keeps_its_design_its_bit_and_its_promise(config, run, says):
     said = json.loads(run("statement", "r", person, "--json").out)
     assert (said["labels"], said["checks"], said["left"]) == (told["labels"], told["queries"], 0.0)
     assert f"released the answer of a private test, {told['labels']} labels and" in said["sentences"][1]
+
+
+def test_after_a_private_run_on_the_ledger_nothing_is_published(config, run, says, monkeypatch):
+    """Answers of that run may be among the labels; the report must say the same as the run."""
+    monkeypatch.setattr(SqliteLedger, "private_history", property(lambda self: ("an exact run",)))
+    says(True)
+    told = json.loads(run("run", "run.toml", "--out", "r", "--json").out)
+    assert told["guarantee"] == "private"
+    assert not (config / "r/public/labels.csv").exists()
+    assert run("report", "r").code == 0
+    page = (config / "r/public/report.html").read_text()
+    assert "its answers may be among these labels" in page
+    assert "The answer was yes" not in page
+    assert run("report", "r", "--private").code == 0
 
 
 def people(config):

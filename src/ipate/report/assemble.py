@@ -106,10 +106,10 @@ def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
     record, settings = source.record, source.settings
     fixed = settings.stop == "count" and record.stopped_by != "budget"
     stopped_by: StoppedBy = "fixed" if fixed else "account"
-    if settings.meter.whole:  # the list of queries was fixed, and nobody had spent anything before
-        stopped_by = "fixed"
-    elif settings.meter.data_independent and source.private_history:
+    if settings.meter.data_independent and source.private_history:
         stopped_by = "other"
+    elif settings.meter.whole:  # the list of queries was fixed, and nobody had spent anything before
+        stopped_by = "fixed"
     made = state_guarantee(settings.meter, stopped_by=stopped_by, seeded=record.seeded)
     if (made.kind, settings.meter.bound, settings.meter.conversion) != (record.kind, record.bound, record.conversion):
         raise InputError("the record's guarantee is not that of the run's configuration: one of them was edited")

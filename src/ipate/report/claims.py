@@ -128,6 +128,12 @@ def _tested(facts: Facts, test: DesignFacts) -> list[str]:
 def withheld(facts: Facts) -> str:
     """Why a run has no figure that may be published."""
     bound = facts.parameters.bound
+    if bound == "ptr":
+        return (
+            "The labels of this run were tested and charged as a whole (bound ptr), but an earlier run on the same "
+            "ledger was charged by costs computed from private votes, and its answers may be among these labels. The "
+            "outcome is private, and no guarantee is stated."
+        )
     if bound in DATA_INDEPENDENT and facts.private_history:
         return (
             f"The costs (bound {bound}) hold for all votes, but an earlier run on the same ledger was charged by costs "

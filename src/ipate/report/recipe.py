@@ -93,11 +93,13 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
             + (" What earlier runs had spent is added." if facts.outcome.carried else "")
         )
     if facts.design is not None:
-        found[0] = "The budgets were charged as a whole, before the test: nothing has to be added up."
-        found[1] = (
-            "The tables of the test are in the public file design.json. Reading it (ipate.designing.read_design, or "
-            "ipate design --check) verifies every condition that the promise rests on, whoever wrote the file."
-        )
+        found = [
+            "The budgets were charged as a whole, before the test: nothing has to be added up.",
+            (
+                "The tables of the test are in the public file design.json. Reading it (ipate.designing.read_design, "
+                "or ipate design --check) verifies every condition that the promise rests on, whoever wrote the file."
+            ),
+        ]
     elif recipe(facts) is not None:
         found.append("The program below does that without ipate.")
     elif facts.guarantee.kind == "releasable":
