@@ -850,6 +850,13 @@ MUTANTS = (
         (f"{RUN_LEDGERS}::test_seeded_runs_and_private_ones_never_share_a_ledger",),
     ),
     Mutant(
+        "an interrupted labelling does not know its ledger",
+        "cli/label.py",
+        "        if book is not None:\n            write_head(out, book)  # from now on",
+        "        if False:\n            write_head(out, book)  # from now on",
+        (f"{LABEL}::test_a_ledger_that_is_gone_after_an_interruption_is_refused",),
+    ),
+    Mutant(
         "a seeded run goes on as a private one",
         "runs/folder.py",
         "if is_seeded(folder.id) != (folder.config.seed is not None):",

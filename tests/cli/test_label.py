@@ -169,6 +169,18 @@ def test_a_ledger_that_is_gone_or_older_than_the_labels_is_refused(files, capsys
     assert "restore it, do not start anew" in capsys.readouterr().err
 
 
+def test_a_ledger_that_is_gone_after_an_interruption_is_refused(files, capsys, monkeypatch):
+    """Labels were drawn and charged, and none was written: whoever begins anew would draw them again."""
+    monkeypatch.setattr("ipate.cli.label._write_labels", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert _run(arguments(files, "--max-labels", "5")) == 130
+    monkeypatch.undo()
+    (files / "labels.ledger.sqlite").rename(files / "aside")
+    assert _run(arguments(files, "--max-labels", "5")) == 1
+    assert "restore it, do not start anew" in capsys.readouterr().err
+    (files / "aside").rename(files / "labels.ledger.sqlite")
+    assert run_json(files, capsys, "--max-labels", "5")["labels"] == 5
+
+
 def test_a_folder_that_is_not_there_is_named_before_anything_is_charged(files, capsys):
     assert "no such folder" in refusal(files, capsys, "--ledger", str(files / "nowhere" / "x.sqlite"))
     assert "no such folder" in refusal(files, capsys, "--out", str(files / "nowhere" / "labels.csv"))

@@ -148,6 +148,8 @@ def command(
         label_ledger(out, ledger, account_terms(panel, meter, chosen), run=run, seeded=seed is not None) as book,
         progress_bar("labelling", ballot.n_queries, quiet=as_json) as progress,
     ):
+        if book is not None:
+            write_head(out, book)  # from now on an older copy, or none, is noticed
         if test is not None:
             write_design(out.with_name(f"{out.name}.design.json"), test)
             result = label_tested(ballot, panel, chosen, test, order=order, noise=noise, ledger=book, progress=progress)
