@@ -139,7 +139,7 @@ def write_job(job: Job, folder: str | Path, *, order: int | None = None) -> Path
 def read_job(path: str | Path) -> Job:
     """Read a job file; nothing is unpickled."""
     file = Path(path)
-    arrays = _read(file, ("about", *_ARRAYS))
+    arrays: dict[str, Any] = {**_read(file, ("about", *_ARRAYS))}
     about = _json(file, arrays.pop("about", None))
     known = {field.name for field in fields(Job)} - {"name"}
     if not set(about) <= known or not {"offsets", "indices", "asked"} <= set(arrays):
@@ -170,8 +170,6 @@ def read_result(job: Job, folder: str | Path) -> Result | None:
     if meta.get("digest") != job.digest() or not {"votes", "labels"} <= set(arrays):
         return None
     return Result(predicted=arrays["votes"], truth=arrays["labels"], digest=meta["digest"], meta=meta)
-
-
 
 
 def _read(file: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:

@@ -5,7 +5,21 @@ from typing import Annotated
 import typer
 
 from ipate import __version__
-from ipate.cli import account, consent, design, label, parties, party, plan, report, run, runs, statement, withdraw
+from ipate.cli import (
+    account,
+    consent,
+    design,
+    label,
+    parties,
+    party,
+    plan,
+    report,
+    reproduce,
+    run,
+    runs,
+    statement,
+    withdraw,
+)
 
 __all__ = ["app"]
 
@@ -47,3 +61,4 @@ app.add_typer(parties.app, name="parties")
 app.command("consent", epilog=consent.EXAMPLE)(consent.command)
 app.command("withdraw", epilog=withdraw.EXAMPLE)(withdraw.command)
 app.command("statement", epilog=statement.EXAMPLE)(statement.command)
+app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.command)

@@ -1,0 +1,78 @@
+"""`ipate reproduce`: the paper's tables and figures, ours beside theirs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["EXAMPLE", "command"]
+
+EXAMPLE = (
+    "Examples: ipate reproduce adult-labels --data-dir DIR; ipate reproduce table1 --device cuda --data-dir DIR. "
+    "Without a GPU here: ipate reproduce table1 --jobs JOBS, then on the GPU machine "
+    "python -m ipate.torch.jobs JOBS --data-dir DIR --device cuda --out CACHE, then the first again with --cache CACHE."
+)
+
+
+def command(
+    name: Annotated[str, typer.Argument(help="A table or figure, or 'all'; an unknown name lists them.")],
+    ensembles: Annotated[int, typer.Option(help="Ensembles per setting (the paper: 10).")] = 3,
+    votings: Annotated[int, typer.Option(help="Voting processes per ensemble (the paper: 5).")] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="One ensemble, one voting.")] = False,
+    device: Annotated[str, typer.Option(help="Where torch trains: cpu, cuda or auto.")] = "auto",
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets' official files are.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Where votes are kept; the data cache's folder 'reproduce' unless said.")
+    ] = None,
+    jobs: Annotated[
+        Path | None, typer.Option(help="Train nothing: write what is missing as job files for another machine.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where results go: NAME.json, NAME.md and figures.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="The result on stdout as JSON, nothing else.")] = False,
+) -> None:
+    """Reproduce a table or figure of the paper; votes are trained once and kept. Seeded: not for real people."""
+    from ipate.cli.common import print_json
+    from ipate.data import cache_folder
+    from ipate.data.words import nearest
+    from ipate.errors import InputError
+    from ipate.reproduce.grid import Options
+    from ipate.reproduce.registry import EXPERIMENTS, write_sheet
+    from ipate.reproduce.workshop import PendingError, Workshop
+
+    if name != "all" and name not in EXPERIMENTS:
+        names = [*EXPERIMENTS, "all"]
+        raise InputError(
+            f"{name!r} is no table or figure: they are {', '.join(names)}; nearest is {nearest(name, names)}"
+        )
+    for option, value in (("ensembles", ensembles), ("votings", votings)):
+        if value < 1:
+            raise InputError(f"--{option} is {value}: it must be at least 1")
+    options = Options(ensembles=1, votings=1) if quick else Options(ensembles=ensembles, votings=votings)
+    workshop = Workshop(
+        cache=cache or cache_folder() / "reproduce", data_dir=data_dir, device=device, jobs=jobs, say=_say
+    )
+    found, pending = {}, []
+    for wanted in EXPERIMENTS if name == "all" else (name,):
+        try:
+            sheet = EXPERIMENTS[wanted](workshop, options)
+        except PendingError as error:
+            pending += list(error.jobs)
+            continue
+        typed = f"ipate reproduce {wanted}" + (" --quick" if quick else f" --ensembles {ensembles} --votings {votings}")
+        written = write_sheet(sheet, out, command=typed)
+        found[wanted] = sheet.json(typed)
+        _say(f"{wanted}: {', '.join(str(path) for path in written)}")
+        if not as_json:
+            typer.echo(sheet.markdown(typed))
+    if as_json:
+        print_json({"results": found, "pending_jobs": pending})
+    elif pending:
+        typer.echo(
+            f"{len(pending)} jobs are in {jobs}. On a machine with a GPU: python -m ipate.torch.jobs {jobs} "
+            f"--data-dir DIR --device cuda --out CACHE; then call this again with --cache CACHE."
+        )
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

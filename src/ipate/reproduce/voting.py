@@ -1,0 +1,181 @@
+"""Votings as the paper holds them: the public points in a random order, asked until somebody's budget ends."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.account import HistoryRow, account_for
+from ipate.accounting.meter import Meter
+from ipate.aggregators import Confident
+from ipate.labelling import label
+from ipate.noise import SeededNoise
+from ipate.reproduce.ensembles import Ensemble
+from ipate.reproduce.schemes import Scheme
+from ipate.votes import Votes
+
+__all__ = ["IMPROVED", "PAPER", "Spread", "Voting", "hold", "replay", "spread"]
+
+PAPER = Meter("tight", "classic")
+"""The paper's account: the tight bound and the classic conversion, orders 2 to 50. It is not releasable."""
+IMPROVED = Meter("tight", "improved")
+"""The same bound with the improved conversion (Canonne, Kamath and Steinke)."""
+_ORDER = 3  # the stream of the order in which points are asked
+Ints = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Voting:
+    """One voting process.
+
+    Attributes
+    ----------
+    asked : integer array
+        Positions in the ensemble's public points, in the order asked.
+    labels : integer array
+        What was answered, −1 for nothing.
+    truth : integer array
+        The classes of the points asked; for scoring only.
+    spent : dict
+        ε by group id when it stopped.
+    stopped_by : str
+        "budget", "count" or "pool".
+    """
+
+    asked: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    truth: Ints
+    spent: dict[str, float]
+    stopped_by: str
+
+    @cached_property
+    def given(self) -> NDArray[np.bool_]:
+        """Where a label was given."""
+        return np.asarray(self.labels >= 0)
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels were given."""
+        return int(self.given.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right labels; NaN where there is none."""
+        return _share(self.labels[self.given] == self.truth[self.given])
+
+    def accuracy_of(self, one: int) -> float:
+        """The share of right labels among the labelled points of one class."""
+        own = self.given & (self.truth == one)
+        return _share(self.labels[own] == one)
+
+
+def hold(
+    ensemble: Ensemble, scheme: Scheme, meter: Meter = PAPER, *, voting: int, max_labels: int | None = None,
+    max_queries: int | None = None, present: NDArray[np.bool_] | None = None,
+) -> Voting:  # fmt: skip
+    """Hold one voting with the product's own loop: nobody's cost passes the budget that the scheme charges.
+
+    The order of points and the noise depend on the ensemble's replicate and the voting's number only, so that
+    schemes are compared on equal terms. `present` says who takes part in which voting, instead of a schedule.
+    """
+    votes, order = _ordered(ensemble, scheme, voting, present=present)
+    done = label(
+        votes, scheme.panel, Confident(mechanism=scheme.mechanism), meter, max_labels=max_labels,
+        max_queries=max_queries, noise=SeededNoise(_seed(ensemble, voting)),
+    )  # fmt: skip
+    asked = order[done.queries]
+    return Voting(
+        asked=asked,
+        labels=np.where(done.answered, done.labels, -1),
+        truth=ensemble.truth[asked],
+        spent={group.group: group.epsilon for group in done.groups},
+        stopped_by=done.stopped_by,
+    )
+
+
+def replay(
+    ensemble: Ensemble, scheme: Scheme, held: Voting, meter: Meter = PAPER
+) -> tuple[dict[str, float], dict[str, int | None], list[HistoryRow]]:
+    """Charge a voting to another scheme's accounts, wherever it stopped.
+
+    Returns
+    -------
+    spent : ε by group id, at the end
+    ended : how many labels there were when each group's budget ended; None where it did not
+    history : rows (query, group, ε)
+    """
+    votes, _ = _ordered(ensemble, scheme, 0, asked=held.asked)
+    rows: list[HistoryRow] = []
+    account = account_for(
+        votes,
+        scheme.panel,
+        scheme.mechanism,
+        meter,
+        answered=held.given.astype(np.int8),
+        stopped_by="other",
+        history=rows.extend,
+    )
+    labels = np.concatenate([[0], np.cumsum(held.given)])
+    ended = {
+        group.group: None if group.exhausted_at is None else int(labels[group.exhausted_at]) for group in account.groups
+    }
+    return {group.group: group.epsilon for group in account.groups}, ended, rows
+
+
+def _ordered(
+    ensemble: Ensemble,
+    scheme: Scheme,
+    voting: int,
+    *,
+    asked: NDArray[np.int64] | None = None,
+    present: NDArray[np.bool_] | None = None,
+) -> tuple[Votes, NDArray[np.int64]]:
+    """Return the votes in the order asked, each with the point's own id, and that order."""
+    order = asked
+    if order is None:
+        rng = np.random.default_rng([ensemble.spec.replicate, voting, _ORDER])
+        order = rng.permutation(len(ensemble.truth))
+    if scheme.schedule is not None:
+        present = scheme.schedule.participants(np.arange(len(order)))
+    votes = Votes(
+        votes=ensemble.votes[:, order], n_classes=_classes(ensemble), participation=present,
+        queries=tuple(map(str, order.tolist())),
+    )  # fmt: skip
+    return votes, order
+
+
+def _classes(ensemble: Ensemble) -> int:
+    return int(max(ensemble.truth.max(), ensemble.votes.max())) + 1
+
+
+def _seed(ensemble: Ensemble, voting: int) -> int:
+    return 1000 * ensemble.spec.replicate + voting
+
+
+def _share(right: NDArray[np.bool_]) -> float:
+    return float(right.mean()) if right.size else float("nan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Mean and standard deviation of n values; NaN values are left out."""
+
+    mean: float
+    sd: float
+    n: int
+
+    def times(self, factor: float) -> "Spread":
+        """Return the spread of the values times a factor."""
+        return Spread(mean=self.mean * factor, sd=self.sd * factor, n=self.n)
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Return the spread of some values; the standard deviation is the sample's."""
+    array = np.array([value for value in values if not math.isnan(value)], dtype=np.float64)
+    if not array.size:
+        return Spread(mean=float("nan"), sd=float("nan"), n=0)
+    return Spread(mean=float(array.mean()), sd=float(array.std(ddof=1)) if array.size > 1 else 0.0, n=array.size)

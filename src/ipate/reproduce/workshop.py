@@ -1,0 +1,242 @@
+"""Where models are trained once and kept: ensembles and students, from the cache, here, or elsewhere as jobs."""
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.budgets import People
+from ipate.data import Dataset, Partition, load
+from ipate.errors import InputError, IpateError
+from ipate.jobs import Job, Result, read_result, write_job, write_result
+from ipate.reproduce.ensembles import Ensemble, Spec, groups_of
+from ipate.reproduce.settings import DELTA, SETUPS, Setup, split
+from ipate.variants import allocate
+
+__all__ = ["PendingError", "Pupil", "Workshop"]
+
+FOREST = "forest"
+_DEAL = 2  # the stream of who goes to which teacher
+_STEP = 1.3  # students whose numbers of labels lie within this factor are trained together
+_STUDENT_EPOCHS = 50
+
+
+class PendingError(IpateError):
+    """Jobs were written for what is not in the cache: run them, then call again."""
+
+    def __init__(self, jobs: Sequence[str], folder: Path) -> None:
+        self.jobs, self.folder = tuple(jobs), folder
+        super().__init__(f"{len(jobs)} jobs are in {folder}: run them, bring their results to the cache, call again")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pupil:
+    """A student to be trained: public points with the labels that they were given.
+
+    Attributes
+    ----------
+    key : tuple
+        Whose result it is.
+    replicate : int
+        The split it belongs to: its test points.
+    rows, labels : integer arrays
+    """
+
+    key: tuple[Any, ...]
+    replicate: int
+    rows: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+
+class Workshop:
+    """Trains what an experiment needs, or takes it from the cache, or writes it down as job files.
+
+    Parameters
+    ----------
+    cache : path
+        Where votes and predictions are kept.
+    data_dir : path, optional
+        Where the data sets' files are.
+    device : str
+        Where torch trains: "cpu", "cuda" or "auto".
+    jobs : path, optional
+        Do not train: write jobs here and raise a PendingError.
+    say : callable
+        Receives lines for the user.
+    """
+
+    def __init__(
+        self, *, cache: str | Path, data_dir: str | Path | None = None, device: str = "auto",
+        jobs: str | Path | None = None, say: Callable[[str], None] = lambda line: None,
+    ) -> None:  # fmt: skip
+        self.cache, self.data_dir, self.device, self.say = Path(cache), data_dir, device, say
+        self.jobs = None if jobs is None else Path(jobs)
+        self._data: dict[str, Dataset] = {}
+        self._parts: dict[tuple[str, int], Partition] = {}
+
+    def dataset(self, name: str) -> Dataset:
+        """Return a data set, loaded once."""
+        if name not in self._data:
+            self._data[name] = load(name, data_dir=self.data_dir)
+        return self._data[name]
+
+    def partition(self, setup: Setup, replicate: int) -> Partition:
+        """Return a replicate's private, public and test rows."""
+        key = (setup.name, replicate)
+        if key not in self._parts:
+            self._parts[key] = split(setup, self.dataset(setup.dataset), seed=replicate)
+        return self._parts[key]
+
+    def teachers(self, spec: Spec) -> Job:
+        """Return the training job of an ensemble: the rows of every teacher, dealt by the product's own code."""
+        setup = SETUPS[spec.setup]
+        dataset, parts = self.dataset(setup.dataset), self.partition(setup, spec.replicate)
+        place = np.zeros(len(parts.private), dtype=np.int64)
+        if spec.copies:
+            place = groups_of(spec, dataset.y[parts.private], seed=spec.replicate)
+        copies = np.array(spec.copies or (1,), dtype=np.float64)
+        people = People.from_budgets(copies[place], delta=DELTA)
+        variant, options = ("upsampling", {"rule": "proportional"}) if spec.copies else ("standard", {})
+        made = allocate(
+            variant, people=people, n_teachers=setup.n_teachers, seed=spec.replicate * 1000 + _DEAL, **options
+        )
+        return Job(
+            name=spec.name, kind="teachers", dataset=setup.dataset, preset=setup.teacher, n_classes=dataset.n_classes,
+            seed=spec.replicate, offsets=made.offsets, indices=parts.private[made.persons], asked=parts.public,
+            epochs=setup.epochs,
+        )  # fmt: skip
+
+    def need(self, specs: Iterable[Spec]) -> None:
+        """Make sure that these ensembles are in the cache: train them, or write all their jobs at once."""
+        self._results([self.teachers(spec) for spec in dict.fromkeys(specs)])
+
+    def ensemble(self, spec: Spec) -> Ensemble:
+        """Return an ensemble's votes."""
+        found = self._results([self.teachers(spec)])[0]
+        parts = self.partition(SETUPS[spec.setup], spec.replicate)
+        return Ensemble(
+            spec=spec, votes=found.predicted, truth=found.truth, public=parts.public, test=parts.test, meta=found.meta
+        )
+
+    def students(
+        self, setup: Setup, pupils: Sequence[Pupil], *, name: str
+    ) -> dict[tuple[Any, ...], tuple[NDArray[Any], NDArray[Any]]]:
+        """Train all students and return, by key, what each predicts of its test points, and their true classes.
+
+        Students with similar numbers of labels are trained together, so that epochs mean the same to all of them;
+        those without labels are left out.
+        """
+        replicates = sorted({pupil.replicate for pupil in pupils})
+        tests = np.stack([self.partition(setup, replicate).test for replicate in replicates])
+        batches: dict[int, list[Pupil]] = {}
+        for pupil in pupils:
+            if len(pupil.rows):
+                batches.setdefault(int(math.log(len(pupil.rows), _STEP)), []).append(pupil)
+        order = sorted(batches)
+        jobs = [
+            Job(
+                name=f"{name}-students-{size:02d}", kind="students", dataset=setup.dataset, preset=setup.student,
+                n_classes=self.dataset(setup.dataset).n_classes, seed=size,
+                offsets=np.cumsum([0, *(len(pupil.rows) for pupil in batches[size])]),
+                indices=np.concatenate([pupil.rows for pupil in batches[size]]),
+                labels=np.concatenate([pupil.labels for pupil in batches[size]]), asked=tests,
+                pool=np.array([replicates.index(pupil.replicate) for pupil in batches[size]]),
+                epochs=None if setup.student == FOREST else _STUDENT_EPOCHS,
+            )
+            for size in order
+        ]  # fmt: skip
+        found = {}
+        for size, job, result in zip(order, jobs, self._results(jobs), strict=True):
+            pools = job.pool if job.pool is not None else ()
+            for pupil, said, pool in zip(batches[size], result.predicted, pools, strict=True):
+                found[pupil.key] = (said, result.truth[pool])
+        return found
+
+    def _results(self, jobs: Sequence[Job]) -> list[Result]:
+        found = [read_result(job, self.cache) for job in jobs]
+        missing = [job for job, result in zip(jobs, found, strict=True) if result is None]
+        if missing and self.jobs is not None:
+            start = len(list(self.jobs.glob("*.job.npz")))
+            for order, job in enumerate(missing, start=start):
+                write_job(job, self.jobs, order=order)
+            raise PendingError([job.name for job in missing], self.jobs)
+        made = []
+        for number, (job, result) in enumerate(zip(jobs, found, strict=True), start=1):
+            made.append(result or self._train(job, f"{number} of {len(jobs)}"))
+        return made
+
+    def _train(self, job: Job, which: str) -> Result:
+        """Train a job's models here and keep the result."""
+        self.say(f"{which}: training {job.n_models} {job.kind} of {job.name}")
+        dataset = self.dataset(job.dataset)
+        if job.preset == FOREST:
+            result = _forests(job, dataset, self.cache)
+        else:
+            try:
+                from ipate.torch.jobs import run_job
+            except ModuleNotFoundError as error:
+                raise InputError(
+                    f"{job.name} needs PyTorch: pip install 'ipate[torch]', or train it elsewhere (--jobs DIR)"
+                ) from error
+            result = run_job(job, (dataset.X, dataset.y), device=self.device)
+        write_result(job, result, self.cache)
+        return result
+
+
+def _forests(job: Job, dataset: Dataset, cache: Path) -> Result:
+    """Train random forests of scikit-learn's defaults, 100 trees each (section 'Datasets and Models')."""
+    start, X = time.perf_counter(), dataset.features()
+    predicted = _forest_votes(job, X, dataset.y, cache) if job.pool is None else _forest_students(job, X)
+    meta = {"train_s": round(time.perf_counter() - start, 2), "device": "cpu", "models": job.n_models}
+    return Result(predicted=predicted, truth=dataset.y[job.asked], digest=job.digest(), meta=meta)
+
+
+def _forest_votes(job: Job, X: NDArray[Any], y: NDArray[np.int64], cache: Path) -> NDArray[Any]:
+    from sklearn.ensemble import RandomForestClassifier
+
+    from ipate.teachers.ensemble import train_and_vote
+    from ipate.teachers.store import VoteStore
+
+    rows = [job.indices[job.offsets[t] : job.offsets[t + 1]].astype(np.int64) for t in range(job.n_models)]
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        store = VoteStore(
+            folder, n_teachers=job.n_models, n_queries=len(job.asked), n_classes=job.n_classes,
+            fingerprint=job.digest(),
+        )  # fmt: skip
+        train_and_vote(
+            RandomForestClassifier(n_estimators=100), X, y, rows=rows, X_public=X[job.asked], store=store,
+            seed=job.seed, n_jobs=-1,
+        )  # fmt: skip
+        return np.array(store.matrix)
+
+
+def _forest_students(job: Job, X: NDArray[Any]) -> NDArray[Any]:
+    from joblib import Parallel, delayed
+
+    if job.labels is None or job.pool is None:
+        raise InputError(f"job {job.name!r} has no labels: students need them")
+    bounds = zip(job.offsets[:-1], job.offsets[1:], job.pool, strict=True)
+    said = Parallel(n_jobs=-1)(
+        delayed(_one_student)(
+            X[job.indices[a:b]], job.labels[a:b], X[job.asked[pool]], seed=int(job.seed * 10_000 + number)
+        )
+        for number, (a, b, pool) in enumerate(bounds)
+    )
+    return np.stack(said)
+
+
+def _one_student(X: NDArray[Any], y: NDArray[Any], X_test: NDArray[Any], *, seed: int) -> NDArray[Any]:
+    """Train one forest; a student that saw one class only says that class."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    if len(np.unique(y)) < 2:
+        return np.full(len(X_test), y[0], dtype=np.uint8)
+    said = RandomForestClassifier(n_estimators=100, random_state=seed).fit(X, y).predict(X_test)
+    return np.asarray(said, dtype=np.uint8)
