@@ -15,10 +15,11 @@ from ipate.aggregators import Confident
 from ipate.labelling import label
 from ipate.noise import SeededNoise
 from ipate.reproduce.ensembles import Ensemble
+from ipate.reproduce.rotating import Turns, take_turns
 from ipate.reproduce.schemes import Scheme
 from ipate.votes import Votes
 
-__all__ = ["IMPROVED", "PAPER", "Spread", "Voting", "hold", "replay", "spread"]
+__all__ = ["IMPROVED", "PAPER", "Spread", "Voting", "hold", "replay", "spread", "turns_of"]
 
 PAPER = Meter("tight", "classic")
 """The paper's account: the tight bound and the classic conversion, orders 2 to 50. It is not releasable."""
@@ -77,12 +78,14 @@ def hold(
     ensemble: Ensemble, scheme: Scheme, meter: Meter = PAPER, *, voting: int, max_labels: int | None = None,
     max_queries: int | None = None, present: NDArray[np.bool_] | None = None,
 ) -> Voting:  # fmt: skip
-    """Hold one voting with the product's own loop: nobody's cost passes the budget that the scheme charges.
+    """Hold one voting with the product's own loop (vanishing: see `rotating`), until a budget would be passed.
 
     The order of points and the noise depend on the ensemble's replicate and the voting's number only, so that
     schemes are compared on equal terms. `present` says who takes part in which voting, instead of a schedule.
     """
     votes, order = _ordered(ensemble, scheme, voting, present=present)
+    if votes.participation is not None:
+        return _turns(ensemble, scheme, meter, votes, order, voting)
     done = label(
         votes, scheme.panel, Confident(mechanism=scheme.mechanism), meter, max_labels=max_labels,
         max_queries=max_queries, noise=SeededNoise(_seed(ensemble, voting)),
@@ -95,6 +98,24 @@ def hold(
         spent={group.group: group.epsilon for group in done.groups},
         stopped_by=done.stopped_by,
     )
+
+
+def _turns(
+    ensemble: Ensemble, scheme: Scheme, meter: Meter, votes: Votes, order: NDArray[np.int64], voting: int
+) -> Voting:
+    """Hold a voting of vanishing, until somebody's budget is exceeded."""
+    turns = take_turns(votes, scheme, meter, noise=SeededNoise(_seed(ensemble, voting)))
+    count = turns.affordable()
+    return Voting(
+        asked=order[:count], labels=turns.labels[:count], truth=ensemble.truth[order[:count]],
+        spent=turns.epsilon(count), stopped_by="pool" if count == len(order) else "budget",
+    )  # fmt: skip
+
+
+def turns_of(ensemble: Ensemble, scheme: Scheme, *, voting: int, meter: Meter = PAPER) -> Turns:
+    """Answer all points under vanishing, past every budget."""
+    votes, _ = _ordered(ensemble, scheme, voting)
+    return take_turns(votes, scheme, meter, noise=SeededNoise(_seed(ensemble, voting)))
 
 
 def replay(

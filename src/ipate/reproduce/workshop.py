@@ -1,8 +1,6 @@
 """Where models are trained once and kept: ensembles and students, from the cache, here, or elsewhere as jobs."""
 
 import math
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 from ipate.budgets import People
 from ipate.data import Dataset, Partition, load
 from ipate.errors import InputError, IpateError
+from ipate.forests import FOREST, run_forests
 from ipate.jobs import Job, Result, read_result, write_job, write_result
 from ipate.reproduce.ensembles import Ensemble, Spec, groups_of
 from ipate.reproduce.settings import DELTA, SETUPS, Setup, split
@@ -21,7 +20,6 @@ from ipate.variants import allocate
 
 __all__ = ["PendingError", "Pupil", "Workshop"]
 
-FOREST = "forest"
 _DEAL = 2  # the stream of who goes to which teacher
 _STEP = 1.3  # students whose numbers of labels lie within this factor are trained together
 _STUDENT_EPOCHS = 50
@@ -176,7 +174,7 @@ class Workshop:
         self.say(f"{which}: training {job.n_models} {job.kind} of {job.name}")
         dataset = self.dataset(job.dataset)
         if job.preset == FOREST:
-            result = _forests(job, dataset, self.cache)
+            result = run_forests(job, (dataset.features(), dataset.y))
         else:
             try:
                 from ipate.torch.jobs import run_job
@@ -187,56 +185,3 @@ class Workshop:
             result = run_job(job, (dataset.X, dataset.y), device=self.device)
         write_result(job, result, self.cache)
         return result
-
-
-def _forests(job: Job, dataset: Dataset, cache: Path) -> Result:
-    """Train random forests of scikit-learn's defaults, 100 trees each (section 'Datasets and Models')."""
-    start, X = time.perf_counter(), dataset.features()
-    predicted = _forest_votes(job, X, dataset.y, cache) if job.pool is None else _forest_students(job, X)
-    meta = {"train_s": round(time.perf_counter() - start, 2), "device": "cpu", "models": job.n_models}
-    return Result(predicted=predicted, truth=dataset.y[job.asked], digest=job.digest(), meta=meta)
-
-
-def _forest_votes(job: Job, X: NDArray[Any], y: NDArray[np.int64], cache: Path) -> NDArray[Any]:
-    from sklearn.ensemble import RandomForestClassifier
-
-    from ipate.teachers.ensemble import train_and_vote
-    from ipate.teachers.store import VoteStore
-
-    rows = [job.indices[job.offsets[t] : job.offsets[t + 1]].astype(np.int64) for t in range(job.n_models)]
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as folder:
-        store = VoteStore(
-            folder, n_teachers=job.n_models, n_queries=len(job.asked), n_classes=job.n_classes,
-            fingerprint=job.digest(),
-        )  # fmt: skip
-        train_and_vote(
-            RandomForestClassifier(n_estimators=100), X, y, rows=rows, X_public=X[job.asked], store=store,
-            seed=job.seed, n_jobs=-1,
-        )  # fmt: skip
-        return np.array(store.matrix)
-
-
-def _forest_students(job: Job, X: NDArray[Any]) -> NDArray[Any]:
-    from joblib import Parallel, delayed
-
-    if job.labels is None or job.pool is None:
-        raise InputError(f"job {job.name!r} has no labels: students need them")
-    bounds = zip(job.offsets[:-1], job.offsets[1:], job.pool, strict=True)
-    said = Parallel(n_jobs=-1)(
-        delayed(_one_student)(
-            X[job.indices[a:b]], job.labels[a:b], X[job.asked[pool]], seed=int(job.seed * 10_000 + number)
-        )
-        for number, (a, b, pool) in enumerate(bounds)
-    )
-    return np.stack(said)
-
-
-def _one_student(X: NDArray[Any], y: NDArray[Any], X_test: NDArray[Any], *, seed: int) -> NDArray[Any]:
-    """Train one forest; a student that saw one class only says that class."""
-    from sklearn.ensemble import RandomForestClassifier
-
-    if len(np.unique(y)) < 2:
-        return np.full(len(X_test), y[0], dtype=np.uint8)
-    said = RandomForestClassifier(n_estimators=100, random_state=seed).fit(X, y).predict(X_test)
-    return np.asarray(said, dtype=np.uint8)

@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 
 from ipate.errors import InputError, IpateError
+from ipate.forests import FOREST, run_forests
 from ipate.jobs import Job, Result, narrow, read_job, read_result, write_result
-from ipate.torch.chunks import as_images
 from ipate.torch.compute import Compute, chosen_device
 from ipate.torch.ensemble import Ensemble
 from ipate.torch.members import Members
@@ -121,7 +121,7 @@ def _images(name: str, folder: Path) -> Images:
     from ipate.data import load
 
     dataset = load(name, data_dir=folder, download=False)
-    return dataset.X, dataset.y
+    return dataset.X if dataset.kind == "image" else dataset.features(), dataset.y
 
 
 @dataclass
@@ -144,6 +144,8 @@ class _Clock:
 
 
 def _work(job: Job) -> float:
+    if job.preset == FOREST:
+        return float(len(job.indices))
     preset = find_preset(job.preset).lasting(epochs=job.epochs, steps=job.steps)
     return float(job.n_models * preset.n_steps(len(job.indices) / job.n_models))
 
@@ -164,14 +166,10 @@ def _run(args: argparse.Namespace) -> int:
             left.append(job.name)
             continue
         if job.dataset not in data:
-            X, y = _images(job.dataset, args.data_dir)
-            as_images(_channels_first(X[:1]), find_preset(job.preset).net)
-            data[job.dataset] = (X, y)
+            data[job.dataset] = _images(job.dataset, args.data_dir)
         begin = time.perf_counter()
         try:
-            result = run_job(
-                job, data[job.dataset], device=args.device, n_jobs=args.n_jobs, compute=Compute(amp=args.amp)
-            )
+            result = _result(job, data[job.dataset], args)
         except (IpateError, RuntimeError) as error:
             sys.stderr.write(f"{job.name} failed: {error}\n")
             failed += 1
@@ -182,6 +180,13 @@ def _run(args: argparse.Namespace) -> int:
     if left:
         sys.stderr.write(f"no time for {len(left)} jobs: {', '.join(left)}\n")
     return 1 if failed else 0
+
+
+def _result(job: Job, data: Images, args: argparse.Namespace) -> Result:
+    """Run one job; forests are scikit-learn's, where it is installed."""
+    if job.preset == FOREST:
+        return run_forests(job, data, n_jobs=args.n_jobs)
+    return run_job(job, data, device=args.device, n_jobs=args.n_jobs, compute=Compute(amp=args.amp))
 
 
 def _summary(result: Result) -> str:

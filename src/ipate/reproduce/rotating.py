@@ -1,0 +1,82 @@
+"""Votings under vanishing, where every teacher has an account of its own: hundreds of accounts, counted at once.
+
+What a query costs is the same for all who take part in it, so an account's spending is a sum of rows of one matrix
+and the spending of all accounts one product of matrices; the loop of the product, which charges query by query,
+gives the same labels (but for the last query, which it refuses if its label *could* overspend) and takes minutes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.accounting import loose, tight
+from ipate.accounting.meter import Meter
+from ipate.aggregators import Confident
+from ipate.noise import SeededNoise
+from ipate.panel import Panel
+from ipate.reproduce.schemes import Scheme
+from ipate.votes import Votes
+
+__all__ = ["Turns", "take_turns"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Turns:
+    """All queries answered in order, whatever they cost; and what they cost whom.
+
+    Attributes
+    ----------
+    labels : integer array (Q,)
+        −1 where the check failed.
+    present : bool array (k, Q)
+    cost : array (Q, orders)
+        What each query costs whoever takes part in it.
+    """
+
+    panel: Panel
+    meter: Meter
+    labels: NDArray[np.int64]
+    present: NDArray[np.bool_]
+    cost: Floats
+
+    def spent(self, queries: int) -> Floats:
+        """Return the cost of every account after so many queries, (k, orders)."""
+        return np.asarray(self.present[:, :queries].astype(np.float64) @ self.cost[:queries])
+
+    def epsilon(self, queries: int) -> dict[str, float]:
+        """Return the worst ε of every group's accounts after so many queries."""
+        epsilon, _ = self.meter.epsilon(self.spent(queries), self.panel.budgets[1])
+        return {
+            group.id: float(epsilon[self.panel.account_group == place].max())
+            for place, group in enumerate(self.panel.groups)
+        }
+
+    def affordable(self) -> int:
+        """Return how many queries can be asked before somebody's budget is exceeded: by bisection, as costs only grow."""
+        limit = self.meter.limit(*self.panel.budgets)
+        low, high = 0, self.present.shape[1]
+        while low < high:
+            middle = (low + high + 1) // 2
+            if np.all(np.any(self.spent(middle) <= limit, axis=1) | ~self.present[:, :middle].any(axis=1)):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def take_turns(votes: Votes, scheme: Scheme, meter: Meter, *, noise: SeededNoise) -> Turns:
+    """Answer every query of votes with `participation` and count what it costs under the tight bound."""
+    present, mechanism = np.asarray(votes.participation), scheme.mechanism
+    tally = scheme.panel.tally(np.asarray(votes.votes), votes.n_classes, present)
+    outcome = Confident(mechanism=mechanism).ask(
+        tally.counts, queries=votes.queries or (), noise=noise, total_weight=scheme.panel.total_weight
+    )
+    scale = np.asarray(tally.scale)[:, None]
+    checks = loose.check_rdp(meter.orders, sensitivity=scale, check_sigma=mechanism.check_sigma or 1.0)[:, 0]
+    labels = tight.label_rdp(tally.counts, meter.orders, sensitivity=scale, sigma=mechanism.sigma)[:, 0]
+    cost = checks + outcome.answered[:, None] * labels
+    answers = np.where(outcome.answered, outcome.labels, -1)
+    return Turns(panel=scheme.panel, meter=meter, labels=answers, present=present, cost=cost)
