@@ -37,11 +37,11 @@ def beyond(workshop: Workshop, options: Options) -> Sheet:
     )
     workshop.need(spec for _, specs, _ in parts for spec in specs)
     workshop.need(spec for name in STRONG for spec in _specs(name, options))
+    strong, findings = _strong(workshop, pairs, options)
     tables = []
     for title, specs, cases in parts:
         tables.append(_accounts(title, [workshop.ensemble(spec) for spec in specs], cases, options))
         workshop.say(f"{title}: counted under three accounts")
-    strong, findings = _strong(workshop, pairs, options)
     return Sheet(
         name="beyond", title="Beyond the paper: exact costs, releasable guarantees, more teachers",
         tables=[*tables, *strong], findings=[*_gains(tables), *findings],

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ipate.reproduce import paper
+from ipate.reproduce.booth import Booth
 from ipate.reproduce.ensembles import Ensemble
 from ipate.reproduce.grid import Options, shared
 from ipate.reproduce.results import Cell, Sheet, Table
 from ipate.reproduce.schemes import Budgets, as_published, budgets, standard, two, weighting
 from ipate.reproduce.settings import HIGHER, LOWER, SHARES, TABLE1
-from ipate.reproduce.voting import Spread, hold, replay, spread
+from ipate.reproduce.voting import PAPER, Spread, hold, replay, spread
 from ipate.reproduce.workshop import Workshop
 
 __all__ = ["errata"]
@@ -65,13 +66,16 @@ def _row(
     strict = min(given, key=lambda name: given[name][0])
     for ensemble in ensembles:
         true = weighting(ensemble, given, rule="algorithm2")
+        published, own, budgeted = (
+            Booth(ensemble, scheme, PAPER) for scheme in (as_published(true), true, weighting(ensemble, given))
+        )
         for number in range(options.votings):
-            held = hold(ensemble, as_published(true), voting=number)
+            held = published.hold(number)
             spent, _, _ = replay(ensemble, true, held)
             reported.append(held.n_labels)
             share.append(spent[strict] / given[strict][0])
-            right.append(hold(ensemble, true, voting=number).n_labels)
-            fair.append(hold(ensemble, weighting(ensemble, given), voting=number).n_labels)
+            right.append(own.hold(number).n_labels)
+            fair.append(budgeted.hold(number).n_labels)
     weights = {group.id: group.sensitivity for group in weighting(ensembles[0], given, rule="algorithm2").panel.groups}
     shown = " / ".join(f"{weights[name]:.2f}" for name in given)
     cells: list[Cell | str] = [

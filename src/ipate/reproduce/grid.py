@@ -1,14 +1,15 @@
 """The paper's main experiment: two groups, three higher budgets, three shares, every variant, many votings."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ipate.accounting.meter import Meter
+from ipate.reproduce.booth import Booth
 from ipate.reproduce.ensembles import Ensemble, Spec
 from ipate.reproduce.schemes import Scheme, as_published, standard, two, upsampling, vanishing, weighting
 from ipate.reproduce.settings import HIGHER, LOWER, SHARES
-from ipate.reproduce.voting import PAPER, Spread, Voting, hold, spread
+from ipate.reproduce.voting import PAPER, Spread, Voting, spread
 from ipate.reproduce.workshop import Pupil, Workshop
 
 __all__ = ["BASELINE", "COPIES", "Grid", "Held", "Options", "make_grid", "shared", "upsampled", "votings"]
@@ -100,13 +101,15 @@ def upsampled(setup: str, options: Options, *, higher: str, share: float) -> lis
     ]
 
 
-def votings(ensembles: Iterable[Ensemble], scheme_of: Any, options: Options, meter: Meter = PAPER) -> list[Held]:
+def votings(
+    ensembles: Iterable[Ensemble], scheme_of: Callable[[Ensemble], Scheme], options: Options, meter: Meter = PAPER
+) -> list[Held]:
     """Hold all votings of some ensembles; `scheme_of` makes an ensemble's scheme."""
     found = []
     for ensemble in ensembles:
-        scheme: Scheme = scheme_of(ensemble)
+        booth = Booth(ensemble, scheme_of(ensemble), meter)
         for number in range(options.votings):
-            found.append(Held(ensemble=ensemble, number=number, voting=hold(ensemble, scheme, meter, voting=number)))
+            found.append(Held(ensemble=ensemble, number=number, voting=booth.hold(number)))
     return found
 
 

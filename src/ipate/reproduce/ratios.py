@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.reproduce.ensembles import Ensemble, Spec
-from ipate.reproduce.grid import Options, shared
+from ipate.reproduce.grid import Options, shared, votings
 from ipate.reproduce.histories import by_queries
 from ipate.reproduce.plots import COLOURS, MARKERS, draw
 from ipate.reproduce.results import Cell, Sheet, Table
 from ipate.reproduce.schemes import Scheme, two, upsampling, vanishing, weighting
 from ipate.reproduce.settings import SHARES
-from ipate.reproduce.voting import hold, spread
+from ipate.reproduce.voting import spread
 from ipate.reproduce.workshop import Workshop
 
 __all__ = ["fig_ratios", "fig_weighted_ratio"]
@@ -115,12 +115,13 @@ def fig_weighted_ratio(workshop: Workshop, options: Options) -> Sheet:
         for higher in (2, 3, 4, 5, 6):
             given = two(1.0, float(higher), share)
             ratio = higher * share / (1 - share)
-            held = [hold(e, weighting(e, given), voting=v) for e in ensembles for v in range(options.votings)]
-            labels = spread(one.n_labels for one in held)
+            held = votings(ensembles, lambda e, given=given: weighting(e, given), options)
+            labels = spread(one.voting.n_labels for one in held)
             points.setdefault(("weighting", share), []).append((ratio, labels.mean, labels.sd))
             if (higher, share) in own:
                 up = workshop.ensemble(own[higher, share])
-                labels = spread(hold(up, upsampling(up, given), voting=v).n_labels for v in range(options.votings))
+                own_votings = votings([up], lambda e, given=given: upsampling(e, given), options)
+                labels = spread(one.voting.n_labels for one in own_votings)
                 points.setdefault(("upsampling", share), []).append((ratio, labels.mean, labels.sd))
     return Sheet(
         name="fig-weighted-ratio", title="Labels against the weighted ratio of budgets",

@@ -19,7 +19,19 @@ from ipate.reproduce.rotating import Turns, take_turns
 from ipate.reproduce.schemes import Scheme
 from ipate.votes import Votes
 
-__all__ = ["IMPROVED", "PAPER", "Spread", "Voting", "hold", "replay", "spread", "turns_of"]
+__all__ = [
+    "IMPROVED",
+    "PAPER",
+    "Spread",
+    "Voting",
+    "classes_of",
+    "hold",
+    "order_of",
+    "replay",
+    "seed_of",
+    "spread",
+    "turns_of",
+]
 
 PAPER = Meter("tight", "classic")
 """The paper's account: the tight bound and the classic conversion, orders 2 to 50. It is not releasable."""
@@ -88,7 +100,7 @@ def hold(
         return _turns(ensemble, scheme, meter, votes, order, voting)
     done = label(
         votes, scheme.panel, Confident(mechanism=scheme.mechanism), meter, max_labels=max_labels,
-        max_queries=max_queries, noise=SeededNoise(_seed(ensemble, voting)),
+        max_queries=max_queries, noise=SeededNoise(seed_of(ensemble, voting)),
     )  # fmt: skip
     asked = order[done.queries]
     return Voting(
@@ -104,7 +116,7 @@ def _turns(
     ensemble: Ensemble, scheme: Scheme, meter: Meter, votes: Votes, order: NDArray[np.int64], voting: int
 ) -> Voting:
     """Hold a voting of vanishing, until somebody's budget is exceeded."""
-    turns = take_turns(votes, scheme, meter, noise=SeededNoise(_seed(ensemble, voting)))
+    turns = take_turns(votes, scheme, meter, noise=SeededNoise(seed_of(ensemble, voting)))
     count = turns.affordable()
     return Voting(
         asked=order[:count], labels=turns.labels[:count], truth=ensemble.truth[order[:count]],
@@ -115,7 +127,7 @@ def _turns(
 def turns_of(ensemble: Ensemble, scheme: Scheme, *, voting: int, meter: Meter = PAPER) -> Turns:
     """Answer all points under vanishing, past every budget."""
     votes, _ = _ordered(ensemble, scheme, voting)
-    return take_turns(votes, scheme, meter, noise=SeededNoise(_seed(ensemble, voting)))
+    return take_turns(votes, scheme, meter, noise=SeededNoise(seed_of(ensemble, voting)))
 
 
 def replay(
@@ -158,22 +170,29 @@ def _ordered(
     """Return the votes in the order asked, each with the point's own id, and that order."""
     order = asked
     if order is None:
-        rng = np.random.default_rng([ensemble.spec.replicate, voting, _ORDER])
-        order = rng.permutation(len(ensemble.truth))
+        order = order_of(ensemble, voting)
     if scheme.schedule is not None:
         present = scheme.schedule.participants(np.arange(len(order)))
     votes = Votes(
-        votes=ensemble.votes[:, order], n_classes=_classes(ensemble), participation=present,
+        votes=ensemble.votes[:, order], n_classes=classes_of(ensemble), participation=present,
         queries=tuple(map(str, order.tolist())),
     )  # fmt: skip
     return votes, order
 
 
-def _classes(ensemble: Ensemble) -> int:
+def order_of(ensemble: Ensemble, voting: int) -> NDArray[np.int64]:
+    """Return the order in which a voting asks the public points."""
+    rng = np.random.default_rng([ensemble.spec.replicate, voting, _ORDER])
+    return rng.permutation(len(ensemble.truth))
+
+
+def classes_of(ensemble: Ensemble) -> int:
+    """Return the number of classes, which is public."""
     return int(max(ensemble.truth.max(), ensemble.votes.max())) + 1
 
 
-def _seed(ensemble: Ensemble, voting: int) -> int:
+def seed_of(ensemble: Ensemble, voting: int) -> int:
+    """Return the seed of a voting's noise."""
     return 1000 * ensemble.spec.replicate + voting
 
 
