@@ -16,7 +16,7 @@ FOREST = "forest"  # what a job calls them in place of a torch preset
 
 
 def run_forests(job: Job, data: tuple[NDArray[Any], NDArray[np.int64]], *, n_jobs: int = -1) -> Result:
-    """Train forests of scikit-learn's defaults, 100 trees each (section 'Datasets and Models' of the paper), and ask them.
+    """Train forests of scikit-learn's defaults, 100 trees each (the paper, 'Datasets and Models'), and ask them.
 
     Parameters
     ----------

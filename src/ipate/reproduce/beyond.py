@@ -1,6 +1,7 @@
 """`beyond`: the paper's settings under better accounts, under a releasable one, and with more and stronger teachers."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -54,8 +55,8 @@ def beyond(workshop: Workshop, options: Options) -> Sheet:
 
 def _scheme(given: Budgets, rule: str) -> Callable[[Ensemble], Scheme]:
     if len({epsilon for epsilon, _ in given.values()}) == 1:
-        return lambda ensemble: standard(ensemble, given)
-    return lambda ensemble: weighting(ensemble, given, rule=rule)
+        return partial(standard, given=given)
+    return partial(weighting, given=given, rule=rule)
 
 
 def _accounts(title: str, ensembles: Sequence[Ensemble], cases: Cases, options: Options) -> Table:

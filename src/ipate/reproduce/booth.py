@@ -1,4 +1,4 @@
-"""Many votings of one ensemble under one scheme: what a query costs does not depend on the order, so it is counted once.
+"""Many votings of one ensemble under one scheme: costs do not depend on the order, so they are counted once.
 
 `hold` in `voting` runs the product's own loop; a booth gives the same labels, which the tests check, and takes a
 fraction of its time where costs are exact.

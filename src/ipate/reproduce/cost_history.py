@@ -141,14 +141,12 @@ def _findings(lines: Lines) -> list[str]:
     base = _met(lines["standard", "everybody"], LOWER)
     both = {v: min(_met(lines[v, "low"], LOWER), _met(lines[v, "high"], HIGHER["ln 8"])) for v in _VARIANTS[:3]}
     far = {v: np.nanmean(np.abs(lines[v, "high"] / lines[v, "low"])[10:]) for v in _VARIANTS[:2]}
+    ends = ", ".join(f"{variant} after {labels:.0f}" for variant, labels in both.items())
     return [
+        f"MNIST, 50% at ln 8: standard PATE ends after {base:.0f} labels, {ends}.",
         (
-            f"MNIST, 50% at ln 8: standard PATE ends after {base:.0f} labels, upsampling after {both['upsampling']:.0f}, "
-            f"weighting after {both['weighting']:.0f}, vanishing after {both['vanishing']:.0f}."
-        ),
-        (
-            f"The costs of the two groups keep a ratio of {far['upsampling']:.2f} (upsampling) and {far['weighting']:.2f} "
-            "(weighting) at a ratio of 3 in budgets, so both budgets end together, as the paper says."
+            f"The two groups' costs keep a ratio of {far['upsampling']:.2f} (upsampling) and {far['weighting']:.2f} "
+            "(weighting), where budgets have 3: both budgets end together, as the paper says."
         ),
     ]
 

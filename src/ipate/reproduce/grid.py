@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ipate.accounting.meter import Meter
 from ipate.reproduce.booth import Booth
 from ipate.reproduce.ensembles import Ensemble, Spec
-from ipate.reproduce.schemes import Scheme, as_published, standard, two, upsampling, vanishing, weighting
+from ipate.reproduce.schemes import Scheme, published, standard, two, upsampling, vanishing, weighting
 from ipate.reproduce.settings import HIGHER, LOWER, SHARES
 from ipate.reproduce.voting import PAPER, Spread, Voting, spread
 from ipate.reproduce.workshop import Pupil, Workshop
@@ -119,7 +120,8 @@ def make_grid(
 ) -> Grid:  # fmt: skip
     """Hold the votings of the main experiment.
 
-    Variants: U upsampling, V vanishing, W weighting by `rule`, P weighting by Algorithm 2 and charged as published.
+    Variants: U upsampling, V and Q vanishing with participation (ε/ε_max)⁴ and (ε/ε_max)², W weighting by `rule`,
+    P weighting by Algorithm 2 and charged as published.
     """
     settings = [(higher, share) for higher in HIGHER for share in SHARES]
     specs = shared(setup, options)
@@ -128,19 +130,20 @@ def make_grid(
     ensembles = [workshop.ensemble(spec) for spec in specs]
     grid = Grid(setup=setup)
     lowest = two(LOWER, LOWER, 0.5)
-    grid.cells[BASELINE] = votings(ensembles, lambda e: standard(e, lowest), options, meter)
+    grid.cells[BASELINE] = votings(ensembles, partial(standard, given=lowest), options, meter)
     for higher, share in settings:
         given = two(LOWER, HIGHER[higher], share)
         makers = {
-            "V": lambda e, given=given: vanishing(e, given),
-            "W": lambda e, given=given: weighting(e, given, rule=rule),
-            "P": lambda e, given=given: as_published(weighting(e, given, rule="algorithm2")),
+            "V": partial(vanishing, given=given),
+            "Q": partial(vanishing, given=given, power=2),
+            "W": partial(weighting, given=given, rule=rule),
+            "P": partial(published, given=given),
         }
         for variant in variants:
             key = (higher, share, variant)
             if variant == "U":
                 own = [workshop.ensemble(spec) for spec in ups[higher, share]]
-                grid.cells[key] = votings(own, lambda e, given=given: upsampling(e, given), options, meter)
+                grid.cells[key] = votings(own, partial(upsampling, given=given), options, meter)
             else:
                 grid.cells[key] = votings(ensembles, makers[variant], options, meter)
         workshop.say(f"{setup}: votings held for {higher}, {share:.0%}")

@@ -1,5 +1,6 @@
 """`fig-ratios` and `fig-weighted-ratio`: how costs follow sensitivities, and labels follow budgets and shares."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,11 +49,11 @@ def fig_ratios(workshop: Workshop, options: Options) -> Sheet:
         figures={"fig-ratios.svg": _ratio_figure(lines)},
         about="MNIST, two groups of equal size whose sensitivities have the ratio 2 to 9 (vanishing: whose teachers' "
         "participation has), 4,000 votings, the paper's account. Weighting: "
-        f"{options.ensembles} ensembles × {options.votings} processes; upsampling (2 to 4): one ensemble × {options.votings}; "
-        f"vanishing: {options.ensembles} × 1.",
+        f"{options.ensembles} ensembles × {options.votings} processes; upsampling (2 to 4): one ensemble × "
+        f"{options.votings}; vanishing: {options.ensembles} × 1.",
         findings=[
-            (f"After 4,000 votings the ratio of costs is the ratio of sensitivities within {off:.0%} for upsampling and "
-            "weighting: confirmed."),
+            (f"After 4,000 votings the ratio of costs is the ratio of sensitivities within {off:.0%} for upsampling "
+            "and weighting: confirmed."),
             (f"For vanishing it grows like the participation ratio to the power {power:.2f}: the paper's 'square root' "
             "is confirmed."),
         ],
@@ -115,12 +116,12 @@ def fig_weighted_ratio(workshop: Workshop, options: Options) -> Sheet:
         for higher in (2, 3, 4, 5, 6):
             given = two(1.0, float(higher), share)
             ratio = higher * share / (1 - share)
-            held = votings(ensembles, lambda e, given=given: weighting(e, given), options)
+            held = votings(ensembles, partial(weighting, given=given), options)
             labels = spread(one.voting.n_labels for one in held)
             points.setdefault(("weighting", share), []).append((ratio, labels.mean, labels.sd))
             if (higher, share) in own:
                 up = workshop.ensemble(own[higher, share])
-                own_votings = votings([up], lambda e, given=given: upsampling(e, given), options)
+                own_votings = votings([up], partial(upsampling, given=given), options)
                 labels = spread(one.voting.n_labels for one in own_votings)
                 points.setdefault(("upsampling", share), []).append((ratio, labels.mean, labels.sd))
     return Sheet(
@@ -174,7 +175,7 @@ def _weighted_findings(points: Points) -> list[str]:
     return [
         f"Within one share of people the relation is linear, as the paper says: correlation {min(within):.3f} or more.",
         (
-            f"Over all shares together it is {one:.3f} ({log:.3f} in logarithms): the shares lie on lines of their own, so "
-            "budgets and shares do not trade off one to one; the weighted ratio is a rule of thumb."
+            f"Over all shares together it is {one:.3f} ({log:.3f} in logarithms): the shares lie on lines of their "
+            "own, so budgets and shares do not trade off one to one; the weighted ratio is a rule of thumb."
         ),
     ]

@@ -55,7 +55,7 @@ class Turns:
         }
 
     def affordable(self) -> int:
-        """Return how many queries can be asked before somebody's budget is exceeded: by bisection, as costs only grow."""
+        """Return how many queries can be asked before a budget is exceeded: by bisection, as costs only grow."""
         limit = self.meter.limit(*self.panel.budgets)
         low, high = 0, self.present.shape[1]
         while low < high:

@@ -20,7 +20,18 @@ from ipate.reproduce.ensembles import Ensemble
 from ipate.reproduce.settings import DELTA
 from ipate.variants import Layout, Participation, ReproductionWarning, lay_out
 
-__all__ = ["Budgets", "Scheme", "as_published", "budgets", "standard", "two", "upsampling", "vanishing", "weighting"]
+__all__ = [
+    "Budgets",
+    "Scheme",
+    "as_published",
+    "budgets",
+    "published",
+    "standard",
+    "two",
+    "upsampling",
+    "vanishing",
+    "weighting",
+]
 
 Budgets: TypeAlias = Mapping[str, tuple[float, float]]
 """Group id → (ε, share of the people)."""
@@ -80,6 +91,11 @@ def as_published(scheme: Scheme) -> Scheme:
     budget = dict(zip(by_weight, by_budget, strict=True))
     groups = tuple(replace(group, epsilon=budget[place]) for place, group in enumerate(panel.groups))
     return replace(scheme, name=f"{scheme.name}, charged as published", panel=replace(panel, groups=groups))
+
+
+def published(ensemble: Ensemble, given: Budgets) -> Scheme:
+    """Weigh by Algorithm 2 and charge as the published code does: reproduction only."""
+    return as_published(weighting(ensemble, given, rule="algorithm2"))
 
 
 def upsampling(ensemble: Ensemble, given: Budgets) -> Scheme:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -78,12 +79,10 @@ def _votings(workshop: Workshop, options: Options) -> dict[Key, list[Held]]:
     base = shared("adult", options)
     workshop.need([*base, *(spec for own in specs.values() for spec in own)])
     lowest = two(LOWER, LOWER, 0.5)
-    cells = {BASE: votings(map(workshop.ensemble, base), lambda e: standard(e, lowest), options)}
+    cells = {BASE: votings(map(workshop.ensemble, base), partial(standard, given=lowest), options)}
     for (higher, share), own in specs.items():
         given = two(LOWER, HIGHER[higher], share)
-        cells[higher, share] = votings(
-            map(workshop.ensemble, own), lambda e, given=given: upsampling(e, given), options
-        )
+        cells[higher, share] = votings(map(workshop.ensemble, own), partial(upsampling, given=given), options)
     return cells
 
 

@@ -43,8 +43,8 @@ def mnist(workshop: Workshop, options: Options) -> Sheet:
     why = [
         (
             f"a: a student's accuracy follows the number of labels (correlation with its logarithm over all our "
-            f"{sum(map(len, found.values()))} students: {line:.2f}); where the paper has other numbers of labels, it has "
-            "other students."
+            f"{sum(map(len, found.values()))} students: {line:.2f}); where the paper has other numbers of labels, it "
+            "has other students."
         )
     ]
     tables = [

@@ -97,7 +97,7 @@ def hold(
     """
     votes, order = _ordered(ensemble, scheme, voting, present=present)
     if votes.participation is not None:
-        return _turns(ensemble, scheme, meter, votes, order, voting)
+        return _turns(ensemble, scheme, meter, votes, order, voting=voting)
     done = label(
         votes, scheme.panel, Confident(mechanism=scheme.mechanism), meter, max_labels=max_labels,
         max_queries=max_queries, noise=SeededNoise(seed_of(ensemble, voting)),
@@ -113,7 +113,7 @@ def hold(
 
 
 def _turns(
-    ensemble: Ensemble, scheme: Scheme, meter: Meter, votes: Votes, order: NDArray[np.int64], voting: int
+    ensemble: Ensemble, scheme: Scheme, meter: Meter, votes: Votes, order: NDArray[np.int64], *, voting: int
 ) -> Voting:
     """Hold a voting of vanishing, until somebody's budget is exceeded."""
     turns = take_turns(votes, scheme, meter, noise=SeededNoise(seed_of(ensemble, voting)))
