@@ -25,7 +25,8 @@ def run(variant: str, seed: int) -> tuple[int, float]:
     epsilon = np.where(rng.random(6000) < 0.5, 1.0, HIGHER)
     model = PATEClassifier(
         teacher=NearestCentroid(), student=LogisticRegression(), variant=variant, n_teachers=150, sigma=30,
-        check_sigma=60, threshold=75, delta=1e-5, classes=list(range(data.n_classes)), random_state=seed, noise_seed=seed, verbose=0,
+        check_sigma=60, threshold=75, delta=1e-5, classes=list(range(data.n_classes)), random_state=seed,
+        noise_seed=seed, verbose=0,
     )  # fmt: skip
     model.fit(data.X[:6000], data.y[:6000], budgets=epsilon, X_public=data.X[6000:7000])
     assert all(group.cost <= group.budget for group in model.guarantees_)

@@ -18,7 +18,9 @@ from ipate.reproduce.workshop import Workshop
 
 __all__ = ["fig_cost_history"]
 
-_AT: NDArray[np.int64] = np.unique(np.concatenate([np.arange(1, 20, 3), np.arange(20, 2001, 20)]))
+_AT: NDArray[np.int64] = np.unique(
+    np.concatenate([np.arange(1, 20, 3), np.arange(20, 200, 20), np.arange(200, 2001, 50)])
+)
 _TITLES = {"mnist": "MNIST", "adult": "Adult"}
 _VARIANTS = ("upsampling", "weighting", "vanishing", "standard")
 Lines = dict[tuple[str, str], NDArray[np.float64]]
@@ -42,7 +44,8 @@ def fig_cost_history(workshop: Workshop, options: Options) -> Sheet:
         name="fig-cost-history", title="Costs over the first 2,000 labels", figures=figures,
         tables=[_meetings(half)],
         about=f"One ensemble per setting, mean of {options.votings} votings (vanishing: 1), the paper's account. "
-        "Solid and dashed lines: people with the lower and the higher budget; the dotted lines are the budgets.",
+        "Solid and dashed lines: people with the lower and the higher budget; dotted lines: the budgets. Upsampling's "
+        "broad pale lines lie under weighting's.",
         findings=_findings(half),
         facts={"mnist, 50%, ln 8": {f"{v}, {g}": _thin(line) for (v, g), line in half.items()}},
     )  # fmt: skip
@@ -89,7 +92,15 @@ def _figure(setup: str, lines: dict[tuple[str, float], Lines]) -> str:
                    ("weighting, high", 1, 1), ("vanishing, low", 2, 0), ("vanishing, high", 2, 1),
                    ("standard", 6, 0), ("budgets", None, 3)]  # fmt: skip
         return [
-            Line2D([], [], color="black" if c is None else COLOURS[c], linestyle=DASHES[d], linewidth=1.5, label=name)
+            Line2D(
+                [],
+                [],
+                color="black" if c is None else COLOURS[c],
+                linestyle=DASHES[d],
+                label=name,
+                linewidth=4.5 if c == 0 else 1.5,
+                alpha=0.45 if c == 0 else 1,
+            )
             for name, c, d in entries
         ]
 
@@ -99,7 +110,15 @@ def _figure(setup: str, lines: dict[tuple[str, float], Lines]) -> str:
 def _panel(axes: Any, lines: Lines, higher: float) -> None:
     for (variant, group), cost in lines.items():
         colour = COLOURS[6] if variant == "standard" else COLOURS[_VARIANTS.index(variant)]
-        axes.plot(_AT, cost, color=colour, linestyle=DASHES[group == "high"], linewidth=1.4)
+        thick = variant == "upsampling"  # it lies under weighting, all the way
+        axes.plot(
+            _AT,
+            cost,
+            color=colour,
+            linestyle=DASHES[group == "high"],
+            linewidth=4.5 if thick else 1.4,
+            alpha=0.45 if thick else 1,
+        )
     for budget in (LOWER, higher):
         axes.axhline(budget, color="black", linestyle=DASHES[3], linewidth=0.9)
     axes.set_ylim(0, 2.2 * higher)
@@ -152,4 +171,4 @@ def _findings(lines: Lines) -> list[str]:
 
 
 def _thin(line: NDArray[np.float64]) -> dict[str, float]:
-    return {str(n): round(float(c), 4) for n, c in zip(_AT[::10], line[::10], strict=True) if np.isfinite(c)}
+    return {str(n): round(float(c), 4) for n, c in zip(_AT[::5], line[::5], strict=True) if np.isfinite(c)}

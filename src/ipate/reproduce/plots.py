@@ -36,6 +36,8 @@ def draw(
 
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
+        engine: Any = figure.get_layout_engine()
+        engine.set(w_pad=0.08, h_pad=0.08)
         axes = figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=False)
         handles = paint(axes)
         if handles:

@@ -97,7 +97,7 @@ def _ratio_figure(lines: dict[tuple[str, int], list[NDArray[np.float64]]]) -> st
             axis.set_title(variant, fontsize=10)
             axis.set_xlabel("votings")
             axis.set_xlim(0, 4000)
-            axis.set_ylim(0, 10)
+            axis.set_ylim(0, 4 if variant == "vanishing" else 10)
         axes[0, 0].set_ylabel("cost of the higher / of the lower group")
 
     return draw(paint, columns=3, size=(9, 3.4))

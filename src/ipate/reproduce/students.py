@@ -55,7 +55,8 @@ def mnist(workshop: Workshop, options: Options) -> Sheet:
         _table(found, "V", early, "early version (0: no label at all)", [_POWER]),
     ]
     return Sheet(
-        name="mnist-students", title="MNIST: students", tables=tables, findings=[*_findings(grid, found, "UWP"), _quarter(found)],
+        name="mnist-students", title="MNIST: students", tables=tables,
+        findings=[*_findings(grid, found, "UWP"), _quarter(found)],
         about="The student is the paper's CNN, 50 epochs with augmentation, on the labels of each voting of "
         "`mnist-labels`; accuracy in per cent on 1,000 test points of the same split, "
         f"{len(found[BASELINE])} students per cell.",
@@ -132,9 +133,9 @@ def _quarter(found: Accuracies) -> str:
     ours = [spread(found[key]).mean for key in (BASELINE, ("ln 8", 0.25, "P"), ("ln 16", 0.25, "P"))]
     return (
         "At 25%, ln 8 and ln 16, the paper's final students of weighting (88.94 and 90.24) are hardly better than its "
-        f"baseline (88.70). So are ours under the published rule ({ours[1]:.2f} and {ours[2]:.2f} against {ours[0]:.2f}), "
-        "which gives hardly more labels there. The 474 and 648 labels that its other table prints for these two "
-        "settings are those of weights by budgets: students and labels come from different runs."
+        f"baseline (88.70). So are ours under the published rule ({ours[1]:.2f} and {ours[2]:.2f} against "
+        f"{ours[0]:.2f}), which gives hardly more labels there. The 474 and 648 labels that its other table prints for "
+        "these two settings are those of weights by budgets: students and labels come from different runs."
     )
 
 

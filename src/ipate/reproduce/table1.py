@@ -116,8 +116,8 @@ def _labels(held: Rows, title: str, note: str) -> Table:
 _TEACHERS = (
     "a: other teachers. On MNIST the last table has the paper's counts with stronger nets under the same account; the "
     "ratios to standard PATE's hold with ours, too. On SVHN the paper prints neither its net nor its training. "
-    "Weighting as published is Algorithm 2 with weights and budgets paired by rank: it overspends strict budgets (see `errata`). "
-    "Weighting by budgets charges everybody for what they are."
+    "Weighting as published is Algorithm 2 with weights and budgets paired by rank: it overspends strict budgets (see "
+    "`errata`). Weighting by budgets charges everybody for what they are."
 )
 
 
