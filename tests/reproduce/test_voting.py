@@ -19,7 +19,11 @@ PAIR = two(math.log(2), math.log(8), 0.5)
 MAJORITY = budgets((1.0, 2.0, 3.0), (0.54, 0.37, 0.09))
 
 
-@pytest.mark.parametrize("meter", [PAPER, IMPROVED, Meter("gdp"), Meter("exact", "improved")], ids=str)
+@pytest.mark.parametrize(
+    "meter",
+    [PAPER, IMPROVED, Meter("gdp"), Meter("exact", "improved")],
+    ids=["paper", "improved", "gdp", "exact"],
+)
 @pytest.mark.parametrize("variant", ["standard", "weighting", "upsampling"])
 def test_a_booth_gives_what_the_loop_gives(meter, variant, common, copied):
     made = {

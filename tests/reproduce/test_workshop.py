@@ -138,9 +138,9 @@ def test_what_is_missing_becomes_jobs_then_results(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["tabel1"], "nearest is table1"),
+        (["tabel1"], "nearest is 'table1'"),
         (["table1", "--ensembles", "0"], "--ensembles is 0"),
-        (["table1", "--data-dir", "/nowhere"], "no such folder"),
+        (["table1", "--data-dir", "/nowhere"], "there is no such folder"),
     ],
 )
 def test_bad_input_is_one_line(arguments, words, capsys, tmp_path):

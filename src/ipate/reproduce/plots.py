@@ -41,7 +41,7 @@ def draw(
         axes = figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=False)
         handles = paint(axes)
         if handles:
-            figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False)
+            figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False, handlelength=3.4)
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return out.getvalue()
