@@ -187,7 +187,7 @@ def _findings(workshop: Workshop, held: Rows, options: Options) -> list[str]:
     return sentences
 
 
-_FOLLOWING = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9)  # shares of dissenting votes that join the plurality
+_FOLLOWING = (0.0, 0.5, 0.525, 0.55, 0.575, 0.6)  # shares of dissenting votes that join the plurality
 
 
 def _agreement(ensemble: Ensemble, options: Options) -> str:
@@ -202,7 +202,7 @@ def _agreement(ensemble: Ensemble, options: Options) -> str:
         rows.append((abs(base.mean - printed[0][0]), share, base.mean, more.mean))
     _, share, base_labels, more_labels = min(rows)
     return (
-        f"SVHN: agreement decides the number of labels. If {share:.0%} of our teachers' dissenting votes joined the "
+        f"SVHN: agreement decides the number of labels. If {share:.1%} of our teachers' dissenting votes joined the "
         f"plurality (which then stays as right as it is), standard PATE would give {base_labels:.0f} labels (the "
         f"paper: {printed[0][0]:.0f}) and the published weighting {more_labels:.0f}, {more_labels / base_labels:.2f} "
         f"times as many (the paper: {printed[2][0]:.0f}, {printed[2][0] / printed[0][0]:.2f} times); "
