@@ -55,6 +55,7 @@ STATEMENT = "tests/runs/test_statement.py"
 TOLD = f"{STATEMENT}::test_a_private_figure_is_told_to_the_data_owner_alone_and_marked"
 INTERRUPTED = f"{LEAVING}::test_a_withdrawal_that_was_interrupted_is_finished_before_anything_is_released"
 LEARN_AGAIN = f"{LEAVING}::test_only_their_teachers_learn_again_and_only_what_was_released_is_charged"
+VOTINGS = "tests/reproduce/test_voting.py"
 PLAIN_SUM = f"{ACCOUNT}::test_the_account_is_the_plain_sum_for_every_group_and_query"
 
 
@@ -968,6 +969,35 @@ MUTANTS = (
         "ledger.runs[: ledger.runs.index(ledger.run)] if name.endswith(folder.id))",
         "ledger.runs[: ledger.runs.index(ledger.run)] if name == '')",
         (f"{LEAVING}::test_the_public_report_says_how_many_left_and_neither_who_nor_when",),
+    ),
+    # The reproduction charges right, but where it shows what the published code does.
+    Mutant(
+        "upsampling charged for one copy",
+        "reproduce/schemes.py",
+        "sensitivity=float(copies))",
+        "sensitivity=1.0)",
+        (f"{VOTINGS}::test_copies_are_charged",),
+    ),
+    Mutant(
+        "a booth forgets the checks",
+        "reproduce/booth.py",
+        "paid = checks + answered",
+        "paid = answered",
+        (f"{VOTINGS}::test_a_booth_gives_what_the_loop_gives",),
+    ),
+    Mutant(
+        "vanishing forgets the checks",
+        "reproduce/rotating.py",
+        "cost = checks + outcome.answered[:, None] * labels",
+        "cost = outcome.answered[:, None] * labels",
+        (f"{VOTINGS}::test_vanishing_by_matrices_gives_what_the_loop_gives",),
+    ),
+    Mutant(
+        "the published pairing is not shown",
+        "reproduce/schemes.py",
+        'return as_published(weighting(ensemble, given, rule="algorithm2"))',
+        'return weighting(ensemble, given, rule="algorithm2")',
+        (f"{VOTINGS}::test_as_published_pairs_by_rank_and_the_true_account_shows_it",),
     ),
 )
 

@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,13 @@ __all__ = ["FOREST", "run_forests"]
 FOREST = "forest"  # what a job calls them in place of a torch preset
 
 
-def run_forests(job: Job, data: tuple[NDArray[Any], NDArray[np.int64]], *, n_jobs: int = -1) -> Result:
+def run_forests(
+    job: Job,
+    data: tuple[NDArray[Any], NDArray[np.int64]],
+    *,
+    n_jobs: int = -1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
     """Train forests of scikit-learn's defaults, 100 trees each (the paper, 'Datasets and Models'), and ask them.
 
     Parameters
@@ -25,17 +32,21 @@ def run_forests(job: Job, data: tuple[NDArray[Any], NDArray[np.int64]], *, n_job
         The data set's features and classes.
     n_jobs : int
         Processes, as in joblib.
+    progress : callable(done, total), optional
+        Receives how many teachers have voted.
     """
     X, y = data
     start = time.perf_counter()
-    predicted = _votes(job, X, y, n_jobs) if job.pool is None else _students(job, X, n_jobs)
+    predicted = _votes(job, X, y, n_jobs, progress) if job.pool is None else _students(job, X, n_jobs)
     meta = {
         "train_s": round(time.perf_counter() - start, 2), "ask_s": 0.0, "device": "cpu", "models": job.n_models,
     }  # fmt: skip
     return Result(predicted=predicted, truth=y[job.asked], digest=job.digest(), meta=meta)
 
 
-def _votes(job: Job, X: NDArray[Any], y: NDArray[np.int64], n_jobs: int) -> NDArray[Any]:
+def _votes(
+    job: Job, X: NDArray[Any], y: NDArray[np.int64], n_jobs: int, progress: Callable[[int, int], None] | None
+) -> NDArray[Any]:
     from sklearn.ensemble import RandomForestClassifier
 
     from ipate.teachers import VoteStore, train_and_vote
@@ -48,7 +59,7 @@ def _votes(job: Job, X: NDArray[Any], y: NDArray[np.int64], n_jobs: int) -> NDAr
         )  # fmt: skip
         train_and_vote(
             RandomForestClassifier(n_estimators=100), X, y, rows=rows, X_public=X[job.asked], store=store,
-            seed=job.seed, n_jobs=n_jobs,
+            seed=job.seed, n_jobs=n_jobs, progress=None if progress is None else lambda n: progress(n, job.n_models),
         )  # fmt: skip
         return np.array(store.matrix)
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ipate.accounting import gdp
 from ipate.accounting.meter import Meter
 from ipate.aggregators import Confident
 from ipate.labelling import label
 from ipate.noise import SeededNoise
 from ipate.reproduce.booth import Booth
-from ipate.reproduce.schemes import as_published, budgets, standard, two, upsampling, vanishing, weighting
+from ipate.reproduce.schemes import as_published, budgets, published, standard, two, upsampling, vanishing, weighting
 from ipate.reproduce.voting import IMPROVED, PAPER, hold, order_of, replay, seed_of, spread
 from ipate.votes import Votes
 
@@ -61,12 +62,12 @@ def test_vanishing_by_matrices_gives_what_the_loop_gives(common):
 
 def test_as_published_pairs_by_rank_and_the_true_account_shows_it(common):
     true = weighting(common, MAJORITY, rule="algorithm2")
-    published = as_published(true)
+    paired = published(common, MAJORITY)
     weight = {group.id: group.sensitivity for group in true.panel.groups}
     assert weight["1"] > weight["3"]  # the strict majority weighs more than the lax few
-    charged = {group.id: group.epsilon for group in published.panel.groups}
+    charged = {group.id: group.epsilon for group in paired.panel.groups}
     assert charged == {"3": 1.0, "1": 2.0, "2": 3.0}
-    held = hold(common, published, voting=0)
+    held = hold(common, paired, voting=0)
     spent, ended, _ = replay(common, true, held)
     assert spent["1"] > 1.5  # the strictest budget is 1
     assert ended["1"] is not None
@@ -74,6 +75,17 @@ def test_as_published_pairs_by_rank_and_the_true_account_shows_it(common):
     honest = hold(common, true, voting=0)
     assert honest.spent["1"] <= 1.0
     assert honest.n_labels < held.n_labels
+
+
+def test_copies_are_charged(copied):
+    """Whoever is in three teachers moves three votes and pays for them, by the Gaussian's formula."""
+    scheme = upsampling(copied, PAIR)
+    held = hold(copied, scheme, Meter("gdp"), voting=0)
+    noise = scheme.mechanism
+    per_check, per_label = 1 / noise.check_sigma**2, 2 / noise.sigma**2
+    for name, copies in (("low", 1), ("high", 3)):
+        mu2 = copies**2 * (len(held.asked) * per_check + held.n_labels * per_label)
+        assert held.spent[name] == pytest.approx(float(gdp.epsilon_of(mu2**0.5, 1e-5)))
 
 
 def test_equal_budgets_make_weighting_the_standard(common):

@@ -32,7 +32,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="The result on stdout as JSON, nothing else.")] = False,
 ) -> None:
     """Reproduce a table or figure of the paper; votes are trained once and kept. Seeded: not for real people."""
-    from ipate.cli.common import print_json
+    from ipate.cli.common import print_json, progress_bar
     from ipate.data import cache_folder
     from ipate.data.words import nearest
     from ipate.errors import InputError
@@ -50,7 +50,12 @@ def command(
             raise InputError(f"--{option} is {value}: it must be at least 1")
     options = Options(ensembles=1, votings=1) if quick else Options(ensembles=ensembles, votings=votings)
     workshop = Workshop(
-        cache=cache or cache_folder() / "reproduce", data_dir=data_dir, device=device, jobs=jobs, say=_say
+        cache=cache or cache_folder() / "reproduce",
+        data_dir=data_dir,
+        device=device,
+        jobs=jobs,
+        say=_say,
+        watch=progress_bar,
     )
     found, pending = {}, []
     for wanted in EXPERIMENTS if name == "all" else (name,):

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from ipate.variants import allocate
 
 __all__ = ["PendingError", "Pupil", "Workshop"]
 
+Watch: TypeAlias = Callable[[str, int], AbstractContextManager[Callable[[int], Any]]]
 _DEAL = 2  # the stream of who goes to which teacher
 _STEP = 1.3  # students whose numbers of labels lie within this factor are trained together
 _STUDENT_EPOCHS = 50
@@ -67,14 +69,17 @@ class Workshop:
         Do not train: write jobs here and raise a PendingError.
     say : callable
         Receives lines for the user.
+    watch : callable, optional
+        Given what is being done and a total, a context that yields a function of how much is done.
     """
 
     def __init__(
         self, *, cache: str | Path, data_dir: str | Path | None = None, device: str = "auto",
-        jobs: str | Path | None = None, say: Callable[[str], None] = lambda line: None,
+        jobs: str | Path | None = None, say: Callable[[str], None] = lambda line: None, watch: Watch | None = None,
     ) -> None:  # fmt: skip
         self.cache, self.data_dir, self.device, self.say = Path(cache), data_dir, device, say
         self.jobs = None if jobs is None else Path(jobs)
+        self.watch: Watch = watch or (lambda what, total: nullcontext(lambda done: None))
         self._data: dict[str, Dataset] = {}
         self._parts: dict[tuple[str, int], Partition] = {}
 
@@ -173,15 +178,18 @@ class Workshop:
         """Train a job's models here and keep the result."""
         self.say(f"{which}: training {job.n_models} {job.kind} of {job.name}")
         dataset = self.dataset(job.dataset)
-        if job.preset == FOREST:
-            result = run_forests(job, (dataset.features(), dataset.y))
-        else:
-            try:
-                from ipate.torch.jobs import run_job
-            except ModuleNotFoundError as error:
-                raise InputError(
-                    f"{job.name} needs PyTorch: pip install 'ipate[torch]', or train it elsewhere (--jobs DIR)"
-                ) from error
-            result = run_job(job, (dataset.X, dataset.y), device=self.device)
+        with self.watch(job.name, 100) as seen:
+            result = self._run(job, dataset, lambda done, total: seen(100 * done // total))
         write_result(job, result, self.cache)
         return result
+
+    def _run(self, job: Job, dataset: Dataset, progress: Callable[[int, int], None]) -> Result:
+        if job.preset == FOREST:
+            return run_forests(job, (dataset.features(), dataset.y), progress=progress)
+        try:
+            from ipate.torch.jobs import run_job
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"{job.name} needs PyTorch: pip install 'ipate[torch]', or train it elsewhere (--jobs DIR)"
+            ) from error
+        return run_job(job, (dataset.X, dataset.y), device=self.device, progress=progress)
