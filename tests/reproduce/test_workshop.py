@@ -140,6 +140,7 @@ def test_what_is_missing_becomes_jobs_then_results(tmp_path):
     [
         (["tabel1"], "nearest is 'table1'"),
         (["table1", "--ensembles", "0"], "--ensembles is 0"),
+        (["table1", "--device", "gpu"], "--device is 'gpu'"),
         (["table1", "--data-dir", "/nowhere"], "there is no such folder"),
     ],
 )

@@ -48,6 +48,8 @@ def command(
     for option, value in (("ensembles", ensembles), ("votings", votings)):
         if value < 1:
             raise InputError(f"--{option} is {value}: it must be at least 1")
+    if device not in ("auto", "cpu") and not device.startswith("cuda"):
+        raise InputError(f"--device is {device!r}: it must be cpu, cuda or auto")
     options = Options(ensembles=1, votings=1) if quick else Options(ensembles=ensembles, votings=votings)
     workshop = Workshop(
         cache=cache or cache_folder() / "reproduce",

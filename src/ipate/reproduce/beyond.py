@@ -36,8 +36,8 @@ def beyond(workshop: Workshop, options: Options) -> Sheet:
         ("MNIST, two groups", shared("mnist", options), pairs),
         ("Adult, two groups", shared("adult", options), pairs),
     )
-    workshop.need(spec for _, specs, _ in parts for spec in specs)
-    workshop.need(spec for name in STRONG for spec in _specs(name, options))
+    strongest = [spec for name in STRONG for spec in _specs(name, options)]
+    workshop.need([*strongest, *(spec for _, specs, _ in parts for spec in specs)])
     strong, findings = _strong(workshop, pairs, options)
     tables = []
     for title, specs, cases in parts:

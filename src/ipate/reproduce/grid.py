@@ -116,17 +116,17 @@ def votings(
 
 def make_grid(
     workshop: Workshop, setup: str, options: Options, *, variants: Sequence[str] = "UVWP", meter: Meter = PAPER,
-    rule: str = "proportional",
+    rule: str = "proportional", also: Sequence[Spec] = (),
 ) -> Grid:  # fmt: skip
     """Hold the votings of the main experiment.
 
     Variants: U upsampling, V and Q vanishing with participation (ε/ε_max)⁴ and (ε/ε_max)², W weighting by `rule`,
-    P weighting by Algorithm 2 and charged as published.
+    P weighting by Algorithm 2 and charged as published. `also` names ensembles that will be asked for later.
     """
     settings = [(higher, share) for higher in HIGHER for share in SHARES]
     specs = shared(setup, options)
     ups = {key: upsampled(setup, options, higher=key[0], share=key[1]) for key in settings} if "U" in variants else {}
-    workshop.need([*specs, *(spec for own in ups.values() for spec in own)])
+    workshop.need([*specs, *(spec for own in ups.values() for spec in own), *also])
     ensembles = [workshop.ensemble(spec) for spec in specs]
     grid = Grid(setup=setup)
     lowest = two(LOWER, LOWER, 0.5)

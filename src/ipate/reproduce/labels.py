@@ -21,6 +21,7 @@ from ipate.reproduce.workshop import Workshop
 __all__ = ["adult", "mnist"]
 
 COLUMNS = [f"{share:.0%}" for share in SHARES]
+_STRONG = Spec(setup="mnist-strong", replicate=0)
 _TITLES = {
     "U": "upsampling",
     "V": "vanishing, participation (ε/ε_max)⁴ as its experiments are said to have",
@@ -32,7 +33,7 @@ _TITLES = {
 
 def mnist(workshop: Workshop, options: Options) -> Sheet:
     """Reproduce the MNIST table, its earlier version and vanishing's columns."""
-    grid = make_grid(workshop, "mnist", options, variants="UVQWP")
+    grid = make_grid(workshop, "mnist", options, variants="UVQWP", also=[_STRONG])
     early, final = paper.MNIST_EARLY_LABELS, paper.MNIST_LABELS
     turns = replace(final, baseline=early.baseline)  # vanishing's columns stand in both versions
     tables = [
@@ -186,7 +187,7 @@ def _note_u(grid: Grid) -> list[str]:
 def _note_final(workshop: Workshop, grid: Grid, options: Options) -> list[str]:
     """Say what the final version's figures need, by measurements: its account, its teachers, or both."""
     ensembles = _ensembles(grid)
-    strong = [workshop.ensemble(Spec(setup="mnist-strong", replicate=0))]
+    strong = [workshop.ensemble(_STRONG)]
     counts = {
         (teachers, meter.conversion): _counts(made, options, meter)
         for teachers, made in (("ours", ensembles), ("strong", strong))
@@ -270,7 +271,7 @@ def _note_vanishing(grid: Grid, final: Published, options: Options) -> list[str]
 
 def _stronger(workshop: Workshop, options: Options, final: Published) -> list[Table]:
     """Count the final version's weighting column with stronger nets and the improved conversion, under both rules."""
-    strong = [workshop.ensemble(Spec(setup="mnist-strong", replicate=0))]
+    strong = [workshop.ensemble(_STRONG)]
     makers: dict[str, Callable[..., Scheme]] = {"P": published, "W": weighting}
     lowest = two(LOWER, LOWER, 0.5)
     base = votings(strong, partial(standard, given=lowest), options, IMPROVED)

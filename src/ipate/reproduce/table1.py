@@ -19,6 +19,7 @@ __all__ = ["SVHN_UPSAMPLED", "table1", "table1_specs"]
 
 SVHN_UPSAMPLED = 1  # ensembles of upsampling on SVHN, which take longest
 _EPSILONS = (1.0, 2.0, 3.0)
+_STRONG = Spec(setup="mnist-strong", replicate=0)
 _COLUMNS = ("standard", "upsampling", "weighting, as published", "weighting, by budgets")
 
 
@@ -33,9 +34,8 @@ def table1_specs(setup: str, share: tuple[float, ...] | None, options: Options) 
 def table1(workshop: Workshop, options: Options) -> Sheet:
     """Reproduce Table 1."""
     rows = [(setup, name) for setup in ("mnist-official", "svhn") for name in TABLE1]
-    workshop.need(
-        spec for setup, name in rows for share in (None, TABLE1[name]) for spec in table1_specs(setup, share, options)
-    )
+    needed = [spec for row in rows for share in (None, TABLE1[row[1]]) for spec in table1_specs(row[0], share, options)]
+    workshop.need([*needed, _STRONG])
     held = {row: _row(workshop, *row, options) for row in rows}
     tables = [
         _labels(held, "Labels", _TEACHERS),
@@ -68,7 +68,7 @@ def _row(workshop: Workshop, setup: str, name: str, options: Options) -> dict[st
 
 def _stronger(workshop: Workshop, options: Options) -> Table:
     """Count MNIST's rows with stronger nets, on 60,000 private points, under both conversions."""
-    strong = [workshop.ensemble(Spec(setup="mnist-strong", replicate=0))]
+    strong = [workshop.ensemble(_STRONG)]
     rows: list[tuple[str, list[Cell | str]]] = []
     for name, shares in TABLE1.items():
         given = budgets(_EPSILONS, shares)
