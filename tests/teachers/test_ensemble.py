@@ -108,6 +108,44 @@ def test_a_store_made_for_something_else_is_refused(tmp_path):
         store(tmp_path, rows, pool, mark="one")
 
 
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def other_shape(path):
+    np.save(path, np.zeros((3, 3), dtype=np.uint8))
+
+
+@pytest.mark.parametrize("name", ["votes.npy", "done.npy", "learnt.npy"])
+@pytest.mark.parametrize("spoil", [cut, other_shape, lambda path: path.unlink()], ids=["cut", "shape", "gone"])
+def test_a_store_with_a_spoilt_array_is_refused_and_never_filled_up(tmp_path, name, spoil):
+    """Teachers marked as done beside votes that are not theirs would vote class 0, and nobody would notice."""
+    _, _, pool, rows = task()
+    store(tmp_path, rows, pool).put(0, np.ones(len(pool), dtype=np.int64))
+    spoil(tmp_path / name)
+    with pytest.raises(InputError, match=rf"{name}: .*to start afresh"):
+        store(tmp_path, rows, pool)
+
+
+class Astray(Fragile):
+    """Votes for a class that does not exist, which a byte would turn into another one."""
+
+    says = 256
+
+    def predict(self, X):
+        return np.full(len(X), self.says)
+
+
+@pytest.mark.parametrize("says", [256, 3, -1, np.nan])
+def test_a_vote_for_no_class_is_an_error_and_never_another_class(tmp_path, monkeypatch, says):
+    X, y, pool, rows = task()
+    monkeypatch.setattr(Astray, "says", says)
+    kept = store(tmp_path, rows, pool)
+    with pytest.raises(TeacherError, match=r"teacher 0 with 20 points and 9 others failed: ValueError: it votes for"):
+        train_and_vote(Astray(), X, y, rows=rows, X_public=pool, store=kept)
+    assert not kept.done.any()
+
+
 def test_a_store_refuses_votes_that_do_not_fit_and_keeps_itself_private(tmp_path):
     _, _, pool, rows = task()
     kept = store(tmp_path / "votes", rows, pool)

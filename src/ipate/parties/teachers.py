@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError
 from ipate.parties.archive import sha256
-from ipate.teachers.ensemble import FIXED_CLASS, TeacherError, _own_copy
+from ipate.teachers.ensemble import FIXED_CLASS, TeacherError, _own_copy, hear
 
 __all__ = ["FixedVote", "check_private", "fit_teachers", "hear_teachers", "make_teacher"]
 
 Ints = NDArray[np.int64]
-_CHUNK = 8192  # queries that a teacher looks at in one go
 
 
 @dataclass(frozen=True)
@@ -160,16 +159,10 @@ def _hear_one(path: Path, known: str, X: NDArray[Any], n_classes: int) -> NDArra
     data = path.read_bytes()
     if sha256(data) != known:
         raise InputError(f"{path}: this is not the teacher that was trained, and it is not loaded; fit the site again")
-    votes = np.empty(len(X), dtype=np.uint8 if n_classes <= 256 else np.uint16)
     try:
         model = joblib.load(io.BytesIO(data))
         with threadpool_limits(1):
-            for start in range(0, len(X), _CHUNK):
-                heard = np.asarray(model.predict(np.array(X[start : start + _CHUNK])))
-                if heard.min() < 0 or heard.max() >= n_classes:
-                    raise ValueError(f"it votes for class {heard.max()}, and there are {n_classes}")
-                votes[start : start + _CHUNK] = heard
+            return hear(model, X, n_classes=n_classes)
     except Exception as error:  # a model may fail in any way; which one, and how, is said in one line
         reason = " ".join(str(error).split())[:300]
         raise TeacherError(f"{path}: the teacher cannot vote ({type(error).__name__}: {reason})") from None
-    return votes

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError, IpateError
 from ipate.teachers.engines import Engine
-from ipate.teachers.store import VoteStore
+from ipate.teachers.store import VoteStore, vote_dtype
 
-__all__ = ["TeacherError", "allows_missing", "fingerprint", "learnt_from", "train_and_vote"]
+__all__ = ["TeacherError", "allows_missing", "fingerprint", "hear", "learnt_from", "train_and_vote"]
 
 Ints = NDArray[np.int64]
 FIXED_CLASS = 0  # what a teacher without data votes: public, and the same whoever left
@@ -97,21 +97,28 @@ def _one_teacher(
 ) -> NDArray[Any] | str:
     """Train one teacher on its rows and return its votes, or the reason why it could not."""
     teacher, rows = task
-    dtype = np.uint8 if classes <= 256 else np.uint16
     try:
         known = np.unique(y[rows])
         if known.size < 2:  # no data, or one class: there is nothing to learn
             only = int(known[0]) if known.size else FIXED_CLASS
-            return np.full(len(X_public), only, dtype=dtype)
+            return np.full(len(X_public), only, dtype=vote_dtype(classes))
         model = _own_copy(estimator, teacher, seed)
-        votes = np.empty(len(X_public), dtype=dtype)
         with _libraries(len(sys.modules)).limit(limits=1):  # threads inside small models get into each other's way
             model.fit(X[rows], y[rows])
-            for start in range(0, len(X_public), _CHUNK):
-                own = np.array(X_public[start : start + _CHUNK])  # a model that works in place spoils only its own
-                votes[start : start + _CHUNK] = model.predict(own)
+            return hear(model, X_public, n_classes=classes)
     except Exception as error:  # a worker must hand its reason back, whatever it is
         return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def hear(model: Any, X: NDArray[Any], *, n_classes: int) -> NDArray[Any]:
+    """Return a trained model's votes, some points at a time; a vote for no class is an error, never another class."""
+    votes = np.empty(len(X), dtype=vote_dtype(n_classes))
+    for start in range(0, len(X), _CHUNK):
+        own = np.array(X[start : start + _CHUNK])  # a model that works in place spoils only its own
+        heard = np.asarray(model.predict(own))
+        if not (heard.min() >= 0 and heard.max() < n_classes):
+            raise ValueError(f"it votes for class {heard.min()} or {heard.max()}: there are {n_classes}, from 0 on")
+        votes[start : start + _CHUNK] = heard
     return votes
 
 

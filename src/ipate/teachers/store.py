@@ -23,13 +23,18 @@ from numpy.typing import NDArray
 from ipate.errors import InputError
 from ipate.tables import write_text
 
-__all__ = ["VoteStore", "erase_votes", "voted_in"]
+__all__ = ["VoteStore", "erase_votes", "vote_dtype", "voted_in"]
 
 Ints = NDArray[np.integer[Any]]
 _VERSION = 2
 _HASH = 16  # bytes
 _SECONDS = 1.0  # votes are written at least this often,
 _HELD = 1 << 26  # and as soon as they take this many bytes
+
+
+def vote_dtype(n_classes: int) -> np.dtype[Any]:
+    """Return the type of a vote: the smallest that holds every class."""
+    return np.dtype(np.uint8 if n_classes <= 256 else np.uint16)
 
 
 class VoteStore:
@@ -75,16 +80,16 @@ class VoteStore:
         stated = self.folder / "store.json"
         if stated.exists():
             self._check(stated, facts)
-        else:
-            dtype = np.uint8 if n_classes <= 256 else np.uint16
-            shape = (n_teachers, n_queries)
-            np.lib.format.open_memmap(self._votes, mode="w+", dtype=dtype, shape=shape).flush()
-            np.lib.format.open_memmap(self._done, mode="w+", dtype=np.bool_, shape=(n_teachers,)).flush()
-            np.lib.format.open_memmap(self._learnt, mode="w+", dtype=np.uint8, shape=(n_teachers, _HASH)).flush()
+        arrays: dict[Path, tuple[np.dtype[Any], tuple[int, ...]]] = {
+            self._votes: (vote_dtype(n_classes), (n_teachers, n_queries)),
+            self._done: (np.dtype(np.bool_), (n_teachers,)),
+            self._learnt: (np.dtype(np.uint8), (n_teachers, _HASH)),
+        }
+        if not stated.exists():
+            for path, (dtype, shape) in arrays.items():
+                np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
             write_text(stated, json.dumps(facts, indent=2) + "\n")
-        self.matrix: NDArray[Any] = np.lib.format.open_memmap(self._votes, mode="r+")
-        self.done: NDArray[np.bool_] = np.lib.format.open_memmap(self._done, mode="r+")
-        self._from: NDArray[np.uint8] = np.lib.format.open_memmap(self._learnt, mode="r+")
+        self.matrix, self.done, self._from = (self._mapped(path, *kind) for path, kind in arrays.items())
         self._now = np.zeros((n_teachers, _HASH), dtype=np.uint8)
         if learnt is not None:
             self._now[:] = np.frombuffer(b"".join(learnt), dtype=np.uint8).reshape(n_teachers, _HASH)
@@ -124,6 +129,19 @@ class VoteStore:
                     f"{self.folder}: holds votes with {name} {found.get(name)!r}, not {wanted!r}; "
                     "use another folder, or remove this one to start afresh"
                 )
+
+    def _mapped(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Map an array of the store; one that is gone, cut short or another one is refused, never filled up."""
+        try:
+            found: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")  # for writing, numpy fills up with zeros
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: not readable ({error}); remove {self.folder} to start afresh") from None
+        if found.dtype != dtype or found.shape != shape:
+            raise InputError(
+                f"{path}: holds {found.dtype} of the shape {found.shape}, not {dtype} of {shape}; remove {self.folder} "
+                "to start afresh"
+            )
+        return np.lib.format.open_memmap(path, mode="r+")
 
     def put(self, teacher: int, votes: Ints) -> None:
         """Write one teacher's votes, then mark the teacher as done."""
