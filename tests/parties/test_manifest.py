@@ -137,6 +137,21 @@ def test_votes_for_a_class_that_does_not_exist_are_refused(tmp_path, asked):
         read_site_votes(path)
 
 
+def test_votes_of_another_width_are_refused(tmp_path, asked):
+    """They are written in the first site's type, in which another site's larger classes could become small ones."""
+    votes = cast(BUDGETS, asked, 0).astype(np.uint16)
+    path = write_file(tmp_path / "north.npz", declare("north", BUDGETS, asked, votes), votes)
+    with pytest.raises(InputError, match="its votes are not those of its manifest"):
+        read_site_votes(path)
+
+
+def test_a_manifest_of_brackets_without_end_is_one_line_too(file):
+    votes, _, _ = read_file(file)
+    write_file(file, b"[" * 200_000, votes)
+    with pytest.raises(InputError, match=r"north\.npz: its manifest is no JSON"):
+        read_site_votes(file)
+
+
 def test_nothing_but_the_three_members_is_taken(file, tmp_path):
     votes, manifest, _ = read_file(file)
     write_file(file, manifest, votes, extra={"rows": np.zeros(3)})

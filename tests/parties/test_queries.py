@@ -61,6 +61,7 @@ BAD = {
     "no rows": ("age,bmi\n", {}, "no rows"),
     "no classes": ("age,bmi\n40,22\n", {"classes": None}, "at least two"),
     "one class": ("age,bmi\n40,22\n", {"classes": ["a"]}, "at least two"),
+    "a class without a name": ("age,bmi\n40,22\n", {"classes": ["a", ""]}, "one has no name"),
     "ids twice": ("age,bmi\n40,22\n40,23\n", {"id_column": "age"}, "1 different ids for 2 queries"),
     "a column that is not there": ("age,bmi\n40,22\n", {"features": ["age", "bim"]}, "no column 'bim'"),
 }
@@ -72,6 +73,12 @@ def test_a_pool_that_cannot_be_used_is_refused(tmp_path, case):
     (tmp_path / "pool.csv").write_text(text)
     with pytest.raises(InputError, match=words):
         make_queries(tmp_path / "pool.csv", **{"classes": CLASSES, **options})
+
+
+def test_a_pool_that_is_no_text_is_refused_in_words(tmp_path):
+    (tmp_path / "pool.csv").write_bytes(b"age,bmi\n40,\x80\n")
+    with pytest.raises(InputError, match=r"pool\.csv holds the byte b'\\x80': a csv file must be text in UTF-8"):
+        make_queries(tmp_path / "pool.csv", classes=CLASSES)
 
 
 BOUNDS = {

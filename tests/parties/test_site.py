@@ -201,6 +201,27 @@ def test_a_teacher_that_was_not_trained_here_is_never_unpickled(tmp_path, site, 
     assert not mark.exists()
 
 
+def test_a_place_and_a_number_of_workers_that_cannot_be_are_refused_before_anything_is_begun(tmp_path, site, pool):
+    rows = tmp_path / "north" / "rows.csv"
+    options = {"name": "north", "encoding": pool.encoding, "asked": asked_of("north")}
+    with pytest.raises(InputError, match="n_jobs is 0"):
+        fit_site(rows, tmp_path / "new", estimator=make_model("bayes", {}), n_jobs=0, **options)
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(InputError, match="n_jobs is 0"):
+        site.vote(pool, tmp_path / "votes.npz", n_jobs=0)
+    with pytest.raises(InputError, match=r"rows\.csv: is a file"):
+        fit_site(rows, rows, estimator=make_model("bayes", {}), **options)
+
+
+def test_a_teacher_that_lay_there_before_the_fitting_is_not_taken_for_a_trained_one(tmp_path, pool):
+    target = tmp_path / "north" / "site" / "private" / "teachers" / "00000.joblib"
+    target.parent.mkdir(parents=True)
+    target.write_bytes(pickle.dumps(Planted(tmp_path / "mark")))
+    with pytest.raises(InputError, match="holds files that no fitting put there"):
+        fitted(tmp_path / "north", encoding=pool.encoding)
+    assert not (tmp_path / "north" / "site" / "private" / "site.json").exists()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="file modes are those of posix")
 @pytest.mark.parametrize("name", ["private", "private/teachers"])
 def test_a_folder_that_others_can_write_to_is_not_loaded_from(tmp_path, site, pool, name):

@@ -47,6 +47,8 @@ class Encoding(BaseModel):
     def _consistent(self) -> Self:
         if len(set(self.classes)) < max(2, len(self.classes)):
             raise ValueError(f"classes are {show(self.classes)}: there must be at least two, all different")
+        if not all(name.strip() for name in self.classes):
+            raise ValueError(f"classes are {show(self.classes)}: one has no name")
         if len(self.shape) == 1 and (len(set(self.features)) != self.shape[0] or len(self.features) != self.shape[0]):
             raise ValueError(f"there are {len(set(self.features))} feature names for {self.shape[0]} features")
         if len(self.shape) > 1 and (self.features or self.bounds is not None):

@@ -23,6 +23,7 @@ from ipate.npz import read_npz
 from ipate.parties.archive import array_sha256, sha256
 from ipate.parties.encoding import Encoding
 from ipate.tables import check_id, check_number, show
+from ipate.teachers.store import vote_dtype
 
 __all__ = ["FORMAT", "DeclaredGroup", "DeclaredTeacher", "Manifest", "SiteVotes", "check_site", "read_site_votes"]
 
@@ -133,7 +134,7 @@ def read_site_votes(path: Path) -> SiteVotes:
     stated = arrays["manifest"].tobytes()
     try:
         values = json.loads(stated)
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets in brackets without end
         raise InputError(f"{path}: its manifest is no JSON, so the file was altered; {_ANEW}") from None
     found = values.get("format") if isinstance(values, dict) else None
     if found != FORMAT:
@@ -175,7 +176,8 @@ def _members(path: Path) -> dict[str, NDArray[Any]]:
 
 def _check_votes(path: Path, votes: NDArray[Any], manifest: Manifest) -> None:
     shape = (len(manifest.teachers), manifest.n_queries)
-    if votes.shape != shape or votes.dtype.kind != "u" or array_sha256(votes) != manifest.votes:
+    dtype = vote_dtype(len(manifest.encoding.classes))
+    if votes.shape != shape or votes.dtype != dtype or array_sha256(votes) != manifest.votes:
         raise InputError(f"{path}: its votes are not those of its manifest, so the file was altered; {_ANEW}")
     n_classes = len(manifest.encoding.classes)
     for row in votes:

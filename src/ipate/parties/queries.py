@@ -155,8 +155,11 @@ def _points(pool: Path, arrays: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], 
 
 def _read_csv(pool: Path, features: Sequence[str] | None, id_column: str | None) -> dict[str, NDArray[Any]]:
     """Read the points of a csv column by column; every feature is a number."""
-    with pool.open(encoding="utf-8-sig", newline="") as stream:
-        header = [cell.strip() for cell in next(csv.reader(stream), [])]
+    try:
+        with pool.open(encoding="utf-8-sig", newline="") as stream:
+            header = [cell.strip() for cell in next(csv.reader(stream), [])]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        header = []  # reading the table says what is wrong
     chosen = tuple(features) if features is not None else tuple(name for name in header if name != id_column)
     wanted = [*chosen, *([] if id_column is None else [id_column])]
     table = read_table(pool, required=wanted, others=True)

@@ -21,7 +21,9 @@ from ipate.parties.manifest import FORMAT, DeclaredGroup, DeclaredTeacher, Manif
 from ipate.parties.queries import Queries
 from ipate.parties.teachers import check_private, fit_teachers, hear_teachers
 from ipate.tables import show, write_text
+from ipate.teachers.engines import Engine
 from ipate.teachers.ensemble import fingerprint
+from ipate.teachers.store import vote_dtype
 from ipate.variants import Allocation, class_warning
 
 __all__ = ["Site", "fit_site"]
@@ -96,6 +98,7 @@ class Site:
         unless `again` says that its budgets were meant for each of them. What is given is noted before it is.
         """
         require_new(out)
+        Engine(n_jobs=n_jobs)
         with self._held():
             self._check(queries, again)
             return self._write(queries, out, n_jobs, bar)
@@ -119,7 +122,7 @@ class Site:
         with new_npz(out) as archive, bar("teachers heard", len(teachers)) as progress:
             votes = archive.stream(
                 "votes",
-                dtype=np.dtype(np.uint8 if len(self.encoding.classes) <= 256 else np.uint16),
+                dtype=vote_dtype(len(self.encoding.classes)),
                 shape=shape,
                 blocks=self._heard(queries, n_jobs, progress),
             )
@@ -191,6 +194,7 @@ def fit_site(
     A folder in which fitting was interrupted is continued, if data and settings are the same.
     """
     check_site(name)
+    Engine(n_jobs=n_jobs)
     private, stated = out / "private", out / "private" / "site.json"
     if stated.exists():
         raise InputError(f"{out}: already holds a fitted site; name another folder, or remove this one")
@@ -200,9 +204,7 @@ def fit_site(
     class_warning(allocation, rows.y)
     dealt = [allocation.rows_of_teacher(teacher) for teacher in range(allocation.n_teachers)]
     budgets = [asdict(group) for group in allocation.groups]
-    mark = fingerprint(
-        X, rows.y, np.concatenate(dealt), estimator, asked.seed, name, budgets, allocation.teacher_groups
-    )
+    mark = fingerprint(X, rows.y, *dealt, estimator, asked.seed, name, budgets, allocation.teacher_groups)
     _begin(out, private, mark)
     allocation.save(private / "allocation.npz")
     with bar("teachers trained", len(dealt)) as progress:
@@ -227,6 +229,10 @@ def _begin(out: Path, private: Path, mark: str) -> None:
     started = private / "fitting"
     if started.is_file() and started.read_text().strip() != mark:
         raise InputError(f"{out}: another fitting was begun here, with other data or settings; name another folder")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out}: is a file; a site is kept in a folder, so name another place")
+    if not started.is_file() and any((private / "teachers").glob("*")):
+        raise InputError(f"{private / 'teachers'}: holds files that no fitting put there; name another folder")
     private.mkdir(parents=True, exist_ok=True)
     private.chmod(0o700)
     (private / "teachers").mkdir(mode=0o700, exist_ok=True)
