@@ -303,3 +303,31 @@ def test_fits_on_one_ledger_share_the_budgets(tmp_path):
     assert found["groups"][0]["spent_before"] == pytest.approx(first.guarantees_[0].cost)
     assert found["ledger_head"].startswith("4:2:")
     assert pickle.loads(pickle.dumps(second)).ledger_.epsilon("eps=6") == second.guarantees_[0].cost
+
+
+def test_a_cost_is_no_promise_where_an_earlier_fit_is_part_of_it(tmp_path):
+    """What the first fit spent followed from noisy checks, so nobody could have named the sum beforehand."""
+    X, y = task(900)
+    people = [f"p{index}" for index in range(900)]
+    options = {
+        "classes": ["ape", "bee", "cat"], "n_teachers": 30, "sigma": 4.0, "random_state": 0, "verbose": 0,
+        "teacher": LogisticRegression(), "student": LogisticRegression(), "epsilon": 6.0,
+    }  # fmt: skip
+
+    def reported(seed, **more):
+        model = PATEClassifier(**options, **more).fit(X, y, person_id=people, X_public=task(200, seed=seed)[0])
+        model.report(tmp_path / "report.html")
+        found = json.loads((tmp_path / "report.json").read_text())
+        (entry,) = found["groups"]
+        assert found["guarantee"]["statement"] == model.labelling_.guarantee.statement
+        return entry, "the promise is the cost" in " ".join(found["guarantee"]["summary"])
+
+    fixed = {"check_sigma": None, "threshold": None, "stop": "count", "max_labels": 2}
+    alone, said = reported(1, **fixed)
+    assert said
+    assert alone["promised_epsilon"] == alone["cost"] < 6.0
+    shared = {"ledger": tmp_path / "ledger.sqlite"}
+    reported(1, check_sigma=6.0, threshold=15.0, max_labels=2, **shared)
+    second, said = reported(2, **fixed, **shared)
+    assert not said
+    assert second["cost"] < second["promised_epsilon"] == 6.0

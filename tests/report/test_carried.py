@@ -53,6 +53,13 @@ def test_the_program_in_the_report_starts_from_what_was_spent_before(two):
         assert spent.before > 0
 
 
+def test_the_words_of_the_record_are_those_of_the_record(tmp_path):
+    made = run(tmp_path / "a", labelling=labels(3, stop="count"))
+    found = json.loads(write_report(tmp_path / "a").json.read_text())
+    assert found["guarantee"]["statement"] == made.record.statement
+    assert found["guarantee"]["stopped_by"] == "fixed"
+
+
 def test_a_report_notices_a_rolled_back_ledger_and_an_edited_answer(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger, labelling=labels(2))

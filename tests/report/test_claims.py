@@ -10,7 +10,7 @@ import pytest
 from ipate.accounting.meter import BOUNDS, DATA_INDEPENDENT
 from ipate.guarantee import SEEDED
 from ipate.report import claims
-from ipate.report.facts import for_audience
+from ipate.report.facts import DesignFacts, for_audience
 from report.examples import COSTS, facts, group
 
 CASES = list(itertools.product(BOUNDS, ("fixed", "account", "other"), (False, True), ("public", "private")))
@@ -95,6 +95,24 @@ def test_a_cost_is_promised_only_where_nothing_about_the_number_of_releases_was_
     checked = for_audience(facts(stopped_by="fixed"), "public")
     assert [claims.promised_epsilon(checked, entry) for entry in checked.groups] == [1.0, 3.0]
     assert "rely on is the budget" in " ".join(claims.summary(checked))
+
+
+def test_who_left_by_the_end_of_the_pool_is_not_said_to_have_budget_left():
+    found = facts(stop="drop")
+    first, *rest = found.outcome.spent
+    outcome = replace(found.outcome, ended="pool", spent=(replace(first, labels_until_exhausted=40), *rest))
+    assert "nobody's budget was, but for high, who had left by then" in claims.ending(found, outcome)
+
+
+@pytest.mark.parametrize("ended", ["pool", "budget"])
+def test_labels_after_a_failed_test_are_said_to_be_paid_by_what_was_kept(ended):
+    design = DesignFacts(queries=90, reference="a guess", reserve=0.1, likely=0.9, fallback=True, digest="d")
+    found = facts(bound="ptr", stopped_by="fixed")
+    found = replace(found, parameters=replace(found.parameters, design=design))
+    said = claims.ending(found, replace(found.outcome, ended=ended, passed=False))
+    assert "paid for by the part of the budgets that had been kept for that case" in said
+    assert "nobody's budget" not in said
+    assert "could have passed" not in said
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, math.log(2), 3.0, 8.0, 25.0])

@@ -110,7 +110,10 @@ def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
         stopped_by = "other"
     elif settings.meter.whole:  # the list of queries was fixed, and nobody had spent anything before
         stopped_by = "fixed"
-    made = state_guarantee(settings.meter, stopped_by=stopped_by, seeded=record.seeded)
+    elif settings.meter.data_independent and source.opening:  # what earlier runs spent was not fixed beforehand
+        stopped_by = "account"
+    stated: StoppedBy = "account" if stopped_by == "fixed" and settings.meter.data_independent else stopped_by
+    made = state_guarantee(settings.meter, stopped_by=stated, seeded=record.seeded)  # as the labelling stated it
     if (made.kind, settings.meter.bound, settings.meter.conversion) != (record.kind, record.bound, record.conversion):
         raise InputError("the record's guarantee is not that of the run's configuration: one of them was edited")
     return made, stopped_by

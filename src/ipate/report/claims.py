@@ -299,12 +299,8 @@ def ending(facts: Facts, outcome: Outcome) -> str:
             "earlier runs, and given again for nothing)"
         )
     out = [spent.group for spent in outcome.spent if spent.labels_until_exhausted is not None]
-    if outcome.ended == "failed":
-        return f"{asked}: the private test was not passed, so nothing but its answer was released."
-    if facts.design is not None and outcome.passed:
-        return (
-            f"{asked}. The private test was passed, and the design's list of {facts.design.queries:,} points was asked."
-        )
+    if facts.design is not None:
+        return asked + _after_test(facts.design, outcome)
     if outcome.ended == "budget":
         whose = f" of {_listed(out)}" if out else ""
         if facts.parameters.stop == "drop":
@@ -312,7 +308,20 @@ def ending(facts: Facts, outcome: Outcome) -> str:
         return f"{asked}. Labelling stopped before the next query, which could have passed the budget{whose}."
     if outcome.ended == "count":
         return f"{asked}. Labelling stopped at the number of labels fixed beforehand ({facts.parameters.max_labels:,})."
-    return f"{asked}. Labelling ended because the pool was used up; nobody's budget was."
+    spent = f"nobody's budget was, but for {_listed(out)}, who had left by then" if out else "nobody's budget was"
+    return f"{asked}. Labelling ended because the pool was used up; {spent}."
+
+
+def _after_test(test: DesignFacts, outcome: Outcome) -> str:
+    """How a labelling behind a private test ended: the list of the design, nothing, or what was kept for a no."""
+    if outcome.ended == "failed":
+        return ": the private test was not passed, so nothing but its answer was released."
+    if outcome.passed:
+        return f". The private test was passed, and the design's list of {test.queries:,} points was asked."
+    return (
+        ". The private test was not passed; these labels were paid for by the part of the budgets that had been kept "
+        "for that case."
+    )
 
 
 def carried(outcome: Outcome) -> str:

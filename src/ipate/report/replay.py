@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from ipate.labelling import account_terms, label
 from ipate.ledger import Ledger, MemoryLedger
 from ipate.mechanism import Mechanism
 from ipate.noise import NoiseSource
+from ipate.npz import read_npy
 from ipate.panel import Panel
 from ipate.pipeline import Settings
 from ipate.report.facts import Point
@@ -141,7 +141,7 @@ def _ballot(record: Record, allocation: Allocation, settings: Settings, n_classe
     else:
         if path is None or not path.is_file():
             raise InputError(f"{path}: the votes are gone, and without them these costs cannot be computed again")
-        found = cast("NDArray[np.integer]", np.load(path, mmap_mode="r", allow_pickle=False))
+        found = read_npy(path)
     ballot = Votes(votes=found, n_classes=n_classes, groups=allocation.teacher_groups)
     if allocation.participation is None:
         return replace(ballot, weights=allocation.weights)
