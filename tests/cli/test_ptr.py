@@ -236,6 +236,25 @@ def test_a_run_whose_test_failed_says_so_and_can_be_reported(config, run, says):
     assert run("run", "--resume", "r").code == 1  # no second test
 
 
+def test_a_person_is_told_that_the_answer_of_a_failed_test_was_released_and_paid(config, run, says):
+    says(False)
+    assert run("run", "run.toml", "--out", "r").code == 1
+    person = Allocation.load(config / "r/private/allocation.npz").people.ids[0]
+    said = run("statement", "r", person).out
+    assert "This run released the answer of a private test, 0 labels" in said
+    assert "Of their latest budget" in said
+    assert "ε = 0 is left" in said
+    assert "the answer of a private test, 0 labels had been released" in run("withdraw", "r", person).out
+
+
+def test_a_design_that_cannot_be_kept_is_refused_before_it_is_made(files, run):
+    (files / "folder").mkdir()
+    for out, words in (("folder", "is a folder"), ("nowhere/d.json", "no such folder")):
+        ran = run("design", "votes.npz", "--groups", "groups.csv", *NOISE, "--accuracy", "0.95", "--out", out)
+        assert ran.code == 2
+        assert words in ran.err
+
+
 def test_neither_the_statistic_nor_any_cost_is_ever_written(config, run, says, monkeypatch):
     """Every number that the test computes is marked; none may stand in what a run says or writes in public."""
     says(True)

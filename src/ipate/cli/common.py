@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from ipate.errors import InputError
 from ipate.tables import GroupRow
 
-__all__ = ["load_npy", "parse_orders", "print_json", "print_table", "progress_bar", "teacher_weights", "waiting"]
+__all__ = [
+    "check_out",
+    "load_npy",
+    "parse_orders",
+    "print_json",
+    "print_table",
+    "progress_bar",
+    "teacher_weights",
+    "waiting",
+]
 
 _MOST_ORDERS = 10_000  # every order costs time and memory for every query; the paper has 49
 
@@ -36,6 +45,14 @@ def parse_orders(text: str) -> list[float]:
             f"orders are {text!r}: write FIRST:LAST, FIRST:LAST:STEP or a list such as 2,4,8, "
             f"at most {_MOST_ORDERS} orders"
         ) from None
+
+
+def check_out(path: Path, what: str) -> None:
+    """Refuse a place that cannot be written to, before anything is computed for it, let alone charged."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; {what} must be a file, so name one in it")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent}: no such folder; make it first, {what} needs one")
 
 
 def load_npy(path: Path, what: str) -> NDArray[Any]:

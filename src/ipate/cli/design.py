@@ -53,7 +53,7 @@ def command(
     delta: Annotated[float, typer.Option(help="δ where the group file gives none.")] = 1e-5,
     classes: Annotated[int | None, typer.Option(help="Number of classes; a public fact.")] = None,
     max_queries: Annotated[int | None, typer.Option(help="Ask at most this many queries.")] = None,
-    order_seed: Annotated[int | None, typer.Option(help="Ask the queries in a shuffled order.")] = None,
+    order_seed: Annotated[int | None, typer.Option(min=0, help="Ask the queries in a shuffled order.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Fix the test of the bound ptr from public information, before anybody looks at the votes."""
@@ -69,7 +69,7 @@ def command(
         raise InputError("a design needs VOTES.npz, --groups and --out (or --check DESIGN.json)")
     import numpy as np
 
-    from ipate.cli.common import waiting
+    from ipate.cli.common import check_out, waiting
     from ipate.cli.mechanisms import build_aggregator
     from ipate.cli.panels import build_panel
     from ipate.cli.testing import chosen_design
@@ -77,6 +77,7 @@ def command(
     from ipate.tables import read_groups
     from ipate.votes import read_votes
 
+    check_out(out, "a design")
     chosen = build_aggregator(
         "auto", sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=None, gamma=None, student_probs=None
     )
