@@ -184,6 +184,16 @@ def test_a_ledger_that_is_gone_after_an_interruption_is_refused(files, capsys, m
 def test_a_folder_that_is_not_there_is_named_before_anything_is_charged(files, capsys):
     assert "no such folder" in refusal(files, capsys, "--ledger", str(files / "nowhere" / "x.sqlite"))
     assert "no such folder" in refusal(files, capsys, "--out", str(files / "nowhere" / "labels.csv"))
+    (files / "folder").mkdir()
+    assert "is a folder" in refusal(files, capsys, "--ledger", str(files / "folder"))
+    assert "is a folder" in refusal(files, capsys, "--out", str(files / "folder"))
+    assert "is a folder" in refusal(files, capsys, "--out", str(files / "folder"), "--seed", "3")
+    assert not list(files.glob("*.sqlite"))  # nothing was charged
+
+
+@pytest.mark.parametrize("option", ["--order-seed", "--split-seed"])
+def test_a_seed_below_zero_is_refused_in_words(files, capsys, option):
+    assert option in refusal(files, capsys, option, "-1", "--variant", "vanishing")
     assert not (files / "labels.ledger.sqlite").exists()
 
 

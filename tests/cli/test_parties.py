@@ -132,6 +132,13 @@ def test_merge_says_who_must_be_trusted_and_what_hashes_cannot_show(files, run):
         assert "by another way" in told
 
 
+@pytest.mark.parametrize("command", ["party", "parties"])
+def test_the_help_of_a_group_of_commands_has_an_example(run, command):
+    told = run(command, "--help")
+    assert told.code == 0
+    assert f"Example: ipate {command} " in told.out
+
+
 def test_the_rule_of_label_gives_the_same_weights(files, run):
     assert run("parties", "merge", *files, "--out", "merged").code == 0
     both = ["label", "merged/votes.npz", "--groups", "merged/groups.csv", "--sigma", "9", "--seed", "1", "--json"]

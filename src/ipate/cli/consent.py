@@ -36,12 +36,12 @@ def command(
 ) -> None:
     """Check who consented to what: counts per level, rows that cannot be used, and what each level means."""
     from ipate.budgets import Policy, write_groups
-    from ipate.cli.common import print_json, progress_bar
+    from ipate.cli.common import check_out, print_json, progress_bar
     from ipate.consent import check_consent
     from ipate.errors import InputError
 
-    if out is not None and not out.parent.is_dir():
-        raise InputError(f"{out.parent}: no such folder for {out.name}")
+    if out is not None:
+        check_out(out, "a group file")
     rules = Policy.from_file(policy)
     with progress_bar("file read, rows judged, people counted", 3, quiet=as_json) as bar:
         found = check_consent(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ipate.accounting.meter import Meter
 from ipate.aggregators import Aggregator
-from ipate.errors import InputError
+from ipate.cli.common import check_out
 from ipate.ledger import Terms
 from ipate.ledgers import SqliteLedger, name_run, refuse_mixed_noise
 from ipate.panel import Panel
@@ -50,13 +50,12 @@ def label_ledger(
     out: Path, ledger: Path | None, terms: Sequence[Terms], *, run: LabelRun, seeded: bool
 ) -> Iterator[SqliteLedger | None]:
     """Open the ledger of a labelling; None for a seeded one without a ledger of its own, which promises nothing."""
+    check_out(out, "a file of labels")
     if ledger is None and seeded:
         yield None
         return
     path = ledger or out.with_suffix(".ledger.sqlite")
-    for folder in (out.parent, path.parent):
-        if not folder.is_dir():
-            raise InputError(f"{folder}: no such folder; make it first, the labels and their ledger need one")
+    check_out(path, "a ledger")
     refuse_mixed_noise(path, run.name)
     with SqliteLedger.open(path, terms, run=run.name, pool=run.pool, expected_head=_seen(out, path, ledger)) as book:
         yield book

@@ -89,8 +89,8 @@ def command(
     fallback: Annotated[
         bool, typer.Option(help="ptr: keep (ε/2, δ/10) for a data-independent run after a failed test.")
     ] = False,
-    order_seed: Annotated[int | None, typer.Option(help="Ask the queries in a shuffled order.")] = None,
-    split_seed: Annotated[int, typer.Option(help="Vanishing: the public seed of who votes when.")] = 0,
+    order_seed: Annotated[int | None, typer.Option(min=0, help="Ask the queries in a shuffled order.")] = None,
+    split_seed: Annotated[int, typer.Option(min=0, help="Vanishing: the public seed of who votes when.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Label public points with teachers trained elsewhere; nobody pays more than their budget."""

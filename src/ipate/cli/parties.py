@@ -36,6 +36,7 @@ UNCHECKED = (
 
 app = typer.Typer(
     help="The aggregator of several sites: make the queries, merge the votes; it sees raw votes and must be trusted.",
+    epilog="Example: ipate parties merge north.npz south.npz --out merged. Each command has a --help.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

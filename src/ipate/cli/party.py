@@ -20,6 +20,7 @@ VOTE = (
 
 app = typer.Typer(
     help="A site with data of its own that may not leave it: train teachers here, send votes only.",
+    epilog="Example: ipate party vote north-site queries.npz --out north.npz. Each command has a --help.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -50,7 +51,7 @@ def fit(
         str, typer.Option(help="logistic, forest, boosting, bayes, a net or module:attribute.")
     ] = "logistic",
     jobs: Annotated[int | None, typer.Option(help="Worker processes; -1 for all cores.")] = None,
-    split_seed: Annotated[int, typer.Option(help="The public seed of allocation and training.")] = 0,
+    split_seed: Annotated[int, typer.Option(min=0, help="The public seed of allocation and training.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Train a site's teachers on its own people, under their own budgets; nothing leaves the folder."""

@@ -87,7 +87,7 @@ def command(
     ] = None,
     fallback: Annotated[bool, typer.Option(help="ptr keeps (ε/2, δ/10) for after a failed test.")] = False,
     pool: Annotated[int, typer.Option(help="How many public points there are; with a reference.")] = 10_000,
-    split_seed: Annotated[int, typer.Option(help="The public seed of vanishing's rotation.")] = 0,
+    split_seed: Annotated[int, typer.Option(min=0, help="The public seed of vanishing's rotation.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """What these budgets afford before any training, variant by variant, from public information only."""
