@@ -901,6 +901,20 @@ MUTANTS = (
         (INTERRUPTED,),
     ),
     Mutant(
+        "votes that were cut short are filled up with class 0",
+        "teachers/store.py",
+        'open_memmap(path, mode="r")',
+        'open_memmap(path, mode="r+")',
+        ("tests/teachers/test_ensemble.py",),
+    ),
+    Mutant(
+        "a cost with earlier runs in it is promised",
+        "report/assemble.py",
+        "elif settings.meter.data_independent and source.opening:",
+        "elif False:",
+        ("tests/test_classifier.py",),
+    ),
+    Mutant(
         "a withdrawal erases votes and keeps the person's place",
         "runs/withdrawal.py",
         "persons = np.where(np.isin(allocation.persons, people), EMPTY, allocation.persons)",

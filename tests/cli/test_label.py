@@ -351,3 +351,12 @@ def test_a_failure_to_write_is_an_error_of_one_line(files, capsys):
     args[args.index("--out") + 1] = str(files / "nowhere" / "labels.csv")
     assert _run(args) in (1, 2)
     assert "nowhere" in capsys.readouterr().err
+
+
+def test_an_interrupted_labelling_is_one_line_that_says_how_to_go_on(files, capsys, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ipate.labelling.label", stopped)
+    assert _run(arguments(files)) == 130
+    assert capsys.readouterr().err == "ipate: interrupted; the same command again continues or repeats it\n"

@@ -232,6 +232,8 @@ def test_a_run_whose_test_failed_says_so_and_can_be_reported(config, run, says):
     page = (config / "r/public/report.html").read_text()
     assert "The answer was no" in page
     assert "nothing but its answer was released" in page
+    assert "no point was labelled, and there is no student" in page
+    assert "a student learnt from those labels" not in page
     says(True)
     assert run("run", "--resume", "r").code == 1  # no second test
 

@@ -54,7 +54,10 @@ def _outcome(argv: list[str] | None) -> tuple[int, str]:
     except OSError as error:
         return 1, f"ipate: {_one_line(str(error))}"
     code = result if isinstance(result, int) else 0
-    return code, "ipate: interrupted; `ipate run --resume` continues a run" if code == 130 else ""
+    begun = (sys.argv[1:] if argv is None else argv)[:1]
+    again = "the same command again continues or repeats it"
+    how = "`ipate run --resume` continues a run" if begun == ["run"] else again
+    return code, f"ipate: interrupted; {how}" if code == 130 else ""
 
 
 def _usage(error: Any) -> str:

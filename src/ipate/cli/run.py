@@ -1,5 +1,6 @@
 """`ipate run`: the whole way from private data to a student, in a folder that can be resumed."""
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -123,7 +124,7 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
 
 
 def _size(value: float | None) -> float | int | None:
-    return int(value) if value is not None and value >= 1 else value
+    return int(value) if value is not None and 1 <= value < math.inf else value
 
 
 def _number(value: str | None) -> int | str | None:

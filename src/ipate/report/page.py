@@ -57,10 +57,12 @@ def _marks(facts: Facts) -> Markup:
 
 def _opening(facts: Facts) -> Markup:
     used = facts.parameters
+    became = "whose noisy votes labelled public points; a student learnt from those labels alone"
+    if facts.outcome is not None and facts.outcome.ended == "failed":
+        became = "and a private test of their votes was not passed; no point was labelled, and there is no student"
     about = (
-        f"{facts.n_people:,} people in {_count(len(facts.groups), 'group')} taught {used.teachers:,} teachers, whose "
-        f"noisy votes labelled public points; a student learnt from those labels alone ({used.variant}, bound "
-        f"{used.bound})."
+        f"{facts.n_people:,} people in {_count(len(facts.groups), 'group')} taught {used.teachers:,} teachers, "
+        f"{became} ({used.variant}, bound {used.bound})."
     )
     return element(
         "section",

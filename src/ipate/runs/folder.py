@@ -46,6 +46,8 @@ class RunFolder:
         """Make the folder; one that already holds a run is refused, so that nothing is overwritten."""
         if (path / "config.json").exists():
             raise InputError(f"{path}: already holds a run; continue it with --resume {path}, or name another folder")
+        if path.exists() and not path.is_dir():
+            raise InputError(f"{path}: is a file; a run is kept in a folder, so name another place")
         folder = cls(path, config)
         folder.public.mkdir(parents=True, exist_ok=True)
         folder.private.mkdir(exist_ok=True)

@@ -151,6 +151,8 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
     path, terms = ledger_path(folder), _terms(allocation, settings)
     if not path.parent.is_dir():
         raise InputError(f"ledger is {str(path)!r}: the folder {path.parent} is not there; make it first")
+    if path.is_dir():
+        raise InputError(f"ledger is {str(path)!r}: it is a folder; a ledger is a file, so name one in it")
     refuse_mixed_noise(path, folder.id)
     before = opening_balances(path, terms, run=folder.id, people=members_of(allocation))
     if settings.meter.data_independent and not settings.meter.whole and allocation.participation is None:

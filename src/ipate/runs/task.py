@@ -62,6 +62,8 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
     persons = private if data.person_id is None else data.person_id[private]  # a row of the data, or whose it is
     there = len(np.unique(persons))
     delta = min(1e-5, 0.1 / there) if budgets.delta == "auto" else float(budgets.delta)
+    if (data.epsilon is not None or data.levels is not None) and budgets.shares is not None:
+        raise InputError("budgets.shares is given: the data says what its people consent to; leave it out")
     if config.data.file is not None:
         _refuse_conflicts(data, config)
     if data.epsilon is not None:
@@ -87,8 +89,6 @@ def _refuse_conflicts(data: Dataset, config: RunConfig) -> None:
         raise InputError(
             f"budgets.epsilon is {budgets.epsilon:g}: the file says what its people consent to; leave it out"
         )
-    if (data.epsilon is not None or data.levels is not None) and budgets.shares is not None:
-        raise InputError("budgets.shares is given: the file says what its people consent to; leave it out")
     if data.levels is not None and budgets.policy is None:
         raise InputError("budgets.policy is not given: say which ε each consent level of the file means")
 
