@@ -55,7 +55,7 @@ class RunFolder:
         write_text(folder.private / "README", _PRIVATE_NOTE)
         facts = {
             "id": name_run(f"{path.absolute().name}-{secrets.token_hex(4)}", seeded=config.seed is not None),
-            "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+            "begun": datetime.now(UTC).isoformat(timespec="microseconds"),
             "noise": "secure" if config.seed is None else "seeded",
             "split_seed": config.split_seed,
             "versions": versions(config),
