@@ -5,13 +5,13 @@ from typing import Any
 
 from ipate.designing import read_design
 from ipate.errors import InputError
-from ipate.pipeline import Settings, choose_settings
 from ipate.report.assemble import Source, assemble
 from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
 from ipate.report.statement import owed
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import openings_of, reading, reused_by
 from ipate.runs.record import read_record
+from ipate.runs.settings import settings_of
 from ipate.runs.withdrawal import withdrawals
 from ipate.variants import Allocation
 
@@ -32,7 +32,13 @@ def _source(folder: RunFolder) -> Source:
             f"{folder.path}: the run has not labelled yet; finish it with ipate run --resume {folder.path}"
         )
     allocation = Allocation.load(path)
-    settings = _settings(folder, allocation, len(record.labels), len(data["classes"]))
+    settings = settings_of(
+        config,
+        people=allocation.people,
+        n_public=len(record.labels),
+        n_classes=len(data["classes"]),
+        design=read_design(folder.public / "design.json") if config.labelling.bound == "ptr" else None,
+    )
     with reading(folder) as ledger:
         paid = ledger.stored().answers
         opening = openings_of(folder, ledger)
@@ -64,30 +70,6 @@ def _source(folder: RunFolder) -> Source:
         charged=charged,
         private_history=private_history,
         paid=paid,
-    )
-
-
-def _settings(folder: RunFolder, allocation: Allocation, n_pool: int, n_classes: int) -> Settings:
-    """The run's own settings, which follow from its configuration and public facts."""
-    config, wanted = folder.config, folder.config.labelling
-    options = {name: value for name, value in (("rule", wanted.rule), ("power", wanted.power)) if value is not None}
-    return choose_settings(
-        people=allocation.people,
-        n_public=n_pool,
-        n_classes=n_classes,
-        variant=wanted.variant,
-        teacher=None,
-        n_teachers=config.teachers.number,
-        sigma=wanted.sigma,
-        check_sigma=wanted.check_sigma,
-        threshold=wanted.threshold,
-        points_per_teacher=config.teachers.points,
-        bound=wanted.bound,
-        conversion=wanted.conversion,
-        stop=wanted.stop,
-        max_labels=wanted.max_labels,
-        options=options,
-        design=read_design(folder.public / "design.json") if wanted.bound == "ptr" else None,
     )
 
 

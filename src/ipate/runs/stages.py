@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ipate.config import RunConfig
 from ipate.designing import read_design
 from ipate.errors import InputError, IpateError
-from ipate.pipeline import Settings, choose_settings, standard_labels
+from ipate.pipeline import Settings, standard_labels
 from ipate.runs.designs import keep_design, reference_of
 from ipate.runs.folder import RunFolder
 from ipate.runs.labels import label_once
@@ -20,6 +20,7 @@ from ipate.runs.ledgers import check_affordable, ledger_path
 from ipate.runs.models import NETS, make_models
 from ipate.runs.record import Record, publish
 from ipate.runs.scoring import compare, evaluate, teach
+from ipate.runs.settings import settings_of
 from ipate.runs.task import Task, prepare
 from ipate.runs.withdrawal import settle, vacant, without
 from ipate.tables import replacing
@@ -131,24 +132,12 @@ def _told(task: Task) -> str:
 
 
 def _settings(task: Task, config: RunConfig, teacher: Any) -> Settings:
-    wanted = config.labelling
-    options = {name: value for name, value in (("rule", wanted.rule), ("power", wanted.power)) if value is not None}
-    return choose_settings(
+    return settings_of(
+        config,
         people=task.people,
         n_public=len(task.parts.public),
         n_classes=task.data.n_classes,
-        variant=wanted.variant,
         teacher=teacher,
-        n_teachers=config.teachers.number,
-        sigma=wanted.sigma,
-        check_sigma=wanted.check_sigma,
-        threshold=wanted.threshold,
-        points_per_teacher=config.teachers.points,
-        bound=wanted.bound,
-        conversion=wanted.conversion,
-        stop=wanted.stop,
-        max_labels=wanted.max_labels,
-        options=options,
         reference=reference_of(config, n_classes=task.data.n_classes),
         design=None if config.reference.design is None else read_design(config.reference.design),
     )
