@@ -15,7 +15,7 @@ from ipate.torch.nets import NETS, Dropout
 from ipate.torch.presets import Augmentation
 
 T, B, CLASSES = 3, 6, 4
-IMAGES = {"paper-mnist": (1, 12, 12), "small": (1, 12, 12), "vgg": (3, 16, 16)}
+IMAGES = {"paper-mnist": (1, 12, 12), "small": (1, 12, 12), "vgg": (3, 16, 16), "vgg-plain": (3, 16, 16)}
 
 
 def pair(name, conv):

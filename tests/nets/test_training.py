@@ -267,7 +267,7 @@ def test_epochs_count_passes_over_the_mean_number_of_slots(world):
         ({"members": [[0], [-2]]}, "members of teacher 1 hold -2"),
         ({"members": []}, "members name no teacher"),
         ({"members": [[0.5]]}, "members of teacher 0 are float64"),
-        ({"preset": "resnet"}, "the presets are paper-mnist, small, vgg"),
+        ({"preset": "resnet"}, "the presets are paper-mnist, small, vgg, vgg-plain"),
         ({"epochs": 1, "steps": 2}, "give one of them"),
         ({"steps": 0}, "steps is 0"),
         ({"epochs": -1.0}, "epochs is -1.0"),

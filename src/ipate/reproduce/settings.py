@@ -68,6 +68,10 @@ _MADE = (
     # table 1: its caption gives the splits
     Setup(name="mnist-official", dataset="mnist", public=10_000, test=None, mechanism=_MNIST, teacher="paper-mnist"),
     Setup(name="svhn", dataset="svhn", public=10_000, test=None, mechanism=_MNIST, teacher="vgg", epochs=60),
+    # the same net without augmentation and dropout, which the paper mentions neither: what they are worth
+    Setup(
+        name="svhn-plain", dataset="svhn", public=10_000, test=None, mechanism=_MNIST, teacher="vgg-plain", epochs=60
+    ),
     # beyond the paper: stronger teachers under the paper's parameters, to see what teachers are worth
     Setup(name="mnist-strong", dataset="mnist", public=9_000, test=1_000, mechanism=_MNIST, teacher="small"),
     # beyond the paper: many strong teachers; σ, σ_T and T as in benchmarks/strong_teachers.py, fixed beforehand

@@ -164,14 +164,15 @@ def _small() -> Net:
     return Net(name="small", layers=layers, image=(1, 28, 28))
 
 
-def _vgg() -> Net:
+def _vgg(name: str, *dropout: Layer) -> Net:
     """Build a VGG-style net of 7 layers with weights for 32×32 colour images: five 3×3 convolutions, two dense."""
 
     def block(*widths: int) -> tuple[Layer, ...]:
         return (*(part for width in widths for part in (Conv(channels=width), Norm(), Relu())), Pool())
 
-    head: tuple[Layer, ...] = (Flatten(), Dense(units=128, bias=False), Norm(), Relu(), Dropout(p=0.3), Dense())
-    return Net(name="vgg", layers=(*block(32, 32), *block(64, 64), *block(128), *head), image=(3, 32, 32))
+    head: tuple[Layer, ...] = (Flatten(), Dense(units=128, bias=False), Norm(), Relu(), *dropout, Dense())
+    return Net(name=name, layers=(*block(32, 32), *block(64, 64), *block(128), *head), image=(3, 32, 32))
 
 
-NETS: Mapping[str, Net] = MappingProxyType({net.name: net for net in (_paper_mnist(), _small(), _vgg())})
+_MADE = (_paper_mnist(), _small(), _vgg("vgg", Dropout(p=0.3)), _vgg("vgg-plain"))
+NETS: Mapping[str, Net] = MappingProxyType({net.name: net for net in _MADE})

@@ -115,5 +115,6 @@ _MADE = (
         augmentation=Augmentation(degrees=7.5, shift=0.07),
         epochs=100,
     ),
+    Preset(name="vgg-plain", net=NETS["vgg-plain"], optimiser=Optimiser(), epochs=60),  # for comparison
 )
 PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _MADE})
