@@ -22,5 +22,10 @@ def common() -> Ensemble:
 
 
 @pytest.fixture
+def weak() -> Ensemble:
+    return make_ensemble(Spec(setup="svhn", replicate=0), skill=0.55, points=1200)
+
+
+@pytest.fixture
 def copied() -> Ensemble:
     return make_ensemble(Spec(setup="mnist", replicate=1, shares=(0.5, 0.5), copies=(1, 3)))

@@ -5,6 +5,7 @@ and the spending of all accounts one product of matrices; the loop of the produc
 gives the same labels (but for the last query, which it refuses if its label *could* overspend) and takes minutes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,12 +56,35 @@ class Turns:
         }
 
     def affordable(self) -> int:
-        """Return how many queries can be asked before a budget is exceeded: by bisection, as costs only grow."""
+        """Return how many queries can be asked before a budget is exceeded."""
         limit = self.meter.limit(*self.panel.budgets)
+
+        def paid(queries: int) -> bool:
+            idle = ~self.present[:, :queries].any(axis=1)
+            return bool(np.all(np.any(self.spent(queries) <= limit, axis=1) | idle))
+
+        return self._last(paid)
+
+    def affordable_on_average(self) -> int:
+        """Return how many queries could be asked if a group's *mean* ε were held to its budget: reproduction only.
+
+        Teachers who had more turns than others have then overspent.
+        """
+        budget, delta = self.panel.budgets
+        groups = [self.panel.account_group == place for place in range(len(self.panel.groups))]
+
+        def paid(queries: int) -> bool:
+            epsilon, _ = self.meter.epsilon(self.spent(queries), delta)
+            return all(epsilon[own].mean() <= budget[own][0] for own in groups)
+
+        return self._last(paid)
+
+    def _last(self, paid: Callable[[int], bool]) -> int:
+        """Return the largest number of queries that is paid for: by bisection, as costs only grow."""
         low, high = 0, self.present.shape[1]
         while low < high:
             middle = (low + high + 1) // 2
-            if np.all(np.any(self.spent(middle) <= limit, axis=1) | ~self.present[:, :middle].any(axis=1)):
+            if paid(middle):
                 low = middle
             else:
                 high = middle - 1
