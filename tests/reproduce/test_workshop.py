@@ -129,7 +129,7 @@ def test_what_is_missing_becomes_jobs_then_results(tmp_path):
         Pupil(key=("a", n), replicate=0, rows=ensemble.public[:size], labels=dataset.y[ensemble.public[:size]])
         for n, size in enumerate((0, 60, 250))
     ]
-    said = Small(cache=tmp_path / "cache").students(SETUPS["adult"], pupils, name="t")
+    said = Small(cache=tmp_path / "cache").students(SETUPS["adult"], {"t": pupils})
     assert set(said) == {("a", 1), ("a", 2)}  # nobody learns from nothing
     right = {key: np.mean(predicted == truth) for key, (predicted, truth) in said.items()}
     assert right["a", 2] > right["a", 1] > 0.3

@@ -33,10 +33,6 @@ class Options:
     ensembles: int = 3
     votings: int = 5
 
-    def upsampled(self, setup: str) -> range:
-        """Which replicates upsampling has: one on Adult, whose forests take long, else all."""
-        return range(min(1, self.ensembles)) if setup == "adult" else range(self.ensembles)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Held:
@@ -82,10 +78,10 @@ class Grid:
             held.voting.n_labels / spread(base[held.ensemble.spec.replicate]).mean for held in self.cells[key]
         )
 
-    def pupils(self) -> Iterator[Pupil]:
-        """Yield the students of all votings."""
+    def pupils(self, variants: str) -> Iterator[Pupil]:
+        """Yield the students of all votings of some variants; the baseline is S."""
         for key, cell in self.cells.items():
-            for held in cell:
+            for held in cell if key[2] in variants else ():
                 yield held.pupil(key)
 
 
@@ -98,7 +94,7 @@ def upsampled(setup: str, options: Options, *, higher: str, share: float) -> lis
     """Return upsampling's own ensembles for one setting."""
     return [
         Spec(setup=setup, replicate=replicate, shares=(1 - share, share), copies=(1, COPIES[higher]))
-        for replicate in options.upsampled(setup)
+        for replicate in range(options.ensembles)
     ]
 
 

@@ -4,11 +4,10 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["COLOURS", "DASHES", "MARKERS", "draw"]
+__all__ = ["COLOURS", "DASHES", "draw"]
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#444c55", "#e69f00")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1.5, 1.2)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "ipate", "svg.fonttype": "none", "font.size": 10, "axes.spines.top": False,
     "axes.spines.right": False, "axes.grid": True, "grid.color": "#d9dee3", "grid.linewidth": 0.6,

@@ -1,15 +1,16 @@
 """`fig-ratios` and `fig-weighted-ratio`: how costs follow sensitivities, and labels follow budgets and shares."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.reproduce.ensembles import Ensemble, Spec
+from ipate.reproduce.ensembles import Ensemble
 from ipate.reproduce.grid import Options, shared, votings
 from ipate.reproduce.histories import by_queries
-from ipate.reproduce.plots import COLOURS, MARKERS, draw
+from ipate.reproduce.plots import COLOURS, draw
 from ipate.reproduce.results import Cell, Sheet, Table
 from ipate.reproduce.schemes import Scheme, two, upsampling, vanishing, weighting
 from ipate.reproduce.settings import SHARES
@@ -19,7 +20,7 @@ from ipate.reproduce.workshop import Workshop
 __all__ = ["fig_ratios", "fig_weighted_ratio"]
 
 RATIOS = range(2, 10)
-COPIED = (2, 3, 4)  # ratios that upsampling has ensembles for, the same as in the tables
+HIGHER = range(2, 7)  # ε₁ of the weighted ratio; ε₀ is 1
 _AT: NDArray[np.int64] = np.unique(np.concatenate([[1, 5], np.arange(10, 200, 10), np.arange(200, 4001, 100)]))
 _WANTED = (10, 100, 1000, 4000)
 
@@ -27,16 +28,15 @@ _WANTED = (10, 100, 1000, 4000)
 def fig_ratios(workshop: Workshop, options: Options) -> Sheet:
     """Draw the ratio of two groups' costs over 4,000 votings for sensitivities in the ratio 2 to 9."""
     common = shared("mnist", options)
-    own = {c: Spec(setup="mnist", replicate=0, shares=(0.5, 0.5), copies=(1, c)) for c in COPIED}
-    workshop.need([*common, *own.values()])
+    own = {c: [replace(spec, shares=(0.5, 0.5), copies=(1, c)) for spec in common] for c in RATIOS}
+    workshop.need([*common, *(spec for specs in own.values() for spec in specs)])
     lines: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
     for c in RATIOS:
         given = two(1.0, float(c), 0.5)
         ensembles = [workshop.ensemble(spec) for spec in common]
         lines["weighting", c] = _ratios([(e, weighting(e, given)) for e in ensembles], options.votings)
-        if c in own:
-            up = workshop.ensemble(own[c])
-            lines["upsampling", c] = _ratios([(up, upsampling(up, given))], options.votings)
+        ups = [workshop.ensemble(spec) for spec in own[c]]
+        lines["upsampling", c] = _ratios([(up, upsampling(up, given)) for up in ups], options.votings)
         lines["vanishing", c] = _ratios([(e, vanishing(e, given, power=1)) for e in ensembles], 1)
         workshop.say(f"costs at the ratio {c} of sensitivities")
     tables = [_at_table(lines, variant) for variant in ("upsampling", "weighting", "vanishing")]
@@ -48,9 +48,8 @@ def fig_ratios(workshop: Workshop, options: Options) -> Sheet:
         name="fig-ratios", title="Cost ratio against sensitivity ratio", tables=tables,
         figures={"fig-ratios.svg": _ratio_figure(lines)},
         about="MNIST, two groups of equal size whose sensitivities have the ratio 2 to 9 (vanishing: whose teachers' "
-        "participation has), 4,000 votings, the paper's account. Weighting: "
-        f"{options.ensembles} ensembles × {options.votings} processes; upsampling (2 to 4): one ensemble × "
-        f"{options.votings}; vanishing: {options.ensembles} × 1.",
+        "participation has), 4,000 votings, the paper's account. Upsampling and weighting: "
+        f"{options.ensembles} ensembles × {options.votings} processes; vanishing: {options.ensembles} × 1.",
         findings=[
             (f"After 4,000 votings the ratio of costs is the ratio of sensitivities within {off:.0%} for upsampling "
             "and weighting: confirmed."),
@@ -69,13 +68,9 @@ def _ratios(held: list[tuple[Ensemble, Scheme]], count: int) -> list[NDArray[np.
     return found
 
 
-def _ratios_of(lines: dict[tuple[str, int], list[NDArray[np.float64]]], variant: str) -> list[int]:
-    return [c for c in RATIOS if (variant, c) in lines]
-
-
 def _at_table(lines: dict[tuple[str, int], list[NDArray[np.float64]]], variant: str) -> Table:
     rows = []
-    for c in _ratios_of(lines, variant):
+    for c in RATIOS:
         values = [[line[int(np.flatnonzero(at == _AT)[0])] for line in lines[variant, c]] for at in _WANTED]
         rows.append((str(c), [Cell(ours=spread(map(float, v)), digits=2) for v in values]))
     title = f"Cost ratio after so many votings, {variant}; rows: the ratio of sensitivities"
@@ -86,7 +81,7 @@ def _ratio_figure(lines: dict[tuple[str, int], list[NDArray[np.float64]]]) -> st
     def paint(axes: Any) -> None:
         for place, variant in enumerate(("upsampling", "weighting", "vanishing")):
             axis = axes[0, place]
-            for c in _ratios_of(lines, variant):
+            for c in RATIOS:
                 index = c - RATIOS[0]
                 mean = np.nanmean(lines[variant, c], axis=0)
                 axis.plot(_AT, mean, color=COLOURS[index], linewidth=1.6)
@@ -97,7 +92,7 @@ def _ratio_figure(lines: dict[tuple[str, int], list[NDArray[np.float64]]]) -> st
             axis.set_title(variant, fontsize=10)
             axis.set_xlabel("votings")
             axis.set_xlim(0, 4000)
-            axis.set_ylim(0, 4 if variant == "vanishing" else 10)
+            axis.set_ylim(*((1, 3.1) if variant == "vanishing" else (0, 10)))
         axes[0, 0].set_ylabel("cost of the higher / of the lower group")
 
     return draw(paint, columns=3, size=(9, 3.4))
@@ -106,31 +101,29 @@ def _ratio_figure(lines: dict[tuple[str, int], list[NDArray[np.float64]]]) -> st
 def fig_weighted_ratio(workshop: Workshop, options: Options) -> Sheet:
     """Draw labels against (ε₁d₁)/(ε₀d₀) for three group shares."""
     common = shared("mnist", options)
-    own = {
-        (c, s): Spec(setup="mnist", replicate=0, shares=(1 - s, s), copies=(1, c)) for c in (2, 3, 4) for s in SHARES
-    }
-    workshop.need([*common, *own.values()])
+    own = {(c, s): [replace(spec, shares=(1 - s, s), copies=(1, c)) for spec in common] for c in HIGHER for s in SHARES}
+    workshop.need([*common, *(spec for specs in own.values() for spec in specs)])
     ensembles = [workshop.ensemble(spec) for spec in common]
     points: dict[tuple[str, float], list[tuple[float, float, float]]] = {}
     for share in SHARES:
-        for higher in (2, 3, 4, 5, 6):
+        for higher in HIGHER:
             given = two(1.0, float(higher), share)
             ratio = higher * share / (1 - share)
-            held = votings(ensembles, partial(weighting, given=given), options)
-            labels = spread(one.voting.n_labels for one in held)
-            points.setdefault(("weighting", share), []).append((ratio, labels.mean, labels.sd))
-            if (higher, share) in own:
-                up = workshop.ensemble(own[higher, share])
-                own_votings = votings([up], partial(upsampling, given=given), options)
-                labels = spread(one.voting.n_labels for one in own_votings)
-                points.setdefault(("upsampling", share), []).append((ratio, labels.mean, labels.sd))
+            ups = [workshop.ensemble(spec) for spec in own[higher, share]]
+            held = {
+                "weighting": votings(ensembles, partial(weighting, given=given), options),
+                "upsampling": votings(ups, partial(upsampling, given=given), options),
+            }
+            for variant, each in held.items():
+                labels = spread(one.voting.n_labels for one in each)
+                points.setdefault((variant, share), []).append((ratio, labels.mean, labels.sd))
+            workshop.say(f"labels with {share:.0%} of the people at ε = {higher}")
     return Sheet(
         name="fig-weighted-ratio", title="Labels against the weighted ratio of budgets",
         figures={"fig-weighted-ratio.svg": _weighted_figure(points)},
         tables=[_weighted_table(points)], findings=_weighted_findings(points),
-        about="MNIST, two groups with ε₀ = 1 and ε₁ = 2 to 6 (upsampling: to 4), d₁ = 25, 50 and 75% of the people; "
-        f"the paper's account. Weighting: {options.ensembles} ensembles × {options.votings} votings; upsampling: one × "
-        f"{options.votings}.",
+        about="MNIST, two groups with ε₀ = 1 and ε₁ = 2 to 6, d₁ = 25, 50 and 75% of the people; the paper's account; "
+        f"{options.ensembles} ensembles × {options.votings} votings.",
     )  # fmt: skip
 
 
@@ -140,12 +133,13 @@ Points = dict[tuple[str, float], list[tuple[float, float, float]]]
 def _weighted_figure(points: Points) -> str:
     def paint(axes: Any) -> None:
         axis = axes[0, 0]
-        for place, ((variant, share), own) in enumerate(points.items()):
+        for (variant, share), own in points.items():
             x, y, sd = (np.array(column) for column in zip(*own, strict=True))
+            hollow = variant == "upsampling"  # a ring around weighting's point
             axis.errorbar(
-                y, x, xerr=sd, color=COLOURS[list(SHARES).index(share)], marker=MARKERS[place], markersize=6,
-                markerfacecolor="white" if variant == "upsampling" else None, linewidth=1.2, capsize=2,
-                linestyle="--" if variant == "upsampling" else "-", label=f"{variant}, {share:.0%}",
+                y, x, xerr=sd, color=COLOURS[list(SHARES).index(share)], marker="o", linewidth=1.2, capsize=2,
+                markersize=10 if hollow else 5, markerfacecolor="none" if hollow else None,
+                linestyle="--" if hollow else "-", label=f"{variant}, {share:.0%}",
             )  # fmt: skip
         axis.set_xlabel("labels")
         axis.set_ylabel("(ε₁·d₁) / (ε₀·d₀)")

@@ -27,9 +27,8 @@ BASE: Key = ("baseline", 0.0)
 def adult_skew(workshop: Workshop, options: Options) -> Sheet:
     """Reproduce the four tables of the unbalanced experiment."""
     cells = _votings(workshop, options)
-    said = workshop.students(
-        SETUPS["adult"], [held.pupil(key) for key, own in cells.items() for held in own], name="adult-skew"
-    )
+    pupils = [held.pupil(key) for key, own in cells.items() for held in own]
+    said = workshop.students(SETUPS["adult"], {"adult-skew": pupils})
     right: dict[tuple[Key, int], list[float]] = {}
     for key, (predicted, truth) in said.items():
         for one in (0, 1):
@@ -61,9 +60,9 @@ def adult_skew(workshop: Workshop, options: Options) -> Sheet:
             for name, (up, down, steps) in trends.items()
         ],
         about="Only people of the class with high incomes (24.8%) can have the higher budget; the columns say which "
-        "share of them has it; everybody else has ln 2. Upsampling, "
-        f"{len(cells['ln 4', 0.25])} votings of one ensemble per setting (baseline: {len(cells[BASE])}); the paper's "
-        "account. A teacher's and a label's accuracy is measured on public points, a student's on test points.",
+        f"share of them has it; everybody else has ln 2. Upsampling, {len(cells[BASE])} votings per setting "
+        f"({options.ensembles} ensembles); the paper's account. A teacher's and a label's accuracy is measured on "
+        "public points, a student's on test points.",
     )  # fmt: skip
 
 
@@ -72,7 +71,7 @@ def _votings(workshop: Workshop, options: Options) -> dict[Key, list[Held]]:
     specs = {
         (higher, share): [
             Spec(setup="adult", replicate=r, shares=(1 - share, share), copies=(1, COPIES[higher]), skew=True)
-            for r in options.upsampled("adult")
+            for r in range(options.ensembles)
         ]
         for higher, share in settings
     }
@@ -136,9 +135,7 @@ def _tables(title: str, measure: Measure, theirs: Published) -> list[Table]:
             for cell in cells
             if isinstance(cell, Cell) and cell.theirs is not None
         )
-        note = (
-            f"a: a teacher's accuracy has one ensemble and no spread; the cells differ by {worst:.1f} points at most."
-        )
+        note = f"a: other forests; the cells differ by {worst:.1f} points at most."
         source = f"{title} on {name}, %; the paper's: {theirs.source}"
         tables.append(Table(title=source, columns=_COLUMNS, rows=rows, notes=[note]))
     return tables

@@ -1,7 +1,7 @@
 """Where models are trained once and kept: ensembles and students, from the cache, here, or elsewhere as jobs."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,38 +128,42 @@ class Workshop:
         )
 
     def students(
-        self, setup: Setup, pupils: Sequence[Pupil], *, name: str
+        self, setup: Setup, batches: Mapping[str, Sequence[Pupil]]
     ) -> dict[tuple[Any, ...], tuple[NDArray[Any], NDArray[Any]]]:
         """Train all students and return, by key, what each predicts of its test points, and their true classes.
 
-        Students with similar numbers of labels are trained together, so that epochs mean the same to all of them;
-        those without labels are left out.
+        Of one batch (its name is the results'), students with similar numbers of labels are trained together, so that
+        epochs mean the same to all of them; a batch that was kept stays as it is where others are added. Students
+        without labels are left out.
         """
-        replicates = sorted({pupil.replicate for pupil in pupils})
-        tests = np.stack([self.partition(setup, replicate).test for replicate in replicates])
-        batches: dict[int, list[Pupil]] = {}
-        for pupil in pupils:
-            if len(pupil.rows):
-                batches.setdefault(int(math.log(len(pupil.rows), _STEP)), []).append(pupil)
-        order = sorted(batches)
-        jobs = [
-            Job(
-                name=f"{name}-students-{size:02d}", kind="students", dataset=setup.dataset, preset=setup.student,
-                n_classes=self.dataset(setup.dataset).n_classes, seed=size,
-                offsets=np.cumsum([0, *(len(pupil.rows) for pupil in batches[size])]),
-                indices=np.concatenate([pupil.rows for pupil in batches[size]]),
-                labels=np.concatenate([pupil.labels for pupil in batches[size]]), asked=tests,
-                pool=np.array([replicates.index(pupil.replicate) for pupil in batches[size]]),
-                epochs=None if setup.student == FOREST else _STUDENT_EPOCHS,
-            )
-            for size in order
-        ]  # fmt: skip
+        made = [one for name, pupils in batches.items() for one in self._classes(setup, pupils, name)]
         found = {}
-        for size, job, result in zip(order, jobs, self._results(jobs), strict=True):
+        for (job, own), result in zip(made, self._results([job for job, _ in made]), strict=True):
             pools = job.pool if job.pool is not None else ()
-            for pupil, said, pool in zip(batches[size], result.predicted, pools, strict=True):
+            for pupil, said, pool in zip(own, result.predicted, pools, strict=True):
                 found[pupil.key] = (said, result.truth[pool])
         return found
+
+    def _classes(self, setup: Setup, pupils: Sequence[Pupil], name: str) -> list[tuple[Job, list[Pupil]]]:
+        """Return the jobs of one batch, by the number of labels, with the students of each."""
+        replicates = sorted({pupil.replicate for pupil in pupils})
+        tests = np.stack([self.partition(setup, replicate).test for replicate in replicates])
+        sizes: dict[int, list[Pupil]] = {}
+        for pupil in pupils:
+            if len(pupil.rows):
+                sizes.setdefault(int(math.log(len(pupil.rows), _STEP)), []).append(pupil)
+        return [
+            (Job(
+                name=f"{name}-students-{size:02d}", kind="students", dataset=setup.dataset, preset=setup.student,
+                n_classes=self.dataset(setup.dataset).n_classes, seed=size,
+                offsets=np.cumsum([0, *(len(pupil.rows) for pupil in own)]),
+                indices=np.concatenate([pupil.rows for pupil in own]),
+                labels=np.concatenate([pupil.labels for pupil in own]), asked=tests,
+                pool=np.array([replicates.index(pupil.replicate) for pupil in own]),
+                epochs=None if setup.student == FOREST else _STUDENT_EPOCHS,
+            ), own)
+            for size, own in sorted(sizes.items())
+        ]  # fmt: skip
 
     def _results(self, jobs: Sequence[Job]) -> list[Result]:
         found = [read_result(job, self.cache) for job in jobs]
