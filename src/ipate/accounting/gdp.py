@@ -7,8 +7,10 @@ The profile δ(ε) of μ-GDP is their Corollary 1; nothing here depends on votes
 be published.
 """
 
+from collections.abc import Callable
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, ndtr
 
 from ipate.accounting._checks import Floats, check_delta, check_positive, check_sensitivity
@@ -16,7 +18,8 @@ from ipate.errors import InputError
 
 __all__ = ["check_mu2", "delta_of", "epsilon_of", "label_mu2", "mu_of"]
 
-_STEPS = 80  # bisections: more than enough to exhaust double precision on our brackets
+_STEPS = 80  # bisections at most
+_ROOT2 = np.sqrt(2.0)
 _SAFETY = 1e-12  # budgets are read this much too small (relative), so that rounding never overspends
 
 
@@ -37,14 +40,31 @@ def delta_of(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
     none of the cancellation of the textbook form.
     """
     eps, ratio = np.broadcast_arrays(np.asarray(epsilon, np.float64), np.asarray(mu, np.float64))
-    safe = np.where(ratio > 0, ratio, 1.0)
-    x = eps / safe - safe / 2
-    calm = np.maximum(x, -5.0)  # erfcx overflows far left, where the textbook form is fine
-    root2 = np.sqrt(2.0)
-    tail = 0.5 * np.exp(-0.5 * calm**2) * (erfcx(calm / root2) - erfcx((calm + safe) / root2))
     with np.errstate(over="ignore", invalid="ignore"):
-        textbook = ndtr(-x) - np.exp(eps) * ndtr(-x - safe)
-    return np.where(ratio > 0, np.clip(np.where(x < -5.0, textbook, tail), 0.0, 1.0), 0.0)
+        found = _profile(eps, np.where(ratio > 0, ratio, 1.0))
+    return np.where(ratio > 0, np.clip(found, 0.0, 1.0), 0.0)
+
+
+def _profile(eps: Floats, mu: Floats) -> Floats:
+    """Return δ(ε) for μ above 0, as it comes: rounding may leave [0, 1]."""
+    x = eps / mu - mu / 2
+    calm = np.maximum(x, -5.0)  # erfcx overflows far left, where the textbook form is fine
+    tail = 0.5 * np.exp(-0.5 * calm**2) * (erfcx(calm / _ROOT2) - erfcx((calm + mu) / _ROOT2))
+    if np.all(calm == x):
+        return np.asarray(tail)
+    return np.where(calm == x, tail, ndtr(-x) - np.exp(eps) * ndtr(-x - mu))
+
+
+def _bisect(fits: Callable[[Floats], NDArray[np.bool_]], good: Floats, bad: Floats) -> Floats:
+    """Return the last number on the way from `good` to `bad` that fits, until no double lies between the two."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(_STEPS):
+            middle = (good + bad) / 2
+            if np.all((middle == good) | (middle == bad)):
+                break
+            keep = fits(middle)
+            good, bad = np.where(keep, middle, good), np.where(keep, bad, middle)
+    return good
 
 
 def epsilon_of(mu: ArrayLike, delta: ArrayLike) -> Floats:
@@ -64,13 +84,10 @@ def epsilon_of(mu: ArrayLike, delta: ArrayLike) -> Floats:
     ratio = np.where(endless, 1.0, ratio)
     for value in np.unique(target):
         check_delta(value)
-    low = np.zeros(ratio.shape)
     high = ratio**2 / 2 + ratio * np.sqrt(-2 * np.log(target))  # there Φ(−x) ≤ δ already
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        fits = delta_of(middle, ratio) <= target
-        low, high = np.where(fits, low, middle), np.where(fits, middle, high)
-    finite = np.where(delta_of(0.0, ratio) <= target, 0.0, high)
+    safe = np.where(ratio > 0, ratio, 1.0)
+    found = _bisect(lambda eps: _profile(eps, safe) <= target, high, np.zeros(ratio.shape))
+    finite = np.where(delta_of(0.0, ratio) <= target, 0.0, found)
     return np.asarray(np.where(endless, np.inf, finite))
 
 
@@ -84,8 +101,4 @@ def mu_of(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     z = np.sqrt(-2 * np.log(target))
     low = 2 * eps / (z + np.sqrt(z**2 + 2 * eps))  # the root of μ²/2 + zμ = ε, always affordable
     high = np.sqrt(2 * eps) + 20.0  # there δ is practically 1
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        fits = delta_of(eps, middle) <= target
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    return np.asarray(low * (1 - _SAFETY))
+    return np.asarray(_bisect(lambda mu: _profile(eps, mu) <= target, low, high) * (1 - _SAFETY))
