@@ -851,6 +851,27 @@ MUTANTS = (
         (f"{RUN_LEDGERS}::test_seeded_runs_and_private_ones_never_share_a_ledger",),
     ),
     Mutant(
+        "two runs that begin at once mix seeded noise with secret noise",
+        "ledgers/opening.py",
+        "    check_noise(ledger, (run.name for run in contents.runs.values()), name)\n",
+        "",
+        ("tests/ledgers/test_durable.py::test_the_ledger_itself_refuses_a_run_with_the_other_kind_of_noise",),
+    ),
+    Mutant(
+        "a private report is readable until it is done",
+        "report/write.py",
+        'private=facts.audience == "private"',
+        "private=False",
+        ("tests/report/test_leaks.py::test_a_private_report_is_never_readable_by_others",),
+    ),
+    Mutant(
+        "ipate runs shows how long a private run was as if it were public",
+        "runs/listing.py",
+        "private=record is None or not record.publishable",
+        "private=False",
+        ("tests/runs/test_listing.py::test_the_number_of_labels_of_a_private_run_is_marked",),
+    ),
+    Mutant(
         "an interrupted labelling does not know its ledger",
         "cli/label.py",
         "        if book is not None:\n            write_head(out, book)  # from now on",

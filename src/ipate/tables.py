@@ -265,19 +265,19 @@ def _cell(value: str | float | None) -> str:
     return "" if value is None else value if isinstance(value, str) else repr(value)
 
 
-def write_text(path: FilePath, text: str) -> None:
-    """Write a text file whole or not at all."""
-    with replacing(path) as file:
+def write_text(path: FilePath, text: str, *, private: bool = False) -> None:
+    """Write a text file whole or not at all; a private one is never readable by others, not for a moment."""
+    with replacing(path, private=private) as file:
         file.write(text.encode("utf-8"))
 
 
 @contextmanager
-def replacing(path: FilePath) -> Iterator[BinaryIO]:
+def replacing(path: FilePath, *, private: bool = False) -> Iterator[BinaryIO]:
     """Write a file whole or not at all: aside in the same folder, to disk, then renamed into place."""
-    target = Path(path)
+    target, mode = Path(path), 0o600 if private else 0o666
     aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(aside, "xb") as file:
+        with open(aside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -1,5 +1,6 @@
 """Charges and answers on disk: committed together, continued after an interruption, and read back as they were."""
 
+import re
 import sqlite3
 
 import numpy as np
@@ -270,3 +271,16 @@ def test_the_terms_of_a_panel_are_those_of_its_ledger_in_memory():
     for bound in ("gdp", "loose", "exact"):
         made = open_ledger(panel, Meter(bound), CONFIDENT)
         assert list(made.terms.values()) == account_terms(panel, Meter(bound), CONFIDENT)
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "b (seeded)"), ("a (seeded)", "b"), ("a (seeded)", "after 1: a")])
+def test_the_ledger_itself_refuses_a_run_with_the_other_kind_of_noise(tmp_path, first, second):
+    """Two commands may have looked at the same time, before either began: who holds the lock looks again."""
+    path = tmp_path / "shared.sqlite"
+    SqliteLedger.open(path, all_terms(), run=first).close()
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=f"run {re.escape(repr(first))} of this ledger is"):
+        SqliteLedger.open(path, all_terms(), run=second)
+    with SqliteLedger.open(path, readonly=True) as book:
+        assert book.runs == (first,)
+    assert len(path.read_bytes()) == len(before)

@@ -1,8 +1,10 @@
 """A private cost cannot reach a public report: several tests try."""
 
 import json
+import os
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,5 +166,24 @@ def test_a_private_report_keeps_to_its_place(copied):
         write_report(run, audience="private", out=run / "public" / "x.html")
     report = write_report(run, audience="private")
     assert report.html.parent == run / "private"
+
+
+def test_a_private_report_is_never_readable_by_others(copied, tmp_path, monkeypatch):
+    """Not even while it is written: the file aside is closed to others before it holds a word."""
+    seen = []
+    rename = os.replace
+
+    def watched(aside, target):
+        seen.append((Path(target).name, Path(aside).stat().st_mode & 0o777))
+        rename(aside, target)
+
+    monkeypatch.setattr(os, "replace", watched)
+    run = copied()
+    report = write_report(run, audience="private", out=tmp_path / "own.html")
+    assert seen == [("own.html", 0o600), ("own.json", 0o600)]
     assert report.html.stat().st_mode & 0o077 == 0
-    assert report.json.stat().st_mode & 0o077 == 0
+    seen.clear()
+    write_report(run, out=tmp_path / "all.html")
+    (tmp_path / "usual").touch()
+    usual = (tmp_path / "usual").stat().st_mode & 0o777
+    assert seen == [("all.html", usual), ("all.json", usual)]

@@ -25,6 +25,7 @@ def test_a_complete_run_and_one_that_was_only_begun(done, tmp_path, capsys):
     assert {name: state.state for name, state in states.items()} == {"done": "complete", "begun": "interrupted"}
     assert states["done"].done == ("data", "allocation", "teachers", "labels", "student", "scores")
     assert (states["done"].labels, states["done"].teachers, states["done"].guarantee) == (5, (30, 30), "releasable")
+    assert not states["done"].private
     assert (states["begun"].done, states["begun"].labels, states["begun"].teachers) == ((), None, None)
     assert _run(["runs", str(done), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -32,6 +33,16 @@ def test_a_complete_run_and_one_that_was_only_begun(done, tmp_path, capsys):
     assert found["runs"][0]["teachers"] == {"voted": 30, "all": 30}
     assert _run(["runs", str(done)]) == 0
     assert "interrupted" in capsys.readouterr().out
+
+
+def test_the_number_of_labels_of_a_private_run_is_marked(tmp_path, capsys):
+    run(tmp_path / "own", labelling={**labels(5), "bound": "tight"})
+    (state,) = list_runs(tmp_path)
+    assert (state.labels, state.private) == (5, True)
+    assert _run(["runs", str(tmp_path)]) == 0
+    assert "5 (private)" in " ".join(capsys.readouterr().out.split())
+    assert _run(["runs", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["labels_private"]
 
 
 def test_one_run_may_be_named_itself(done):

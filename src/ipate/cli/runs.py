@@ -50,6 +50,7 @@ def _payload(run: "RunState") -> dict[str, Any]:
         "done": list(run.done),
         "teachers": None if run.teachers is None else {"voted": run.teachers[0], "all": run.teachers[1]},
         "labels": run.labels,
+        "labels_private": run.private,
         "guarantee": run.guarantee,
         "ledger": run.ledger,
     }
@@ -70,6 +71,6 @@ def _row(run: "RunState", folder: Path) -> list[str]:
         run.data or "—",
         run.variant or "—",
         last,
-        "—" if run.labels is None else f"{run.labels:,}",
+        "—" if run.labels is None else f"{run.labels:,}{' (private)' if run.private else ''}",
         run.guarantee or "—",
     ]

@@ -1,8 +1,8 @@
 """The ledger on disk: what was released and what it cost whom, in one SQLite file that a crash cannot tear."""
 
 from ipate.ledgers.carry import members_of
-from ipate.ledgers.naming import is_seeded, name_run, refuse_mixed_noise
-from ipate.ledgers.opening import opening_balances, run_names
+from ipate.ledgers.naming import is_seeded, name_run
+from ipate.ledgers.opening import opening_balances, refuse_mixed_noise, run_names
 from ipate.ledgers.people import PersonRecord
 from ipate.ledgers.records import Head
 from ipate.ledgers.sqlite import SqliteLedger

@@ -1,11 +1,10 @@
 """Names of runs in a ledger, and the rule that seeded runs and private ones never share one."""
 
-from pathlib import Path
+from collections.abc import Iterable
 
 from ipate.errors import InputError
-from ipate.ledgers.opening import run_names
 
-__all__ = ["is_seeded", "name_run", "refuse_mixed_noise"]
+__all__ = ["check_noise", "is_seeded", "name_run"]
 
 _SEEDED = " (seeded)"
 
@@ -20,15 +19,15 @@ def is_seeded(run: str) -> bool:
     return run.endswith(_SEEDED)
 
 
-def refuse_mixed_noise(path: str | Path, run: str) -> None:
-    """Refuse to charge seeded and private runs to one ledger.
+def check_noise(ledger: str, runs: Iterable[str], run: str) -> None:
+    """Refuse to charge a run to a ledger whose runs have the other kind of noise.
 
     A seeded run tells its votes to whoever knows the seed: no later account of the same people would be true.
     """
-    others = [name for name in run_names(path) if is_seeded(name) != is_seeded(run)]
+    others = [name for name in runs if is_seeded(name) != is_seeded(run)]
     if others:
         what = "seeded, and not private" if is_seeded(others[0]) else "private, with secret noise"
         raise InputError(
-            f"{path}: run {others[0]!r} of this ledger is {what}: seeded runs and private ones must not share one; "
+            f"{ledger}: run {others[0]!r} of this ledger is {what}: seeded runs and private ones must not share one; "
             "name another ledger"
         )

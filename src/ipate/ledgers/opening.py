@@ -12,12 +12,13 @@ from ipate.errors import InputError, IpateError
 from ipate.ledger import Terms
 from ipate.ledgers import carry
 from ipate.ledgers.file import connect, plain_errors, transaction
+from ipate.ledgers.naming import check_noise
 from ipate.ledgers.reading import Contents, batches, read
 from ipate.ledgers.records import AccountRow, Head, RunRow
 from ipate.ledgers.schema import check_schema, create_schema, is_blank
 from ipate.ledgers.writing import append, insert_run, now
 
-__all__ = ["begin", "check_head", "check_same", "connected", "opening_balances", "run_names"]
+__all__ = ["begin", "check_head", "check_same", "connected", "opening_balances", "refuse_mixed_noise", "run_names"]
 
 Floats = NDArray[np.float64]
 
@@ -78,6 +79,11 @@ def run_names(path: str | Path, *, timeout: float = 30.0) -> tuple[str, ...]:
         return () if found is None else tuple(run.name for run in found[1].runs.values())
 
 
+def refuse_mixed_noise(path: str | Path, run: str) -> None:
+    """Refuse a run that this ledger will not take, before anything is trained or asked; `begin` refuses it for good."""
+    check_noise(str(path), run_names(path), run)
+
+
 @contextmanager
 def _looked_at(file: Path, timeout: float) -> Iterator[tuple[sqlite3.Connection, Contents] | None]:
     """Read and verify a ledger without its lock; None where there is none, or its making was interrupted."""
@@ -116,11 +122,13 @@ def begin(
     contents: Contents,
     terms: Sequence[Terms],
     *,
+    ledger: str,
     name: str,
     pool: str,
     people: Mapping[str, str] | None,
 ) -> RunRow:
-    """Record a new run with the balances that its people bring along."""
+    """Record a new run with the balances that its people bring along; only the holder of the lock gets here."""
+    check_noise(ledger, (run.name for run in contents.runs.values()), name)
     if len({entry.account for entry in terms}) != len(terms):
         raise InputError("an account id stands twice: ids must differ")
     releases = carry.gather(contents.runs, batches(connection))

@@ -97,7 +97,9 @@ class SqliteLedger:
                 else:
                     if readonly or terms is None or name is None:
                         raise InputError(f"run {name!r} is not in this ledger, and no accounts are given to begin it")
-                    chosen = begin(connection, contents, terms, name=name, pool=pool or name, people=people)
+                    chosen = begin(
+                        connection, contents, terms, ledger=str(file), name=name, pool=pool or name, people=people
+                    )
             return cls(file, connection, lock, contents, chosen)
         except BaseException:
             if connection is not None:

@@ -52,9 +52,7 @@ def write_facts(facts: Facts, html: Path) -> Report:
     """Write the page and its twin; private ones are readable by their owner alone."""
     texts = {html: page(facts), html.with_suffix(".json"): as_json(facts)}
     for path, content in texts.items():
-        write_text(path, content)
-        if facts.audience == "private":
-            path.chmod(0o600)
+        write_text(path, content, private=facts.audience == "private")
     return Report(html=html, json=html.with_suffix(".json"), facts=facts)
 
 

@@ -35,7 +35,9 @@ class RunState:
     teachers : (int, int) or None
         How many teachers have voted, of how many; None before the first.
     labels : int or None
-        How many labels there are. Private, unless the guarantee is releasable and the noise secret.
+        How many labels there are.
+    private : bool
+        Whether that number is for the data owner alone: unless the guarantee is releasable and the noise secret.
     begun, data, variant, guarantee : str
         When it began, on which data, how, and what may be said of its costs.
     ledger : str
@@ -48,6 +50,7 @@ class RunState:
     done: tuple[str, ...] = ()
     teachers: tuple[int, int] | None = None
     labels: int | None = None
+    private: bool = True
     begun: str = ""
     data: str = ""
     variant: str = ""
@@ -89,6 +92,7 @@ def state_of(path: Path) -> RunState:
         done=done,
         teachers=_teachers(folder),
         labels=None if record is None else record.n_labels,
+        private=record is None or not record.publishable,
         begun=begun,
         data=config.data.file.name if config.data.file is not None else str(config.data.name),
         variant=config.labelling.variant,
