@@ -223,8 +223,8 @@ MUTANTS = (
     Mutant(
         "gdp budget read too large",
         "accounting/gdp.py",
-        "return np.asarray(low * (1 - _SAFETY))",
-        "return np.asarray(low * 1.001)",
+        "low, high) * (1 - _SAFETY))",
+        "low, high) * 1.001)",
         ("tests/accounting/test_gdp.py",),
     ),
     # Who pays.
