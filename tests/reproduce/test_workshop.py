@@ -112,7 +112,12 @@ def test_what_is_missing_becomes_jobs_then_results(tmp_path):
     writing = Small(cache=tmp_path / "cache", jobs=jobs)
     with pytest.raises(PendingError, match="1 jobs"):
         writing.need([spec, spec])
-    job = read_job(next(jobs.glob("*.job.npz")))
+    with pytest.raises(PendingError):
+        writing.need([spec, replace(spec, replicate=1)])
+    assert [path.name for path in sorted(jobs.iterdir())] == [  # once each, though both were asked for twice
+        "000-adult-up2x50-e0.job.npz", "001-adult-up2x50-e1.job.npz",
+    ]  # fmt: skip
+    job = read_job(min(jobs.glob("*.job.npz")))
     dataset = writing.dataset("adult")
     assert job.n_models == 375
     rows, counts = np.unique(job.indices, return_counts=True)

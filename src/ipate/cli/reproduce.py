@@ -64,7 +64,7 @@ def command(
         try:
             sheet = EXPERIMENTS[wanted](workshop, options)
         except PendingError as error:
-            pending += list(error.jobs)
+            pending += [name for name in error.jobs if name not in pending]
             continue
         typed = f"ipate reproduce {wanted}" + (" --quick" if quick else f" --ensembles {ensembles} --votings {votings}")
         written = write_sheet(sheet, out, command=typed)

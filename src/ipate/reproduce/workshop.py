@@ -1,6 +1,7 @@
 """Where models are trained once and kept: ensembles and students, from the cache, here, or elsewhere as jobs."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from ipate.budgets import People
 from ipate.data import Dataset, Partition, load
 from ipate.errors import InputError, IpateError
 from ipate.forests import FOREST, run_forests
-from ipate.jobs import Job, Result, read_result, write_job, write_result
+from ipate.jobs import Job, Result, read_job, read_result, write_job, write_result
 from ipate.reproduce.ensembles import Ensemble, Spec, groups_of
 from ipate.reproduce.settings import DELTA, SETUPS, Setup, split
 from ipate.variants import allocate
@@ -169,14 +170,25 @@ class Workshop:
         found = [read_result(job, self.cache) for job in jobs]
         missing = [job for job, result in zip(jobs, found, strict=True) if result is None]
         if missing and self.jobs is not None:
-            start = len(list(self.jobs.glob("*.job.npz")))
-            for order, job in enumerate(missing, start=start):
-                write_job(job, self.jobs, order=order)
+            self._write(missing, self.jobs)
             raise PendingError([job.name for job in missing], self.jobs)
         made = []
         for number, (job, result) in enumerate(zip(jobs, found, strict=True), start=1):
             made.append(result or self._train(job, f"{number} of {len(jobs)}"))
         return made
+
+    def _write(self, jobs: Sequence[Job], folder: Path) -> None:
+        """Write jobs after those that are there; one that another experiment has asked for already stands once."""
+        there = {re.sub(r"^\d+-", "", path.name): path for path in sorted(folder.glob("*.job.npz"))}
+        order = len(there)
+        for job in jobs:
+            old = there.get(f"{job.name}.job.npz")
+            if old is not None and read_job(old).digest() == job.digest():
+                continue
+            if old is not None:  # an older plan's
+                old.unlink()
+            write_job(job, folder, order=order)
+            order += 1
 
     def _train(self, job: Job, which: str) -> Result:
         """Train a job's models here and keep the result."""
