@@ -157,12 +157,13 @@ def _strong_findings(held: dict[tuple[str, str], list[Held]], right: dict[tuple[
     for setup in STRONG:
         names = [name for one, name in held if one == setup]
         more = sum(spread(h.voting.n_labels for h in held[setup, n]).mean > _printed(n)[0] for n in names)
-        better = sum(right[setup, n].mean > _printed(n)[1] for n in names)
+        gain = [(right[setup, n].mean - _printed(n)[1], right[setup, n].sd) for n in names]
+        better, clearly = sum(by > 0 for by, _ in gain), sum(by > sd for by, sd in gain)
         ensembles = {h.ensemble.spec: h.ensemble for h in held[setup, names[0]]}.values()
         alone = spread(100 * e.teacher_accuracy for e in ensembles)
         sentences.append(
             f"{SETUPS[setup].n_teachers:,} strong teachers ({alone.mean:.1f}% right alone): under a guarantee that may "
             f"be released they give more labels than the paper's private account in {more} of {len(names)} settings, "
-            f"and better students than the paper's in {better}."
+            f"and better students than the paper's in {better}, in {clearly} by more than a standard deviation."
         )
     return sentences

@@ -45,8 +45,8 @@ def fig_cost_history(workshop: Workshop, options: Options) -> Sheet:
         name="fig-cost-history", title="Costs over the first 2,000 labels", figures=figures,
         tables=[_meetings(half)],
         about=f"Means over {options.ensembles} ensembles × {options.votings} votings (vanishing: {options.ensembles} × "
-        "1), the paper's account. Solid and dashed lines: people with the lower and the higher budget; dotted lines: "
-        "the budgets. Upsampling's broad pale lines lie under weighting's.",
+        "1; participation (ε/ε_max)⁴), the paper's account. Solid and dashed lines: people with the lower and the "
+        "higher budget; dotted lines: the budgets. Upsampling's broad pale lines lie under weighting's.",
         findings=_findings(half),
         facts={"mnist, 50%, ln 8": {f"{v}, {g}": _thin(line) for (v, g), line in half.items()}},
     )  # fmt: skip
@@ -164,7 +164,10 @@ def _meetings(lines: Lines) -> Table:
 def _findings(lines: Lines) -> list[str]:
     base = _meetings_of(lines["standard", "everybody"], LOWER).mean
     both = {
-        v: min(_meetings_of(lines[v, "low"], LOWER).mean, _meetings_of(lines[v, "high"], HIGHER["ln 8"]).mean)
+        v: spread(
+            min(_met(low, LOWER), _met(high, HIGHER["ln 8"]))
+            for low, high in zip(lines[v, "low"], lines[v, "high"], strict=True)
+        ).mean
         for v in _VARIANTS[:3]
     }
     far = {v: np.nanmean(lines[v, "high"][:, 10:] / lines[v, "low"][:, 10:]) for v in _VARIANTS[:2]}

@@ -100,7 +100,7 @@ def _over(over: list[tuple[str, Spread]]) -> list[str]:
             f"In {len(broken)} of {len(over)} settings somebody has spent more than their budget when the published "
             f"code stops: {', '.join(f'{name} ({share.mean:.2f} ×)' for name, share in broken)}."
         ),
-        "Where both orders agree (the larger groups have the higher budgets), the pairing does no harm.",
+        "Where the weights (budget × share) have the order of the budgets, the pairing does no harm.",
     ]
 
 
@@ -122,6 +122,11 @@ def _smaller(workshop: Workshop, ensembles: Sequence[Ensemble], options: Options
         (
             f"Algorithm 1 as printed, precision 2, makes {low // divisor} and {high // divisor} copies for ln 2 and ln "
             "8; the paper used 1 and 3, and so do we."
+        ),
+        (
+            "Algorithm 3 as printed selects 'ε_j/ε_max teachers' of a group, a number below 1: the fraction of its "
+            "teachers is meant, and taken here. The published interactive aggregator cannot run, and would not charge "
+            "its check; ours does (`Interactive`)."
         ),
         (
             "Every count in this folder that stops on tight or exact costs is for comparison only: when it stops "

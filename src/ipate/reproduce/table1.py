@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from ipate.reproduce import paper
-from ipate.reproduce.agreement import agreement
+from ipate.reproduce.agreement import agreement, over
 from ipate.reproduce.ensembles import Ensemble, Spec
 from ipate.reproduce.grid import Held, Options, shared, votings
 from ipate.reproduce.results import Cell, Sheet, Table
@@ -89,7 +89,10 @@ def _stronger(workshop: Workshop, options: Options) -> Table:
     return Table(
         title=f"Labels with stronger nets ({_alone(strong).mean:.1f}% right alone), MNIST",
         columns=("standard", "weighting, as published", "weighting, by budgets"), rows=rows,
-        notes=["a: the improved conversion gives more labels than Table 1 has: it was counted by the classic one."],
+        notes=[
+            "a: the improved conversion gives more labels than Table 1 has: it was counted by the classic one.",
+            "These teachers are those of `mnist-labels`: 60,000 private and 9,000 public points.",
+        ],
     )  # fmt: skip
 
 
@@ -114,8 +117,8 @@ def _labels(held: Rows, title: str, note: str) -> Table:
 
 _TEACHERS = (
     "a: other teachers. On MNIST the table of stronger nets has the paper's counts under the same account; the ratios "
-    "to standard PATE's hold with ours, too. On SVHN the paper prints neither its net nor its training, and its ratios "
-    "fit another σ (last table). Weighting as published is Algorithm 2 with weights and budgets paired by rank: it "
+    "to standard PATE's hold with ours, too. On SVHN the paper prints neither its net nor its training (last "
+    "table). Weighting as published is Algorithm 2 with weights and budgets paired by rank: it "
     "overspends strict budgets (see `errata`). Weighting by budgets charges everybody for what they are."
 )
 
@@ -123,11 +126,10 @@ _TEACHERS = (
 def _ratios(held: Rows) -> Table:
     rows = []
     for row, columns in held.items():
-        base = {(h.ensemble.spec.replicate, h.number): h.voting.n_labels for h in columns["standard"]}
         theirs = [mean / paper.TABLE1_LABELS[row][0][0] for mean, _ in paper.TABLE1_LABELS[row][1:]]
         cells = [
             Cell(
-                ours=spread(h.voting.n_labels / base[h.ensemble.spec.replicate, h.number] for h in columns[name]),
+                ours=over(columns[name], columns["standard"]),
                 theirs=mean,
                 digits=2,
                 note="b",
@@ -138,7 +140,7 @@ def _ratios(held: Rows) -> Table:
     return Table(title="Labels over standard PATE's in the same voting", columns=_COLUMNS[1:], rows=rows, notes=[_NET])
 
 
-_NET = "b: other noise: the last table compares ratios by σ where teachers agree as far as the paper's do."
+_NET = "b: not settled: the last table compares ratios where teachers agree as far as the paper's do, by noise."
 
 
 def _accuracy(held: Rows) -> Table:
@@ -182,23 +184,22 @@ def _findings(workshop: Workshop, held: Rows, noise: Table, options: Options) ->
                 f"{' and '.join(over)} by the right charges; budgets had ended: {', '.join(done)}."
             )
     sentences.append(_plain(workshop, budgets(_EPSILONS, TABLE1["34/43/23%"]), options))
-    return [*sentences, *_noise(noise)]
+    return [*sentences, _noise(noise)]
 
 
-def _noise(table: Table) -> list[str]:
-    """Say for which σ all of the paper's ratios on SVHN are within the spread."""
-    fits = [n for n, row in table.rows if all(isinstance(c, str) or c.verdict == "within the spread" for c in row[2:])]
-    first = [cell for cell in table.rows[0][1][2:] if isinstance(cell, Cell)]
-    off = [cell.theirs / cell.ours.mean for cell in first if cell.theirs is not None]
-    return [
-        (
-            f"SVHN: where teachers agree far enough for the paper's labels of standard PATE, {table.rows[0][0]} gives "
-            f"smaller ratios to it; the paper's are {min(off):.2f} to {max(off):.2f} times as large. All four are "
-            f"within the spread with {' and '.join(fits) or 'none'} of {', '.join(n for n, _ in table.rows)}: the "
-            "paper's SVHN rows seem to come from less noise than the published plans have, or from an account that "
-            "comes to the same."
-        )
-    ]
+def _noise(table: Table) -> str:
+    """Say which σ come near the paper's ratios on SVHN, and how many of the four fit."""
+    fits = []
+    for name, row in table.rows:
+        cells = [cell for cell in row[2:] if isinstance(cell, Cell)]
+        count = sum(cell.verdict == "within the spread" for cell in cells)
+        fits.append(f"{name}: {count} (ratio {cells[0].ours.mean:.2f})")
+    return (
+        "SVHN: where standard PATE gives about as many labels as in the paper, the paper's ratios to it (4.38, 2.96, "
+        "4.54, 5.81) stand against ours as the last table says. So many of the four are within the spread, by whether "
+        f"single votes or whole points were turned: {'; '.join(fits)}. The published plans have σ = 40; the paper "
+        "prints too little to tell noise, teachers and account apart."
+    )
 
 
 def _plain(workshop: Workshop, given: Budgets, options: Options) -> str:
