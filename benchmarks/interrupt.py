@@ -70,7 +70,7 @@ def started(*arguments: object) -> int:
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as err:
             code = _run(["run", *map(str, arguments), "--json"])
-        if code not in (0, 1, 130):
+        if code not in (0, 130):
             os.write(2, err.getvalue().encode())
     except KeyboardInterrupt:  # before or after the command itself
         code = 130
@@ -141,10 +141,14 @@ def disturbed(
     folder, stops = base / f"run-{time.monotonic_ns()}", 0
     held: dict[str, int] = {}
     extra = [] if noise is None else ["--seed", noise]
-    for place, moment in enumerate(moments):
+
+    def begun() -> int:
+        """Go on with the run, or begin it where it was stopped before it was one."""
         there = (folder / "config.json").is_file()
-        begin = ["--resume", folder] if there else [config, "--out", folder, *extra]
-        code = stopped_at(started(*begin), sign, moment, folder, MARKS[place % len(MARKS)])
+        return started(*(["--resume", folder] if there else [config, "--out", folder, *extra]))
+
+    for place, moment in enumerate(moments):
+        code = stopped_at(begun(), sign, moment, folder, MARKS[place % len(MARKS)])
         wanted = 130 if sign == signal.SIGINT else -signal.SIGKILL
         if code not in (0, wanted):
             raise AssertionError(f"a run that was stopped ended with {code}")
@@ -153,7 +157,7 @@ def disturbed(
         if not held.items() <= now.items():
             raise AssertionError("an answer that was charged has changed or gone")
         held = now
-    if ended(started("--resume", folder)):
+    if ended(begun()):
         raise AssertionError("the run could not be finished")
     final, record = answers(folder), outcome(folder)
     if not held.items() <= final.items() or len(final) != record["n_queries"]:

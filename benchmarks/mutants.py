@@ -872,6 +872,13 @@ MUTANTS = (
         ("tests/runs/test_listing.py::test_the_number_of_labels_of_a_private_run_is_marked",),
     ),
     Mutant(
+        "a ledger that a kill left half written is not set right",
+        "ledgers/file.py",
+        "not in _UNFINISHED:",
+        "not in ():",
+        ("tests/ledgers/test_failures.py::test_what_a_kill_left_half_made_is_set_right_by_whoever_looks_first",),
+    ),
+    Mutant(
         "an interrupted labelling does not know its ledger",
         "cli/label.py",
         "        if book is not None:\n            write_head(out, book)  # from now on",

@@ -1,6 +1,7 @@
 """Csv files: what is read, what is refused and in which words, and that a write is whole or not at all."""
 
 import os
+import zipfile
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from ipate import tables
 from ipate.errors import InputError
-from ipate.tables import GroupRow, read_groups, read_table, write_groups
+from ipate.tables import GroupRow, read_groups, read_table, replacing, write_groups
 
 
 @pytest.fixture
@@ -181,3 +182,18 @@ def test_the_new_file_is_on_disk_before_it_takes_the_name(tmp_path, monkeypatch)
         monkeypatch.setattr(tables.os, name, lambda *args, name=name, real=real: (calls.append(name), real(*args))[1])
     write_groups(tmp_path / "groups.csv", [GroupRow(group="a", epsilon=1.0)])
     assert calls[:2] == ["fsync", "replace"]
+
+
+def test_an_archive_that_is_cut_short_does_not_hide_an_interruption(tmp_path):
+    """zipfile complains of its open handle while ^C is on its way: the command would end with a traceback."""
+
+    def interrupted(file):
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.open("half", "w")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "x.npz") as file:
+        interrupted(file)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="other"), replacing(tmp_path / "x.npz"):
+        raise ValueError("other")

@@ -282,8 +282,10 @@ def replacing(path: FilePath, *, private: bool = False) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, target)
-    except BaseException:
+    except BaseException as error:
         aside.unlink(missing_ok=True)
+        if isinstance(error.__context__, KeyboardInterrupt):  # an archive that is cut short complains, and hides ^C
+            raise KeyboardInterrupt from error
         raise
     if os.name == "posix":  # the rename itself reaches the disk with its folder
         folder = os.open(target.parent, os.O_RDONLY)

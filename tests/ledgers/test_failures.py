@@ -2,18 +2,22 @@
 
 import multiprocessing
 import os
+import random
+import shutil
+import signal
 import sqlite3
 import subprocess
 import time
 from collections import deque
+from contextlib import closing
 
 import pytest
 
 from ipate.accounting.meter import Meter
 from ipate.errors import IpateError
 from ipate.labelling import label
-from ipate.ledgers import SqliteLedger
-from ipate.ledgers.file import plain_errors
+from ipate.ledgers import SqliteLedger, run_names
+from ipate.ledgers.file import connect, plain_errors
 from ipate.noise import SeededNoise
 from ledgers.making import CONFIDENT, all_terms, charge, label_into, opened, voting
 
@@ -155,3 +159,46 @@ def test_two_processes_on_one_ledger_release_what_one_would(tmp_path):
     with SqliteLedger.open(tmp_path / "ledger.sqlite", readonly=True) as book:
         assert len(book.stored().answers) == alone.n_queries
         assert book.epsilon("lax") == pytest.approx(next(g.epsilon for g in alone.groups if g.group == "lax"))
+
+
+def test_what_a_kill_left_half_made_is_set_right_by_whoever_looks_first(tmp_path):
+    """A journal that is hot: SQLite rolls it back for writers only, and a run that goes on looks before it writes."""
+    made, left = tmp_path / "made.sqlite", tmp_path / "left.sqlite"
+    file = sqlite3.connect(made, isolation_level=None)
+    file.execute("PRAGMA journal_mode = DELETE")
+    file.execute("CREATE TABLE half (made)")
+    file.execute("PRAGMA cache_size = 1")  # pages reach the file before the commit does
+    file.execute("BEGIN")
+    file.executemany("INSERT INTO half VALUES (?)", [("x" * 4000,)] * 50)
+    for suffix in ("", "-journal"):  # the process dies here
+        shutil.copy(f"{made}{suffix}", f"{left}{suffix}")
+    file.close()
+    with (
+        closing(sqlite3.connect(f"{left.as_uri()}?mode=ro", uri=True)) as plain,
+        pytest.raises(sqlite3.OperationalError),
+    ):
+        plain.execute("SELECT * FROM half").fetchall()
+    with closing(connect(left, readonly=True, timeout=1)) as looked:
+        assert looked.execute("SELECT * FROM half").fetchall() == []
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            looked.execute("INSERT INTO half VALUES (1)")
+
+
+def test_ledgers_killed_while_they_are_made_are_made_anew(tmp_path):
+    begin = time.perf_counter()
+    SqliteLedger.open(tmp_path / "whole.sqlite", all_terms()).close()
+    unit, rng = time.perf_counter() - begin, random.Random(0)
+    for number in range(60):
+        path = tmp_path / f"{number}.sqlite"
+        child = os.fork()
+        if not child:
+            try:
+                SqliteLedger.open(path, all_terms()).close()
+            finally:
+                os._exit(0)
+        time.sleep(unit * rng.random())
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert run_names(path) in ((), ("run",))
+        with SqliteLedger.open(path, all_terms()) as book:
+            assert book.runs == ("run",)

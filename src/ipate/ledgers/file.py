@@ -72,20 +72,44 @@ class WriterLock:
 
 
 def connect(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection:
+    """Open the file with every pragma set; what a killed process left half written is rolled back first.
+
+    SQLite does that by itself for whoever writes, and refuses whoever only reads.
+    """
+    try:
+        return _opened(path, readonly=readonly, timeout=timeout)
+    except sqlite3.Error as error:
+        if not readonly or getattr(error, "sqlite_errorname", "") not in _UNFINISHED:
+            raise
+    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=timeout)) as other:
+        _look(other)
+    return _opened(path, readonly=True, timeout=timeout)
+
+
+_UNFINISHED = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY")
+
+
+def _look(connection: sqlite3.Connection) -> None:
+    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+
+
+def _opened(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection:
     """Open the file with every pragma set: they belong to a connection, not to the file."""
     if not readonly and not path.exists():
         _make_file(path)
     uri = path.absolute().as_uri()
     mode = "?mode=rw"
     if readonly:
-        logged = path.with_name(path.name + "-wal").exists()
-        mode = "?mode=ro" if logged or os.access(path.parent, os.W_OK) else "?immutable=1"
+        unfinished = any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal"))
+        mode = "?mode=ro" if unfinished or os.access(path.parent, os.W_OK) else "?immutable=1"
     connection = sqlite3.connect(uri + mode, uri=True, timeout=timeout, isolation_level=None)
     try:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA recursive_triggers = ON")  # a REPLACE is a DELETE, too
         connection.execute("PRAGMA synchronous = FULL")
-        if not readonly:
+        if readonly:
+            _look(connection)
+        else:
             kept = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             if kept != "wal":
                 raise IpateError(f"{path}: this file system has no write-ahead log; keep the ledger on a local disk")
@@ -135,6 +159,7 @@ _WORDS = {
     "SQLITE_IOERR": "the disk refused (full, over its quota, failing): nothing of the batch was released; resume later",
     "SQLITE_BUSY": "another process holds the ledger; nothing was charged: let it end, or wait longer",
     "SQLITE_LOCKED": "another process holds the ledger; nothing was charged: let it end, or wait longer",
+    "SQLITE_READONLY_R": "a process was killed while it wrote here: open the ledger once where it may be written",
     "SQLITE_READONLY": "the file or its folder is read-only; nothing was charged",
     "SQLITE_PERM": "the file may not be used by this user; nothing was charged",
     "SQLITE_NOTADB": "this is not a ledger (not an SQLite file); name another file",
