@@ -8,7 +8,6 @@ taken for the job it was made from and for no other.
 
 import hashlib
 import json
-import os
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError
 from ipate.npz import read_npz
+from ipate.tables import replacing
 
 __all__ = ["Job", "Kind", "Result", "narrow", "read_job", "read_result", "write_job", "write_result"]
 
@@ -190,7 +190,6 @@ def _json(file: Path, array: NDArray[Any] | None) -> dict[str, Any]:
 
 def _write(path: Path, arrays: dict[str, NDArray[Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.npz")
-    np.savez_compressed(fresh, **arrays)  # type: ignore[arg-type]
-    os.replace(fresh, path)
+    with replacing(path) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
     return path

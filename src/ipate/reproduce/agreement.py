@@ -34,10 +34,9 @@ _COLUMNS = (
 
 def following(ensemble: Ensemble, share: float, *, way: str = "votes") -> Ensemble:
     """Return the ensemble with a share of the dissenting votes, or of the points, turned to the plurality."""
-    counts = np.stack([(ensemble.votes == one).sum(axis=0) for one in range(int(ensemble.votes.max()) + 1)])
     teachers, points = ensemble.votes.shape
     drawn = np.random.default_rng(ensemble.spec.replicate).random((teachers if way == "votes" else 1, points))
-    return replace(ensemble, votes=np.where(drawn < share, counts.argmax(axis=0), ensemble.votes).astype(np.uint8))
+    return replace(ensemble, votes=np.where(drawn < share, ensemble.plurality, ensemble.votes).astype(np.uint8))
 
 
 def over(held: Sequence[Held], base: Sequence[Held]) -> Spread:

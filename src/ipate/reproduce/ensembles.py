@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.counting import count_votes
 from ipate.reproduce.settings import SETUPS, Setup
 
 __all__ = ["Ensemble", "Spec", "groups_of"]
@@ -94,6 +95,11 @@ class Ensemble:
     def teacher_accuracy(self) -> float:
         """The mean accuracy of one teacher on the public points."""
         return float(np.mean(self.votes == self.truth))
+
+    @cached_property
+    def plurality(self) -> NDArray[np.intp]:
+        """The class that most teachers vote for, per public point."""
+        return np.asarray(count_votes(self.votes, int(self.votes.max()) + 1).argmax(axis=1))
 
     def teacher_accuracy_of(self, label: int) -> float:
         """The mean accuracy of one teacher on the public points of one class."""

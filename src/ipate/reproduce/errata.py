@@ -109,9 +109,7 @@ def _smaller(workshop: Workshop, ensembles: Sequence[Ensemble], options: Options
     del workshop
     one = ensembles[0]
     held = [hold(one, standard(one, two(math.log(16), math.log(16), 0.5)), voting=v) for v in range(options.votings)]
-    counts = np.stack([(one.votes == c).sum(axis=0) for c in range(10)], axis=1)
-    top = counts.argmax(axis=1)
-    moved = spread(float(np.mean(v.labels[v.given] != top[v.asked[v.given]])) for v in held)
+    moved = spread(float(np.mean(v.labels[v.given] != one.plurality[v.asked[v.given]])) for v in held)
     low, high = round(100 * LOWER), round(100 * math.log(8))
     divisor = math.gcd(low, high)
     return [

@@ -167,7 +167,7 @@ def _findings(workshop: Workshop, held: Rows, noise: Table, options: Options) ->
         first: list[Held] = held[setup, "34/43/23%"]["standard"]
         ensembles = list({h.ensemble.spec: h.ensemble for h in first}.values())
         alone = _alone(ensembles)
-        voted = spread(100 * _plurality(e) for e in ensembles)
+        voted = spread(100 * _right(e) for e in ensembles)
         sentences.append(
             f"{_name((setup, ''))[:-2]}: one teacher is right in {alone.mean:.1f}% of cases, their plurality in "
             f"{voted.mean:.1f}%."
@@ -176,12 +176,12 @@ def _findings(workshop: Workshop, held: Rows, noise: Table, options: Options) ->
         given = budgets(_EPSILONS, TABLE1[row[1]])
         one = columns["weighting, as published"][0]
         spent, ended, _ = replay(one.ensemble, weighting(one.ensemble, given, rule="algorithm2"), one.voting)
-        over = [f"ε = {name} has spent {spent[name]:.2f}" for name in given if spent[name] > given[name][0]]
+        beyond = [f"ε = {name} has spent {spent[name]:.2f}" for name in given if spent[name] > given[name][0]]
         done = [f"{name} after {count}" for name, count in ended.items() if count is not None]
-        if over:
+        if beyond:
             sentences.append(
                 f"{_name(row)}: when the published weighting stops, after {one.voting.n_labels} labels in one voting, "
-                f"{' and '.join(over)} by the right charges; budgets had ended: {', '.join(done)}."
+                f"{' and '.join(beyond)} by the right charges; budgets had ended: {', '.join(done)}."
             )
     sentences.append(_plain(workshop, budgets(_EPSILONS, TABLE1["34/43/23%"]), options))
     return [*sentences, _noise(noise)]
@@ -208,7 +208,7 @@ def _plain(workshop: Workshop, given: Budgets, options: Options) -> str:
     right = spread(100 * h.voting.accuracy for h in votings([plain], partial(standard, given=given), options))
     return (
         f"SVHN without augmentation and dropout, which the paper does not mention (one ensemble): one teacher is right "
-        f"in {_alone([plain]).mean:.1f}% of cases, their plurality in {100 * _plurality(plain):.1f}%, standard PATE's "
+        f"in {_alone([plain]).mean:.1f}% of cases, their plurality in {100 * _right(plain):.1f}%, standard PATE's "
         f"labels in {right.mean:.1f} ± {right.sd:.1f}%. The paper's labels, right in 62.9 to 66.4%, lie between these "
         "and ours."
     )
@@ -218,6 +218,6 @@ def _alone(ensembles: Iterable[Ensemble]) -> Spread:
     return spread(100 * e.teacher_accuracy for e in ensembles)
 
 
-def _plurality(ensemble: Ensemble) -> float:
-    counts = np.stack([(ensemble.votes == one).sum(axis=0) for one in range(int(ensemble.votes.max()) + 1)])
-    return float(np.mean(counts.argmax(axis=0) == ensemble.truth))
+def _right(ensemble: Ensemble) -> float:
+    """Return which share of the points the plurality is right about."""
+    return float(np.mean(ensemble.plurality == ensemble.truth))
