@@ -27,13 +27,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.account import account_for
 from ipate.accounting import exact, tight
 from ipate.accounting.meter import Bound, Meter
-from ipate.cli.common import parse_orders
-from ipate.mechanism import Mechanism
-from ipate.panel import Panel
-from ipate.votes import ClassesWarning, Votes, count_votes, read_votes
+from ipate.cli.options import parse_orders
+from ipate.errors import ClassesWarning
+from ipate.labelling.aggregators import Mechanism
+from ipate.labelling.audit import account_for
+from ipate.votes import Votes, read_votes
+from ipate.votes.counting import count_votes
+from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
 SIGMA = 40.0
@@ -169,10 +171,10 @@ def account_speed(votes: Votes, bound: Bound, orders: Sequence[float], seconds: 
 
 STREAM = """
 import resource, sys, time
-from ipate.account import account_for
+from ipate.labelling.audit import account_for
 from ipate.accounting.meter import Meter
-from ipate.mechanism import Mechanism
-from ipate.panel import Panel
+from ipate.labelling.aggregators import Mechanism
+from ipate.votes.panel import Panel
 from ipate.votes import read_votes
 votes = read_votes(sys.argv[1])
 panel = Panel.from_votes(votes, [("all", 1.0, 1e-5, None)])

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ipate.budgets import Policy
-from ipate.consent import Consent, check_consent
+from ipate.people.consent import Consent, check_consent
+from ipate.people.policy import Policy
 
 LEVELS = {"high": 1.0, "average": 2.0, "low": 3.0}
 

@@ -27,15 +27,15 @@ from typing import Any
 import numpy as np
 
 from ipate.accounting.meter import Bound, Meter
-from ipate.aggregators import Confident
 from ipate.errors import IpateError
-from ipate.labelling import Labelling, account_terms, label
-from ipate.ledger import Charge
-from ipate.ledgers import SqliteLedger
-from ipate.mechanism import Mechanism
-from ipate.noise import SeededNoise
-from ipate.panel import Panel
+from ipate.labelling.aggregators import Confident, Mechanism
+from ipate.labelling.loop import account_terms, label
+from ipate.labelling.noise import SeededNoise
+from ipate.labelling.results import Labelling
+from ipate.ledger.records import Charge
+from ipate.ledger.sqlite import SqliteLedger
 from ipate.votes import Votes
+from ipate.votes.panel import Panel
 
 BUDGETS = {"strict": 1.0, "middle": 2.0, "lax": 3.0}
 WEIGHT = {"strict": 0.68, "middle": 1.27, "lax": 1.82}

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
-from ipate.aggregators import Confident, Interactive
-from ipate.aggregators.base import Aggregator
-from ipate.labelling import Labelling, label
-from ipate.mechanism import Mechanism
-from ipate.noise import SeededNoise
-from ipate.panel import Panel
+from ipate.labelling.aggregators import Aggregator, Confident, Interactive, Mechanism
+from ipate.labelling.loop import label
+from ipate.labelling.noise import SeededNoise
+from ipate.labelling.results import Labelling
 from ipate.votes import Votes
+from ipate.votes.panel import Panel
 
 TEACHERS, CLASSES, POINTS, POOL, FEATURES = 100, 10, 150, 3000, 20
 Floats = NDArray[np.float64]

@@ -30,10 +30,10 @@ import joblib
 import numpy as np
 import sklearn.naive_bayes
 
-from ipate.cli import _run
-from ipate.ledgers import SqliteLedger
-from ipate.runs import RunFolder, ledger_path
-from ipate.runs.ledgers import known_heads
+from ipate.cli.app import _run
+from ipate.ledger.sqlite import SqliteLedger
+from ipate.runs.folder import RunFolder
+from ipate.runs.ledgers import known_heads, ledger_path
 
 CONFIG = """
 [data]

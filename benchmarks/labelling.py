@@ -41,12 +41,11 @@ def label_all(path: Path, classes: int, limit: int, *, durable: bool) -> None:
     from contextlib import nullcontext
 
     from ipate.accounting.meter import Meter
-    from ipate.aggregators import Confident
-    from ipate.labelling import account_terms, label
-    from ipate.ledgers import SqliteLedger
-    from ipate.mechanism import Mechanism
-    from ipate.panel import Panel
+    from ipate.labelling.aggregators import Confident, Mechanism
+    from ipate.labelling.loop import account_terms, label
+    from ipate.ledger.sqlite import SqliteLedger
     from ipate.votes import Votes
+    from ipate.votes.panel import Panel
 
     matrix = np.load(path, mmap_mode="r")[:, :limit]
     k = matrix.shape[0]

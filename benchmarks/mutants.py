@@ -31,12 +31,12 @@ LONGEST = 600
 
 EXACT = "tests/accounting/test_exact.py"
 TIGHT = "tests/accounting/test_loose_tight.py"
-LAWS = "tests/aggregators/test_laws.py"
-LEDGER = "tests/test_ledger.py"
-AUDIT = "tests/test_audit.py"
-NOISE = "tests/test_noise.py"
-TESTED = "tests/test_tested.py"
-ACCOUNT = "tests/test_account.py"
+LAWS = "tests/labelling/test_laws.py"
+LEDGER = "tests/labelling/test_charging.py"
+AUDIT = "tests/labelling/test_hockey_stick.py"
+NOISE = "tests/labelling/test_noise.py"
+TESTED = "tests/labelling/test_tested.py"
+ACCOUNT = "tests/labelling/test_audit.py"
 LABEL = "tests/cli/test_label.py"
 RUN_LEDGERS = "tests/runs/test_ledgers.py"
 CARRIED = "tests/report/test_carried.py"
@@ -230,91 +230,91 @@ MUTANTS = (
     # Who pays.
     Mutant(
         "teachers matched with groups by sorted position",
-        "panel.py",
+        "votes/panel.py",
         "member = np.array([position[name] for name in votes.groups]",
         "member = np.array([sorted(position).index(name) for name in votes.groups]",
         (BY_ID, OWN_WEIGHT),
     ),
     Mutant(
         "weights sorted apart from budgets",
-        "panel.py",
+        "votes/panel.py",
         "return np.array([group.sensitivity for group in self.groups])",
         "return np.sort([group.sensitivity for group in self.groups])",
         (BY_ID, OWN_WEIGHT),
     ),
     Mutant(
         "weights sorted apart from budgets, attacked",
-        "panel.py",
+        "votes/panel.py",
         "return np.array([group.sensitivity for group in self.groups])",
         "return np.sort([group.sensitivity for group in self.groups])",
         (ATTACK,),
     ),
     Mutant(
         "budgets sorted apart from groups",
-        "panel.py",
+        "votes/panel.py",
         "epsilon = np.array([group.epsilon for group in self.groups])[self.account_group]",
         "epsilon = np.sort([group.epsilon for group in self.groups])[self.account_group]",
         (BY_ID,),
     ),
     Mutant(
         "vanishing charges the average",
-        "panel.py",
+        "votes/panel.py",
         "return np.asarray(tally.present.T * tally.scale[:, None])",
         "return np.ones(tally.present.T.shape)",
         (f"{LEDGER}::test_a_teacher_pays_for_the_votings_it_took_part_in_and_no_others",),
     ),
     Mutant(
         "vanishing at weight 1",
-        "panel.py",
+        "votes/panel.py",
         "return np.asarray(tally.present.T * tally.scale[:, None])",
         "return np.asarray(1.0 * tally.present.T)",
         (f"{LEDGER}::test_a_teacher_pays_for_the_votings_it_took_part_in_and_no_others",),
     ),
     Mutant(
         "those who stay keep their old sensitivity",
-        "panel.py",
+        "votes/panel.py",
         "sensitivity=0.0 if left else group.sensitivity * factor)",
         "sensitivity=0.0 if left else group.sensitivity)",
         (f"{LEDGER}::test_those_who_stay_are_charged_for_the_weight_they_take_over",),
     ),
     Mutant(
         "a sensitivity below the weight is accepted",
-        "panel.py",
+        "votes/panel.py",
         "if not self.rotating and group.sensitivity < heaviest:",
         "if False:",
-        ("tests/test_panel.py",),
+        ("tests/votes/test_panel.py",),
     ),
     Mutant(
         "closed form: checks that were not answered are free",
-        "account.py",
+        "labelling/audit.py",
         "self.spent = asked[-1] * check + given[-1] * label",
         "self.spent = given[-1] * (check + label)",
         (f"{ACCOUNT}::test_what_no_vote_shapes_is_multiplied_and_ends_where_the_sum_does",),
     ),
     Mutant(
         "closed form: an account ends one query late",
-        "account.py",
+        "labelling/audit.py",
         "self.exhausted = np.where(ends, high, -1)",
         "self.exhausted = np.where(ends, high + 1, -1)",
         (f"{ACCOUNT}::test_what_no_vote_shapes_is_multiplied_and_ends_where_the_sum_does",),
     ),
     Mutant(
         "those who abstain vote for the last class",
-        "counting.py",
+        "votes/counting.py",
         'known = n_classes - (votes.dtype.kind == "u")',
         "known = n_classes - 1",
-        ("tests/test_counting.py::test_counts_are_those_of_a_plain_loop",),
+        ("tests/votes/test_counting.py::test_counts_are_those_of_a_plain_loop",),
     ),
     Mutant(
         "a teacher's weight goes to another",
-        "counting.py",
+        "votes/counting.py",
         "n_classes, np.flatnonzero(which == number))",
         "n_classes, np.flatnonzero(np.sort(which) == number))",
-        ("tests/test_counting.py::test_weighted_counts_are_those_of_a_plain_loop",),
+        ("tests/votes/test_counting.py::test_weighted_counts_are_those_of_a_plain_loop",),
     ),
     Mutant(
         "check is free",
-        "costs.py",
+        "labelling/costs.py",
         "worst = meter.worst_check(sensitivity=delta, check_sigma=mechanism.check_sigma)",
         "worst = 0 * meter.worst_check(sensitivity=delta, check_sigma=mechanism.check_sigma)",
         (OWN_WEIGHT, CHARGED),
@@ -328,7 +328,7 @@ MUTANTS = (
     ),
     Mutant(
         "check charged only when answered, account",
-        "account.py",
+        "labelling/audit.py",
         "(mask[queries] != NOT_ASKED)[:, None, None]",
         "(mask[queries] == ANSWERED)[:, None, None]",
         (f"{ACCOUNT}::test_a_check_is_charged_for_every_query_asked_answered_or_not",),
@@ -343,77 +343,77 @@ MUTANTS = (
     # Noise.
     Mutant(
         "half the noise on a label",
-        "aggregators/gnmax.py",
+        "labelling/aggregators.py",
         "counts[rows] + sigma * draws",
         "counts[rows] + sigma / 2 * draws",
         (LAWS,),
     ),
     Mutant(
         "half the noise on a label, attacked",
-        "aggregators/gnmax.py",
+        "labelling/aggregators.py",
         "counts[rows] + sigma * draws",
         "counts[rows] + sigma / 2 * draws",
         (ATTACK,),
     ),
     Mutant(
         "half the noise on a check",
-        "aggregators/gnmax.py",
+        "labelling/aggregators.py",
         "maxima + mechanism.check_sigma * draws",
         "maxima + mechanism.check_sigma / 2 * draws",
         (f"{LAWS}::test_confident_passes_as_often_as_it_should_and_less_check_noise_is_rejected",),
     ),
     Mutant(
         "half the noise on an LNMax label",
-        "aggregators/lnmax.py",
+        "labelling/aggregators.py",
         "self.mechanism.sigma * noise.laplace",
         "self.mechanism.sigma / 2 * noise.laplace",
         (f"{LAWS}::test_lnmax_has_the_law_of_quadrature_and_less_noise_is_rejected",),
     ),
     Mutant(
         "the same draw for every class",
-        "aggregators/gnmax.py",
+        "labelling/aggregators.py",
         'noise.normal("label", chosen, counts.shape[1])',
         'noise.normal("label", chosen, 1)',
         (LAWS,),
     ),
     Mutant(
         "the same secure draw for every class",
-        "noise.py",
+        "labelling/noise.py",
         "return self._stream(purpose).standard_normal((len(queries), width))",
         "return np.repeat(self._stream(purpose).standard_normal((len(queries), 1)), width, axis=1)",
         (f"{LAWS}::test_gnmax_has_the_law_of_quadrature_with_secure_noise_too",),
     ),
     Mutant(
         "check and label share a stream",
-        "aggregators/gnmax.py",
+        "labelling/aggregators.py",
         'noise.normal("check", queries, 1)',
         'noise.normal("label", queries, 1)',
         (f"{LAWS}::test_check_and_label_never_draw_the_same_number", LAWS),
     ),
     Mutant(
         "purposes share a seeded stream",
-        "noise.py",
+        "labelling/noise.py",
         'self._uniform(f"normal/{purpose}", queries, width)',
         'self._uniform("normal/", queries, width)',
         (f"{NOISE}::test_seeded_noise_differs_between_seeds_purposes_queries_and_classes",),
     ),
     Mutant(
         "a fixed secure key",
-        "noise.py",
+        "labelling/noise.py",
         "key=secrets.randbits(256)",
         "key=7",
         (NOISE,),
     ),
     Mutant(
         "a child repeats its parent's noise",
-        "noise.py",
+        "labelling/noise.py",
         "        source.forget()",
         "        del source",
         (f"{NOISE}::test_after_a_fork_parent_and_child_draw_different_noise",),
     ),
     Mutant(
         "a fixed seed where none was given, source",
-        "noise.py",
+        "labelling/noise.py",
         "return SecureNoise() if seed is None else SeededNoise(seed)",
         "return SeededNoise(seed or 0)",
         (f"{NOISE}::test_noise_is_secure_unless_a_seed_is_given",),
@@ -422,13 +422,13 @@ MUTANTS = (
         "a fixed seed where none was given, labelling",
         "labelling/loop.py",
         "source = SecureNoise() if noise is None else noise",
-        'source = __import__("ipate.noise").noise.SeededNoise(0) if noise is None else noise',
+        'source = __import__("ipate.labelling.noise").noise.SeededNoise(0) if noise is None else noise',
         (f"{AUDIT}::test_the_noise_of_a_run_is_secure_unless_said",),
     ),
     # Charge, then release.
     Mutant(
         "a refusal that charges those who can pay",
-        "ledger.py",
+        "ledger/memory.py",
         "broke = self.unaffordable(charge.cost)\n        if broke:",
         "broke = self.unaffordable(charge.cost)\n        if broke:\n"
         "            self._spent.update({a: self._spent[a] + c for a, c in charge.cost.items() if a not in broke})",
@@ -436,7 +436,7 @@ MUTANTS = (
     ),
     Mutant(
         "a ledger that never refuses",
-        "ledger.py",
+        "ledger/memory.py",
         "broke = self.unaffordable(charge.cost)\n",
         "broke = ()\n",
         (f"{LEDGER}::test_a_whole_budget_can_be_spent_and_not_a_hair_more",),
@@ -678,38 +678,38 @@ MUTANTS = (
     ),
     Mutant(
         "ptr level at one radius too few",
-        "accounting/ptr/level.py",
+        "accounting/ptr/design.py",
         "totals[s - asked[at], column[at]]",
         "totals[np.maximum(s - 1 - asked[at], 0), column[at]]",
         (f"{PTR}/test_search_and_level.py::test_the_level_is_its_definition",),
     ),
     Mutant(
         "ptr level that looks at its own radius alone",
-        "accounting/ptr/level.py",
+        "accounting/ptr/design.py",
         "at = asked <= s",
         "at = asked == s",
         (f"{PTR}/test_search_and_level.py::test_no_neighbour_of_any_data_set_sees_more_than_delta",),
     ),
     Mutant(
         "ptr level that asks the first group alone",
-        "accounting/ptr/level.py",
+        "accounting/ptr/design.py",
         "within[s] &= bool(",
         "within[s] &= group is not setting.groups[0] or bool(",
         (f"{PTR}/test_search_and_level.py::test_the_level_is_its_definition",),
     ),
     Mutant(
         "a design that knows the votes",
-        "reference.py",
+        "labelling/tested.py",
         "if design.reference_hash == votes_hash(votes):",
         "if design.reference_hash is votes:",
-        ("tests/test_reference.py",),
+        ("tests/planning/test_reference.py",),
     ),
     Mutant(
         "a design for other queries",
-        "reference.py",
+        "labelling/tested.py",
         "if len(ids) != design.n_queries or hash_queries(ids) != design.queries_hash:",
         "if len(ids) != design.n_queries:",
-        ("tests/test_reference.py",),
+        ("tests/planning/test_reference.py",),
     ),
     # A release that is tested as a whole.
     Mutant(
@@ -798,7 +798,7 @@ MUTANTS = (
     ),
     Mutant(
         "tested: a budget that was tested pays for another run",
-        "ledgers/carry.py",
+        "ledger/carry.py",
         "np.inf if releases.cost.any() else 0.0",
         "0.0",
         (f"{TESTED}::test_a_whole_budget_cannot_be_spent_twice",),
@@ -809,7 +809,7 @@ MUTANTS = (
         "accounting/meter.py",
         '("loose", "gdp", "sup")',
         '("loose", "gdp", "sup", "tight", "exact")',
-        ("tests/test_guarantee.py", f"{AUDIT}::test_costs_that_look_at_the_votes_are_never_called_releasable"),
+        ("tests/labelling/test_results.py", f"{AUDIT}::test_costs_that_look_at_the_votes_are_never_called_releasable"),
     ),
     # What runs and reports do with the ledger.
     Mutant(
@@ -824,7 +824,7 @@ MUTANTS = (
     ),
     Mutant(
         "a run charges accounts in memory",
-        "runs/labels.py",
+        "runs/record.py",
         "ledger=ledger, progress=progress",
         "progress=progress",
         (f"{RUN_LEDGERS}::test_a_run_has_a_ledger_of_its_own_and_every_file_carries_its_head",),
@@ -832,8 +832,8 @@ MUTANTS = (
     Mutant(
         "a run takes any ledger",
         "runs/ledgers.py",
-        "people=members_of(allocation), expected_head=newest_head(folder)",
-        "people=members_of(allocation)",
+        "people=allocation.members(), expected_head=newest_head(folder)",
+        "people=allocation.members()",
         (f"{RUN_LEDGERS}::test_an_older_copy_of_the_ledger_or_none_is_refused_with_a_way_out",),
     ),
     Mutant(
@@ -845,17 +845,17 @@ MUTANTS = (
     ),
     Mutant(
         "a seeded run shares a ledger with private ones",
-        "ledgers/naming.py",
+        "ledger/opening.py",
         "is_seeded(name) != is_seeded(run)",
         "is_seeded(name) and not name",
         (f"{RUN_LEDGERS}::test_seeded_runs_and_private_ones_never_share_a_ledger",),
     ),
     Mutant(
         "two runs that begin at once mix seeded noise with secret noise",
-        "ledgers/opening.py",
+        "ledger/opening.py",
         "    check_noise(ledger, (run.name for run in contents.runs.values()), name)\n",
         "",
-        ("tests/ledgers/test_durable.py::test_the_ledger_itself_refuses_a_run_with_the_other_kind_of_noise",),
+        ("tests/ledger/test_durable.py::test_the_ledger_itself_refuses_a_run_with_the_other_kind_of_noise",),
     ),
     Mutant(
         "a private report is readable until it is done",
@@ -873,10 +873,10 @@ MUTANTS = (
     ),
     Mutant(
         "a ledger that a kill left half written is not set right",
-        "ledgers/file.py",
+        "ledger/file.py",
         "not in _UNFINISHED:",
         "not in ():",
-        ("tests/ledgers/test_failures.py::test_what_a_kill_left_half_made_is_set_right_by_whoever_looks_first",),
+        ("tests/ledger/test_failures.py::test_what_a_kill_left_half_made_is_set_right_by_whoever_looks_first",),
     ),
     Mutant(
         "an interrupted labelling does not know its ledger",
@@ -916,21 +916,21 @@ MUTANTS = (
     # Who may use what of whom: consent, withdrawal, statements.
     Mutant(
         "a number above the most allowed is accepted",
-        "_consent_rows.py",
+        "people/consent.py",
         'LIMITS["epsilon"][0](value) and value <= most',
         'LIMITS["epsilon"][0](value)',
-        ("tests/test_consent.py",),
+        ("tests/people/test_consent.py",),
     ),
     Mutant(
         "a withdrawal leaves the teacher's old votes in use",
-        "teachers/store.py",
+        "votes/store.py",
         "stale = np.flatnonzero(self.done & (self._from != self._now).any(axis=1)).tolist()",
         "stale: list[int] = []",
         (INTERRUPTED,),
     ),
     Mutant(
         "votes that were cut short are filled up with class 0",
-        "teachers/store.py",
+        "votes/store.py",
         'open_memmap(path, mode="r")',
         'open_memmap(path, mode="r+")',
         ("tests/teachers/test_ensemble.py",),
@@ -958,21 +958,21 @@ MUTANTS = (
     ),
     Mutant(
         "whoever left goes on being charged",
-        "ledgers/carry.py",
+        "allocation/allocation.py",
         "for index, place in homes if index not in left}",
         "for index, place in homes}",
         (LEARN_AGAIN, f"{LEAVING}::test_before_training_the_place_is_emptied_and_nothing_is_owed"),
     ),
     Mutant(
         "a teacher is known by its place in the file",
-        "ledgers/carry.py",
+        "ledger/carry.py",
         "for row in run.accounts if row.group == group]",
         "for row in run.accounts[-1:] if row.group == group]",
-        ("tests/ledgers/test_durable.py::test_a_teachers_place_in_the_votes_is_no_name",),
+        ("tests/ledger/test_durable.py::test_a_teachers_place_in_the_votes_is_no_name",),
     ),
     Mutant(
         "a group that everybody left begins afresh",
-        "ledgers/carry.py",
+        "ledger/carry.py",
         "pasts[account] = {past[person] for person in _last_members(account, runs)}",
         "pasts[account] = set()",
         (f"{LEAVING}::test_a_group_that_everybody_left_goes_on_from_what_they_had_spent",),
@@ -1022,14 +1022,14 @@ MUTANTS = (
     ),
     Mutant(
         "a booth forgets the checks",
-        "reproduce/booth.py",
+        "reproduce/voting.py",
         "paid = checks + answered",
         "paid = answered",
         (f"{VOTINGS}::test_a_booth_gives_what_the_loop_gives",),
     ),
     Mutant(
         "vanishing forgets the checks",
-        "reproduce/rotating.py",
+        "reproduce/rotation.py",
         "cost = checks + outcome.answered[:, None] * labels",
         "cost = outcome.answered[:, None] * labels",
         (f"{VOTINGS}::test_vanishing_by_matrices_gives_what_the_loop_gives",),

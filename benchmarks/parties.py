@@ -18,16 +18,19 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np
 
 from ipate.accounting.meter import Meter
-from ipate.aggregators import Confident
-from ipate.budgets import Policy
-from ipate.data import Dataset, load
-from ipate.labelling import label
-from ipate.mechanism import Mechanism
-from ipate.noise import SeededNoise
-from ipate.panel import Panel
-from ipate.parties import Asked, Queries, SiteVotes, fit_site, make_queries, merge, read_site_votes
+from ipate.data import load
+from ipate.data.dataset import Dataset
+from ipate.labelling.aggregators import Confident, Mechanism
+from ipate.labelling.loop import label
+from ipate.labelling.noise import SeededNoise
+from ipate.parties.manifest import SiteVotes, read_site_votes
+from ipate.parties.merge import merge
+from ipate.parties.queries import Asked, Queries, make_queries
+from ipate.parties.site import fit_site
 from ipate.parties.teachers import make_teacher
+from ipate.people.policy import Policy
 from ipate.votes import Votes
+from ipate.votes.panel import Panel
 
 SITES = {  # shares of all people, and what consent levels mean there
     "north": (0.40, Policy(levels={"high": 1.0, "average": 2.0, "low": 3.0}, delta=1e-5)),

@@ -18,16 +18,19 @@ from pathlib import Path
 import numpy as np
 
 from ipate.accounting.meter import Meter
-from ipate.accounting.ptr import hash_queries, make_design, most_queries, pass_probability, total_costs
-from ipate.aggregators import Confident
-from ipate.budgets import Group
-from ipate.labelling import Labelling, label
-from ipate.mechanism import Mechanism
-from ipate.noise import SeededNoise
-from ipate.panel import Panel
-from ipate.reference import Simulator, query_ids, setting_for, simulated_profile
-from ipate.variants.weighting import teachers_for, weights_for
+from ipate.accounting.ptr.design import hash_queries, pass_probability
+from ipate.accounting.ptr.envelope import total_costs
+from ipate.accounting.ptr.search import make_design, most_queries
+from ipate.allocation.weighting import teachers_for, weights_for
+from ipate.labelling.aggregators import Confident, Mechanism
+from ipate.labelling.loop import label
+from ipate.labelling.noise import SeededNoise
+from ipate.labelling.results import Labelling
+from ipate.labelling.tested import query_ids, setting_for
+from ipate.people.budgets import Group
+from ipate.planning.reference import Simulator, simulated_profile
 from ipate.votes import Votes, read_votes
+from ipate.votes.panel import Panel
 
 DELTA = 1e-5
 MECHANISM = Mechanism(sigma=40, check_sigma=150, threshold=200)

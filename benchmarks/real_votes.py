@@ -17,14 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from ipate.accounting.meter import Meter
-from ipate.aggregators import Confident
-from ipate.budgets import Group
-from ipate.labelling import Labelling, label
-from ipate.mechanism import Mechanism
-from ipate.noise import SeededNoise
-from ipate.panel import Panel
-from ipate.variants.weighting import ReproductionWarning, teachers_for, weights_for
+from ipate.allocation.weighting import teachers_for, weights_for
+from ipate.errors import ReproductionWarning
+from ipate.labelling.aggregators import Confident, Mechanism
+from ipate.labelling.loop import label
+from ipate.labelling.noise import SeededNoise
+from ipate.labelling.results import Labelling
+from ipate.people.budgets import Group
 from ipate.votes import Votes, read_votes
+from ipate.votes.panel import Panel
 
 DELTA = 1e-5
 THREE = {"high": (1.0, 54), "average": (2.0, 37), "low": (3.0, 9)}

@@ -57,14 +57,13 @@ def write_store(folder: Path, *, teachers: int, queries: int) -> None:
 
 def measure(folder: Path) -> dict[str, float]:
     """Run the three stages in this process; return seconds of each, votes counted per second, peak memory."""
-    from ipate.account import account_for
     from ipate.accounting.meter import Meter
-    from ipate.aggregators import Confident
-    from ipate.counting import weigh_votes
-    from ipate.labelling import label
-    from ipate.mechanism import Mechanism
-    from ipate.panel import Panel
+    from ipate.labelling.aggregators import Confident, Mechanism
+    from ipate.labelling.audit import account_for
+    from ipate.labelling.loop import label
     from ipate.votes import read_votes
+    from ipate.votes.counting import weigh_votes
+    from ipate.votes.panel import Panel
 
     before = _peak()
     start = time.process_time()
@@ -103,7 +102,7 @@ def _peak() -> float:
 
 def kernel() -> None:
     """Print how fast a block in memory is counted, best of several tries: the processor's share, without the file's."""
-    from ipate.counting import count_votes, weigh_votes
+    from ipate.votes.counting import count_votes, weigh_votes
 
     rng = np.random.default_rng(0)
     votes = rng.integers(CLASSES, size=(10_000, 8192), dtype=np.uint8)

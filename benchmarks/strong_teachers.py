@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from ipate.accounting.meter import Meter
-from ipate.aggregators import Confident
-from ipate.labelling import label
-from ipate.mechanism import Mechanism
-from ipate.noise import SeededNoise
-from ipate.panel import Panel
+from ipate.labelling.aggregators import Confident, Mechanism
+from ipate.labelling.loop import label
+from ipate.labelling.noise import SeededNoise
 from ipate.votes import Votes, read_votes
+from ipate.votes.panel import Panel
 
 
 def main() -> None:

@@ -25,8 +25,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ipate.torch import PRESETS, Compute, Ensemble, Preset, single, train_ensemble
-from ipate.torch.augment import affine_maps, moved
+from ipate.torch.compute import Compute
+from ipate.torch.ensemble import Ensemble
+from ipate.torch.nets import single
+from ipate.torch.presets import PRESETS, Preset
+from ipate.torch.streams import affine_maps, moved
+from ipate.torch.training import train_ensemble
 
 PUBLIC, TEST = 9_000, 1_000
 

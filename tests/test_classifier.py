@@ -16,10 +16,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import ipate.classifier
 from ipate import PATEClassifier, Policy
-from ipate._fitting import PublicRowsWarning
-from ipate.errors import InputError
-from ipate.ledgers import SqliteLedger
-from ipate.votes import ClassesWarning
+from ipate.errors import ClassesWarning, InputError, PublicRowsWarning
+from ipate.ledger.sqlite import SqliteLedger
 
 
 def task(n=3000, seed=0):

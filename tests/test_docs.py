@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ipate.config import RunConfig
+from ipate.runs.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -1,7 +1,6 @@
 """Individualized PATE: every person decides how well their own data is protected.
 
-The names below are the public interface; each is loaded when it is first used, so that importing the
-package stays fast.
+The names in `__all__` are the public interface. Each is imported on first use, so that `import ipate` stays fast.
 """
 
 from importlib import import_module
@@ -10,50 +9,47 @@ from typing import TYPE_CHECKING, Any
 from ipate._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from ipate.account import account_for as account_for
-    from ipate.accounting.compose import Cost as Cost
     from ipate.accounting.meter import Meter as Meter
-    from ipate.aggregators import Confident as Confident
-    from ipate.aggregators import GNMax as GNMax
-    from ipate.aggregators import Interactive as Interactive
-    from ipate.aggregators import LNMax as LNMax
-    from ipate.budgets import Group as Group
-    from ipate.budgets import People as People
-    from ipate.budgets import Policy as Policy
+    from ipate.allocation import allocate as allocate
+    from ipate.allocation.allocation import Allocation as Allocation
     from ipate.classifier import PATEClassifier as PATEClassifier
     from ipate.errors import BudgetExceededError as BudgetExceededError
     from ipate.errors import InputError as InputError
     from ipate.errors import IpateError as IpateError
-    from ipate.labelling import label as label
-    from ipate.mechanism import Mechanism as Mechanism
-    from ipate.panel import Panel as Panel
-    from ipate.variants import Allocation as Allocation
-    from ipate.variants import allocate as allocate
+    from ipate.labelling.aggregators import Confident as Confident
+    from ipate.labelling.aggregators import GNMax as GNMax
+    from ipate.labelling.aggregators import Interactive as Interactive
+    from ipate.labelling.aggregators import LNMax as LNMax
+    from ipate.labelling.aggregators import Mechanism as Mechanism
+    from ipate.labelling.audit import account_for as account_for
+    from ipate.labelling.loop import label as label
+    from ipate.people.budgets import Group as Group
+    from ipate.people.people import People as People
+    from ipate.people.policy import Policy as Policy
     from ipate.votes import Votes as Votes
     from ipate.votes import read_votes as read_votes
-
+    from ipate.votes.panel import Panel as Panel
 
 _HOMES = {
-    "Allocation": "ipate.variants",
+    "Allocation": "ipate.allocation.allocation",
     "BudgetExceededError": "ipate.errors",
-    "Confident": "ipate.aggregators",
-    "Cost": "ipate.accounting.compose",
-    "GNMax": "ipate.aggregators",
-    "Group": "ipate.budgets",
+    "Confident": "ipate.labelling.aggregators",
+    "GNMax": "ipate.labelling.aggregators",
+    "Group": "ipate.people.budgets",
     "InputError": "ipate.errors",
-    "Interactive": "ipate.aggregators",
+    "Interactive": "ipate.labelling.aggregators",
     "IpateError": "ipate.errors",
-    "LNMax": "ipate.aggregators",
-    "Mechanism": "ipate.mechanism",
+    "LNMax": "ipate.labelling.aggregators",
+    "Mechanism": "ipate.labelling.aggregators",
     "Meter": "ipate.accounting.meter",
     "PATEClassifier": "ipate.classifier",
-    "Panel": "ipate.panel",
-    "People": "ipate.budgets",
-    "Policy": "ipate.budgets",
+    "Panel": "ipate.votes.panel",
+    "People": "ipate.people.people",
+    "Policy": "ipate.people.policy",
     "Votes": "ipate.votes",
-    "account_for": "ipate.account",
-    "allocate": "ipate.variants",
-    "label": "ipate.labelling",
+    "account_for": "ipate.labelling.audit",
+    "allocate": "ipate.allocation",
+    "label": "ipate.labelling.loop",
     "read_votes": "ipate.votes",
 }
 
@@ -61,7 +57,6 @@ __all__ = [
     "Allocation",
     "BudgetExceededError",
     "Confident",
-    "Cost",
     "GNMax",
     "Group",
     "InputError",

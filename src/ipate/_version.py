@@ -1,9 +1,6 @@
 """The version of ipate, and of the libraries that it computes with: a run notes them when it begins."""
 
-__all__ = ["__version__", "library_versions"]
-
 __version__ = "0.1.0"
-
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "dp-accounting", "randomgen")
 
 

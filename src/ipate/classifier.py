@@ -14,27 +14,18 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ipate._charging import charge_labels
-from ipate._fitting import (
-    Given,
-    PublicRowsWarning,
-    collect_votes,
-    encode,
-    find_classes,
-    make_people,
-    split_public,
-)
 from ipate._version import library_versions
-from ipate.budgets import People, Policy
-from ipate.designing import as_reference
+from ipate.allocation import allocate
+from ipate.allocation.allocation import class_warning
 from ipate.errors import InputError, IpateError
-from ipate.guarantee import Kind
-from ipate.pipeline import Settings, choose_settings, designed
+from ipate.labelling.results import Kind
+from ipate.people.people import People
+from ipate.people.policy import Policy
+from ipate.planning.reference import as_reference
+from ipate.planning.settings import Settings, choose_settings, designed
+from ipate.runs.fitting import Given, charge_labels, collect_votes, encode, find_classes, make_people, split_public
 from ipate.students import fit_student
 from ipate.teachers.ensemble import allows_missing, fingerprint
-from ipate.variants import allocate, class_warning
-
-__all__ = ["GroupGuarantee", "PATEClassifier", "PublicRowsWarning"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +85,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     bound, conversion : str
         The account; "gdp", the default, is releasable and so are "loose", "sup" and "ptr": one private test in front
         of all labels, which profits from teachers that agree and needs a `reference`.
-    reference : float, ipate.designing.Reference, optional
+    reference : float, ipate.planning.reference.Reference, optional
         For "ptr": how often a teacher is expected to be right, from public knowledge, or a whole reference.
     stop : {"budget", "drop", "count"}
         What ends the labelling; "count" needs `max_labels`.
@@ -327,7 +318,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Path
             The html file.
         """
-        from ipate.report.model import Fitted, write_model_report
+        from ipate.report.write import Fitted, write_model_report
 
         check_is_fitted(self)
         fitted = Fitted(
@@ -342,8 +333,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             student=self.student_,
             noise_seed=self.noise_seed,
             random_state=self.random_state if isinstance(self.random_state, int) else None,
-            levels=self._by_level,
-            versions=self._versions,
+            levels=self._by_level, versions=self._versions,
         )
         return write_model_report(fitted, path, audience="private" if private else "public", name=name).html
 

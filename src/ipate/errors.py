@@ -1,6 +1,11 @@
-"""Every exception that ipate raises on purpose, in one tree."""
+"""Exceptions, warnings, and the checks of single values that raise them."""
 
-__all__ = ["BudgetExceededError", "DataUnavailableError", "InputError", "IpateError"]
+import difflib
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
 
 
 class IpateError(Exception):
@@ -17,3 +22,135 @@ class BudgetExceededError(IpateError):
 
 class DataUnavailableError(IpateError):
     """A data set's files are neither here nor to be had; the message names them, their source and their place."""
+
+
+class DeltaWarning(UserWarning):
+    """A δ of 1/N or more, which allows a mechanism that publishes one of N people outright."""
+
+
+class PolicyWarning(UserWarning):
+    """A policy that gives 'high' privacy a larger ε than 'low'."""
+
+
+class ClassesWarning(UserWarning):
+    """The set of classes was read off the votes, so it is being treated as public."""
+
+
+class PublicRowsWarning(UserWarning):
+    """Rows of the training data were treated as public: the guarantee does not cover them."""
+
+
+class ReproductionWarning(UserWarning):
+    """A rule that serves comparison with the paper only: large strict groups get more weight by it."""
+
+
+class SingleClassWarning(UserWarning):
+    """Teachers of a group that see one class only: they can vote for nothing else."""
+
+
+class TeacherError(IpateError):
+    """Teachers failed; those that did not have voted, and their votes are kept."""
+
+
+class LostWorkersError(IpateError):
+    """Workers died again and again, so some teachers could not be trained."""
+
+
+class PendingError(IpateError):
+    """Jobs were written for what is not in the cache: run them, then call again."""
+
+    def __init__(self, jobs: Sequence[str], folder: Path) -> None:
+        self.jobs, self.folder = tuple(jobs), folder
+        super().__init__(f"{len(jobs)} jobs are in {folder}: run them, bring their results to the cache, call again")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherFailure:
+    """A teacher that could not be trained: its index, the rows it should have learnt from, and why."""
+
+    teacher: int
+    points: tuple[int, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self.points[:8])) + (", …" if len(self.points) > 8 else "")
+        return f"teacher {self.teacher} ({len(self.points)} points: {shown}): {self.reason}"
+
+
+class TrainingError(IpateError, RuntimeError):
+    """Some teachers failed; the others are trained and not lost.
+
+    Attributes
+    ----------
+    failures : tuple of TeacherFailure
+    ensemble : Ensemble
+        All teachers; those that failed vote the fixed class.
+    """
+
+    def __init__(self, failures: Sequence[TeacherFailure], ensemble: Any) -> None:
+        self.failures = tuple(failures)
+        self.ensemble = ensemble
+        rest = f"; and {len(self.failures) - 3} more" if len(self.failures) > 3 else ""
+        named = "; ".join(str(failure) for failure in self.failures[:3])
+        super().__init__(f"{len(self.failures)} of {ensemble.n_teachers} teachers failed: {named}{rest}")
+
+
+LIMITS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "epsilon": (lambda value: (value > 0) & (value < math.inf), "it must be a finite number above 0"),
+    "delta": (
+        lambda value: (value > 0) & (value < 1),
+        "it must lie strictly between 0 and 1, for example 1e-5",
+    ),
+    "sensitivity": (
+        lambda value: (value >= 0) & (value < math.inf),
+        "it must be a finite number, 0 or above",
+    ),
+    "weight": (lambda value: (value >= 0) & (value < math.inf), "it must be a finite number, 0 or above"),
+}
+"""What each quantity may be: a test that works on numbers and arrays (NaN fails it), and its words."""
+
+
+def show(value: object) -> str:
+    """Return the value as one short line, so that a message stays one line whatever was typed."""
+    plain = value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
+    text = " ".join(repr(plain).split("\n"))
+    return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"
+
+
+def check_number(kind: str, value: object, *, what: str | None = None, of: object = None) -> float:
+    """Return `value` as a float if it is a number within the limits of its kind; refuse it otherwise.
+
+    `kind` is a key of `LIMITS`; `what` names the value in the message, or `of` says whose it is.
+    """
+    test, allowed = LIMITS[kind]
+    try:
+        number = math.nan if isinstance(value, bool | str | bytes) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not test(number):
+        name = what or (kind if of is None else f"{kind} of {show(of)}")
+        raise InputError(f"{name} is {show(value)}: {allowed}")
+    return number
+
+
+def check_id(value: object, *, what: str = "group") -> str:
+    """Return an id if it is printable text without surrounding spaces; refuse it otherwise.
+
+    Ids are compared as they are: '01' and '1' are two groups.
+    """
+    if not isinstance(value, str) or not value or value != value.strip() or not value.isprintable():
+        raise InputError(f"{what} is {show(value)}: it must be printable text without surrounding spaces")
+    return str(value)
+
+
+def refuse_name(what: str, name: object, allowed: Collection[str]) -> NoReturn:
+    """Refuse a name that does not exist, with all that do and the nearest of them."""
+    nearest = difflib.get_close_matches(str(name).casefold(), allowed, n=1, cutoff=0.0)[0]
+    raise InputError(f"{what} is {show(name)}: allowed are {', '.join(allowed)}; nearest is {nearest!r}")
+
+
+def check_count(what: str, value: object, *, least: int = 1) -> int:
+    """Return a whole number that is at least `least`; refuse anything else by name."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value.__index__()) < least:
+        raise InputError(f"{what} is {show(value)}: it must be a whole number, {least} or above")
+    return int(value.__index__())

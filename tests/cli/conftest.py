@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ipate.cli import _run
+from ipate.cli.app import _run
 
 CONSOLE = Path(sys.executable).with_name("ipate")
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ipate.account import account_for
 from ipate.accounting.meter import Meter
-from ipate.cli.common import parse_orders
+from ipate.cli.options import parse_orders
 from ipate.errors import InputError
-from ipate.mechanism import Mechanism
-from ipate.panel import Panel
+from ipate.labelling.aggregators import Mechanism
+from ipate.labelling.audit import account_for
 from ipate.votes import Votes
+from ipate.votes.panel import Panel
 
 GROUPS = ("strict", "lax", "strict", "lax", "strict", "strict")
 BALLOT = np.minimum(np.random.default_rng(4).integers(0, 3, (6, 30)), np.random.default_rng(5).integers(0, 3, (6, 30)))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from imaginary import GROUPS, synthetic_votes
-from ipate.cli import _run
-from ipate.ledgers import SqliteLedger
+from ipate.cli.app import _run
+from ipate.ledger.sqlite import SqliteLedger
 
 CHECKED = ["--sigma", "10", "--check-sigma", "30", "--threshold", "30"]
 
@@ -357,6 +357,6 @@ def test_an_interrupted_labelling_is_one_line_that_says_how_to_go_on(files, caps
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ipate.labelling.label", stopped)
+    monkeypatch.setattr("ipate.labelling.loop.label", stopped)
     assert _run(arguments(files)) == 130
     assert capsys.readouterr().err == "ipate: interrupted; the same command again continues or repeats it\n"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ipate.variants import Allocation
+from ipate.allocation.allocation import Allocation
 from runs.leaving import begin, go_on
 
 

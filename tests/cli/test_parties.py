@@ -173,7 +173,7 @@ def test_labels_carry_the_ids_of_the_queries(folder, run):
         "--json",
     ]
     assert json.loads(run(*made).out)["encoding"]["features"] == ["age", "bmi"]
-    from ipate.parties import read_queries
+    from ipate.parties.queries import read_queries
 
     send(folder, "north", {"all": (9.0, 1e-5, 8)}, read_queries(folder / "q.npz"))
     assert run("parties", "merge", "north.npz", "--queries", "q.npz", "--out", "merged").code == 0

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from ipate import PATEClassifier
-from ipate.cli import _run
+from ipate.allocation.allocation import Allocation
+from ipate.cli.app import _run
 from ipate.errors import InputError, IpateError
 from ipate.labelling import tested
-from ipate.ledgers import SqliteLedger
-from ipate.noise import SecureNoise
-from ipate.variants import Allocation
+from ipate.labelling.noise import SecureNoise
+from ipate.ledger.sqlite import SqliteLedger
 
-statistic = sys.modules["ipate.accounting.ptr.level"]  # the package has a function of that name
+statistic = sys.modules["ipate.accounting.ptr.design"]  # the package has a function of that name
 K, POOL, CLASSES = 60, 90, 3
 NOISE = ["--sigma", "8", "--check-sigma", "20", "--threshold", "40"]
 
@@ -292,9 +292,9 @@ def test_neither_the_statistic_nor_any_cost_is_ever_written(config, run, says, m
 
 
 def _design_and_counts(config):
-    from ipate.designing import read_design
-    from ipate.variants import Allocation
-    from ipate.votes import count_votes
+    from ipate.allocation.allocation import Allocation
+    from ipate.planning.reference import read_design
+    from ipate.votes.counting import count_votes
 
     design = read_design(config / "r/public/design.json")
     allocation = Allocation.load(config / "r/private/allocation.npz")

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ipate.cli import _run
-from ipate.runs import RunFolder
+from ipate.cli.app import _run
+from ipate.runs.folder import RunFolder
 
 PROGRAM = Path(sys.executable).with_name("ipate")
 SMALL = """

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from ipate.data import DATASETS, Dataset, load
+from ipate.data import DATASETS, load
+from ipate.data.dataset import Dataset
 from ipate.errors import InputError
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ipate.data import cache_folder, fetch, load
-from ipate.data.fetch import Fetch, OfficialFile
+from ipate.data import fetch, load
+from ipate.data.fetch import Fetch, OfficialFile, cache_folder
 from ipate.errors import DataUnavailableError, InputError, IpateError
 
 CONTENT = b"some official bytes" * 1000

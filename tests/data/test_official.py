@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from ipate.data import adult, idx, load, registry, svhn
+from ipate import data as registry
+from ipate.data import adult, load
+from ipate.data import images as idx
+from ipate.data import images as svhn
 from ipate.errors import DataUnavailableError, InputError
 
 PARTS = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]

@@ -3,7 +3,7 @@ import inspect
 import numpy as np
 import pytest
 
-from ipate.data import Scaler, images_to_float, make_scaler
+from ipate.data.dataset import Scaler, images_to_float, make_scaler
 from ipate.errors import InputError
 
 

@@ -5,10 +5,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from ipate.budgets import People, Policy
 from ipate.data import load
 from ipate.data.synthetic import CLASSES, FEATURES, PRIORS, SHARES, SHIFTS
 from ipate.errors import InputError
+from ipate.people.people import People
+from ipate.people.policy import Policy
 
 
 def test_shares_bounds_and_size_are_as_documented():

@@ -6,7 +6,7 @@ import zipfile
 
 import numpy as np
 
-from ipate.parties import make_queries
+from ipate.parties.queries import make_queries
 
 BOUNDS = "feature,low,high\nage,0,100\nbmi,10,50\n"
 POLICY = {

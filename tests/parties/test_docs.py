@@ -5,7 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
-from ipate.cli import _run
+from ipate.cli.app import _run
 
 PAGE = Path(__file__).parents[2] / "docs" / "parties.md"
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipate.errors import InputError
-from ipate.parties import read_site_votes
+from ipate.parties.manifest import read_site_votes
 from parties.making import cast, declare, place_of, queries, read_file, send, write_file
 
 BUDGETS = {"high": (1.0, 1e-5, 3), "low": (3.0, 1e-5, 3)}

@@ -13,10 +13,11 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from ipate.errors import InputError
-from ipate.panel import Panel
-from ipate.parties import merge, read_site_votes
-from ipate.tables import read_groups
+from ipate.parties.manifest import read_site_votes
+from ipate.parties.merge import merge
+from ipate.people.budgets import read_groups
 from ipate.votes import read_votes
+from ipate.votes.panel import Panel
 from parties.making import queries, read_file, send, write_file
 
 NORTH = {"high": (1.0, 1e-5, 3), "low": (3.0, 1e-5, 2)}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ipate.errors import InputError
-from ipate.parties import make_queries, read_queries
+from ipate.parties.queries import make_queries, read_queries
 from parties.making import queries, write_pool
 
 CLASSES = ["well", "ill"]

@@ -11,13 +11,15 @@ import joblib
 import numpy as np
 import pytest
 
-from ipate.budgets import DeltaWarning, Policy
-from ipate.data import read_data
-from ipate.errors import InputError
-from ipate.parties import Asked, Queries, Site, fit_site, make_queries, read_site_votes
-from ipate.runs.models import make_model
-from ipate.teachers import TeacherError, VoteStore, train_and_vote
-from ipate.variants import SingleClassWarning
+from ipate.data.files import read_data
+from ipate.errors import DeltaWarning, InputError, SingleClassWarning, TeacherError
+from ipate.parties.manifest import read_site_votes
+from ipate.parties.queries import Asked, Queries, make_queries
+from ipate.parties.site import Site, fit_site
+from ipate.people.policy import Policy
+from ipate.teachers.ensemble import train_and_vote
+from ipate.teachers.models import make_model
+from ipate.votes.store import VoteStore
 from parties.making import PEOPLE, POLICY, queries, read_file, write_site
 
 COLUMNS = {"label": "diagnosis", "level": "consent", "person": "patient"}

@@ -4,9 +4,10 @@ import shutil
 
 import pytest
 
-from ipate.config import RunConfig
-from ipate.report import write_report
-from ipate.runs import RunFolder, execute
+from ipate.report.write import write_report
+from ipate.runs.config import RunConfig
+from ipate.runs.folder import RunFolder
+from ipate.runs.stages import execute
 from runs.making import SMALL, quiet
 
 

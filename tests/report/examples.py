@@ -1,7 +1,7 @@
 """Facts for reports, made by hand: any bound, any way to stop, seeded or not."""
 
 from ipate.accounting.meter import Meter
-from ipate.guarantee import state_guarantee
+from ipate.labelling.results import state_guarantee
 from ipate.report.facts import Facts, GroupFacts, Outcome, Owner, Parameters, Point, Scores, Spent
 
 SCORES = Scores(label_accuracy=0.8123, student_accuracy=0.7654)

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from ipate.errors import InputError, IpateError
-from ipate.report import write_report
 from ipate.report.recipe import recipe
+from ipate.report.write import write_report
 from runs.making import labels, run
 
 

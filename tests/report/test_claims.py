@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ipate.accounting.meter import BOUNDS, DATA_INDEPENDENT
-from ipate.guarantee import SEEDED
+from ipate.labelling.results import SEEDED
 from ipate.report import claims
 from ipate.report.facts import DesignFacts, for_audience
 from report.examples import COSTS, facts, group

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from ipate.accounting.meter import BOUNDS
-from ipate.report import write_report
+from ipate.people.meaning import percent, plain, used
 from ipate.report.facts import for_audience
-from ipate.report.numbers import percent, plain, used
 from ipate.report.page import page
-from ipate.report.twin import as_json
+from ipate.report.write import as_json, write_report
 from report.examples import facts
 
 PRIVATE_RUNS = [

@@ -13,11 +13,10 @@ from typer.testing import CliRunner
 
 from ipate.cli import report as command
 from ipate.errors import InputError
-from ipate.report import write_report
 from ipate.report.facts import Comparison, Scores, for_audience
 from ipate.report.page import page
 from ipate.report.recipe import recipe
-from ipate.report.twin import as_json, twin
+from ipate.report.write import as_json, twin, write_report
 from report.examples import facts, group
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}

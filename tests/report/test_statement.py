@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ipate.report.claims import assured
+from ipate.people.meaning import assured
 from ipate.report.statement import left, owed, sentences
 from ipate.runs.statement import Statement, for_the_person
 from ipate.runs.withdrawal import Withdrawal

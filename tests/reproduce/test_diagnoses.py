@@ -9,7 +9,7 @@ import pytest
 from ipate.reproduce.agreement import SIGMAS, WAYS, agreement, following, over
 from ipate.reproduce.grid import Options, votings
 from ipate.reproduce.schemes import standard, two, vanishing, weighting
-from ipate.reproduce.turning import whose_cost
+from ipate.reproduce.vanishing import whose_cost
 from ipate.reproduce.voting import PAPER, spread, turns_of
 
 STRICT = two(math.log(2), math.log(8), 0.25)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ipate.reproduce.registry import EXPERIMENTS
+from ipate.reproduce import EXPERIMENTS
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 SUMMARY = (RESULTS / "README.md").read_text()

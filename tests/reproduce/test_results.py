@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from ipate.reproduce import paper
-from ipate.reproduce.registry import EXPERIMENTS, write_sheet
+from ipate.reproduce import EXPERIMENTS, paper, write_sheet
 from ipate.reproduce.results import Cell, Sheet, Table, verdict
 from ipate.reproduce.voting import Spread
 

@@ -8,12 +8,11 @@ import pytest
 
 from ipate.accounting import gdp
 from ipate.accounting.meter import Meter
-from ipate.aggregators import Confident
-from ipate.labelling import label
-from ipate.noise import SeededNoise
-from ipate.reproduce.booth import Booth
+from ipate.labelling.aggregators import Confident
+from ipate.labelling.loop import label
+from ipate.labelling.noise import SeededNoise
 from ipate.reproduce.schemes import as_published, budgets, published, standard, two, upsampling, vanishing, weighting
-from ipate.reproduce.voting import IMPROVED, PAPER, hold, order_of, replay, seed_of, spread
+from ipate.reproduce.voting import IMPROVED, PAPER, Booth, hold, order_of, replay, seed_of, spread
 from ipate.votes import Votes
 
 PAIR = two(math.log(2), math.log(8), 0.5)

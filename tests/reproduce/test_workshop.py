@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ipate.cli import _run
-from ipate.errors import InputError
-from ipate.forests import run_forests
-from ipate.jobs import Job, Result, read_job, read_result, write_job, write_result
+from ipate.cli.app import _run
+from ipate.errors import InputError, PendingError
 from ipate.reproduce.ensembles import Spec, groups_of
+from ipate.reproduce.jobs import Job, Result, read_job, read_result, run_forests, write_job, write_result
 from ipate.reproduce.settings import SETUPS, split
-from ipate.reproduce.workshop import PendingError, Pupil, Workshop
+from ipate.reproduce.workshop import Pupil, Workshop
 
 
 def make_job(**changes) -> Job:

@@ -4,9 +4,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ipate.config import RunConfig
-from ipate.ledgers import SqliteLedger
-from ipate.runs import RunFolder, allocated, execute, ledger_path, withdraw
+from ipate.ledger.sqlite import SqliteLedger
+from ipate.runs.config import RunConfig
+from ipate.runs.folder import RunFolder
+from ipate.runs.ledgers import ledger_path
+from ipate.runs.stages import allocated, execute
+from ipate.runs.withdrawal import withdraw
 
 N_ROWS = 420
 

@@ -2,8 +2,9 @@
 
 from contextlib import contextmanager
 
-from ipate.config import RunConfig
-from ipate.runs import RunFolder, execute
+from ipate.runs.config import RunConfig
+from ipate.runs.folder import RunFolder
+from ipate.runs.stages import execute
 
 SMALL = {
     "data": {"name": "digits", "public": 500, "test": 300},

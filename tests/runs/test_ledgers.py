@@ -7,9 +7,10 @@ import pytest
 
 from ipate.accounting.meter import Meter
 from ipate.errors import BudgetExceededError, InputError, IpateError
-from ipate.ledgers import SqliteLedger, members_of
-from ipate.runs import RunFolder, ledger_path, list_runs
-from ipate.runs.ledgers import newest_head
+from ipate.ledger.sqlite import SqliteLedger
+from ipate.runs.folder import RunFolder
+from ipate.runs.ledgers import ledger_path, newest_head
+from ipate.runs.listing import list_runs
 from runs.making import config, labels, resumed, run
 
 ALIKE = {"epsilon": 20.0, "policy": None, "shares": None}
@@ -37,7 +38,7 @@ def test_a_run_has_a_ledger_of_its_own_and_every_file_carries_its_head(tmp_path)
         assert {int(query) for query in book.stored().answers} == set(made.record.queries)
     shown = json.loads((tmp_path / "a" / "public" / "guarantee.json").read_text())
     assert shown["ledger_head"] == made.record.ledger_head == str(newest_head(folder))
-    assert set(members_of(made.allocation)) == {str(row) for row in made.task.parts.private}
+    assert set(made.allocation.members()) == {str(row) for row in made.task.parts.private}
 
 
 def test_a_second_run_starts_from_what_is_left_and_gets_paid_answers_for_nothing(tmp_path):
@@ -73,7 +74,7 @@ def test_who_has_spent_is_found_again_in_another_split(tmp_path):
 
 def _charged(summary, person):
     """μ² of a run's releases for one person, from public figures alone; 0 for whoever was not in it."""
-    members = members_of(summary.allocation)
+    members = summary.allocation.members()
     if person not in members:
         return 0.0
     moved = next(group.sensitivity for group in summary.record.groups if group.group == members[person])
@@ -101,7 +102,7 @@ def test_a_changed_consent_applies_from_then_on(tmp_path):
     assert 5 < laxer.record.opening["high"] <= 6
     assert 6 < cost(laxer)["high"] <= 9
     with SqliteLedger.open(ledger, readonly=True) as book:
-        person = next(iter(members_of(laxer.allocation)))
+        person = next(iter(laxer.allocation.members()))
         assert [entry.budget for entry in book.person(person)] in ([6.0, 9.0], [20.0, 30.0])
 
 
@@ -112,7 +113,7 @@ def test_a_private_history_is_recharged_and_the_run_after_it_publishes_nothing(t
     worst = {
         group.group: float(Meter().epsilon([_charged(first, person)], group.delta)[0])
         for group in first.record.groups
-        for person in [next(i for i, g in members_of(first.allocation).items() if g == group.group)]
+        for person in [next(i for i, g in first.allocation.members().items() if g == group.group)]
     }
     assert second.record.opening == pytest.approx(worst)
     assert second.record.opening["high"] > cost(first)["high"]

@@ -5,9 +5,10 @@ import shutil
 
 import pytest
 
-from ipate.cli import _run
+from ipate.cli.app import _run
 from ipate.errors import InputError
-from ipate.runs import RunFolder, list_runs
+from ipate.runs.folder import RunFolder
+from ipate.runs.listing import list_runs
 from runs.making import config, labels, run
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from ipate.accounting.meter import Meter
+from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.ledgers import SqliteLedger
+from ipate.ledger.sqlite import SqliteLedger
 from ipate.report.statement import PRIVATE, as_payload, sentences
-from ipate.runs import ledger_path
+from ipate.runs.ledgers import ledger_path
 from ipate.runs.statement import state
-from ipate.variants import Allocation
 from runs.leaving import begin, go_on, leave
 
 
@@ -84,7 +84,7 @@ def test_before_labelling_nothing_is_spent_and_all_is_left(tmp_path):
 
 
 def _teaches(folder, person):
-    from ipate.runs import allocated
+    from ipate.runs.stages import allocated
 
     return person in allocated(folder).people.ids.tolist()
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
+from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.ledgers import SqliteLedger
-from ipate.report import write_report
-from ipate.runs import allocated, ledger_path
-from ipate.runs.stages import prepare
+from ipate.ledger.sqlite import SqliteLedger
+from ipate.report.write import write_report
+from ipate.runs.ledgers import ledger_path
+from ipate.runs.stages import allocated
+from ipate.runs.task import prepare
 from ipate.runs.withdrawal import withdrawals, without
-from ipate.variants import Allocation
 from runs.leaving import StoppedError, begin, go_on, leave, people_file, spent, votes_of
 
 

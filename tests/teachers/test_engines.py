@@ -21,11 +21,11 @@ from joblib._parallel_backends import ThreadingBackend
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.tree import DecisionTreeClassifier
 
-from ipate.cli import _run
-from ipate.errors import InputError
-from ipate.teachers import VoteStore, train_and_vote
-from ipate.teachers.cluster import run_on_ray
-from ipate.teachers.engines import Engine, LostWorkersError
+from ipate.cli.app import _run
+from ipate.errors import InputError, LostWorkersError
+from ipate.teachers.engines import Engine, run_on_ray
+from ipate.teachers.ensemble import train_and_vote
+from ipate.votes.store import VoteStore
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
 TEACHERS, MIDDLE = 50, 20
@@ -281,7 +281,7 @@ def test_a_cluster_that_does_not_answer_is_refused_at_once(address, message):
 @pytest.mark.parametrize(("backend", "package"), [("ray", r"ipate\[ray\]"), ("dask", r"dask\[distributed\]")])
 def test_an_engine_that_is_not_installed_comes_with_a_hint(monkeypatch, backend, package):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr("ipate.teachers.cluster.find_spec", lambda name: None)
+    monkeypatch.setattr("ipate.teachers.engines.find_spec", lambda name: None)
     for name in ("dask", "distributed"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=rf"backend is '{backend}': .*pip install '{package}'"):
@@ -297,7 +297,7 @@ def test_an_engine_that_is_not_installed_comes_with_a_hint(monkeypatch, backend,
     ],
 )
 def test_ipate_run_refuses_an_engine_before_it_makes_a_folder(tmp_path, capsys, monkeypatch, flags, message):
-    monkeypatch.setattr("ipate.runs.models._net", lambda name: lambda **options: DecisionTreeClassifier())
+    monkeypatch.setattr("ipate.teachers.models._net", lambda name: lambda **options: DecisionTreeClassifier())
     assert _run(["run", "--dataset", "digits", "--epsilon", "2", "--out", str(tmp_path / "out"), *flags]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line

@@ -9,9 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from ipate.errors import InputError
-from ipate.teachers import TeacherError, VoteStore, train_and_vote
-from ipate.teachers.ensemble import fingerprint, learnt_from
+from ipate.errors import InputError, TeacherError
+from ipate.teachers.ensemble import fingerprint, learnt_from, train_and_vote
+from ipate.votes.store import VoteStore
 
 
 class Fragile(ClassifierMixin, BaseEstimator):

@@ -22,10 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr
 
-from ipate.accounting._checks import Floats, check_positive
+from ipate.accounting.conversion import Floats, check_positive
 from ipate.errors import InputError
-
-__all__ = ["Batch", "Laws", "argmax_log_law", "check_counts", "grid_points", "is_wide", "laws_of"]
 
 _LOG_SQRT_2PI = float(np.log(2 * np.pi)) / 2
 # Distance from the peak, in σ, where an integrand has fallen below e^-36 of it.

@@ -17,9 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from ipate.accounting._checks import Floats, check_orders
-
-__all__ = ["renyi", "worst_divergence", "worst_tangent"]
+from ipate.accounting.conversion import Floats, check_orders
 
 # Up to here the alternating series loses at most 8^8/8!/7 = 60 units in the last place.
 _SERIES = 8.0

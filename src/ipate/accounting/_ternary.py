@@ -36,9 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from ipate.accounting._checks import Floats
-
-__all__ = ["BINARY", "TERNARY", "HalfSpaces", "Release", "binary_law", "certify", "costs", "ternary_law"]
+from ipate.accounting.conversion import Floats
 
 STEP = 1e-5  # the smallest move that is evaluated by differences
 ROUNDING = 1e-6  # slack for floating point: a bound counts as settled at T(1 − ROUNDING)

@@ -6,11 +6,9 @@ information alone.
 
 import numpy as np
 
-from ipate.accounting._checks import Floats, check_positive
+from ipate.accounting.conversion import Floats
 from ipate.accounting.meter import Meter
 from ipate.errors import InputError
-
-__all__ = ["best_order", "queries_afforded", "sigma_for"]
 
 
 def queries_afforded(
@@ -80,58 +78,6 @@ def best_order(meter: Meter, *, epsilon: float, delta: float, label: Floats, che
     with np.errstate(divide="ignore", invalid="ignore"):
         afforded = np.where(per_query > 0, meter.limit(epsilon, delta) / per_query, np.inf)
     return float(meter.orders[int(np.argmax(afforded))])
-
-
-def sigma_for(
-    meter: Meter,
-    *,
-    epsilon: float,
-    delta: float,
-    sensitivity: float,
-    labels: int,
-    queries: int | None = None,
-    check_ratio: float | None = None,
-) -> float:
-    """Return the smallest σ at which the budget pays for `labels` labels out of `queries` queries.
-
-    Parameters
-    ----------
-    labels, queries : int
-        How many labels to give, and how many queries to ask for them (as many unless said).
-    check_ratio : float, optional
-        σ_T/σ; without it there is no check.
-
-    Returns
-    -------
-    float
-        σ, rounded up: a run with this noise stays within (ε, δ).
-    """
-    _require_data_independent(meter)
-    asked = labels if queries is None else queries
-    if labels < 0 or asked < max(labels, 1):
-        raise InputError(f"labels is {labels} and queries {asked}: ask at least as many queries as labels")
-    check_positive("sensitivity", sensitivity)
-    ratio = None if check_ratio is None else check_positive("check_ratio", check_ratio)
-    limit = meter.limit(epsilon, delta)
-
-    def fits(sigma: float) -> bool:
-        cost = labels * meter.worst_label(sensitivity=sensitivity, sigma=sigma)
-        if ratio is not None:
-            cost = cost + asked * meter.worst_check(sensitivity=sensitivity, check_sigma=ratio * sigma)
-        return bool(np.any(cost <= limit))
-
-    if labels == 0 and ratio is None:
-        raise InputError("labels is 0 and there is no check: nothing is released, so no noise is needed")
-    high = sensitivity
-    while not fits(high):
-        high *= 2
-        if high > 1e12 * sensitivity:
-            raise InputError(f"epsilon is {epsilon} at delta {delta}: no noise makes it pay for {labels} labels")
-    low = high / 2 if high > sensitivity else 0.0
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
 
 
 def _require_data_independent(meter: Meter) -> None:

@@ -18,11 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
 from ipate.accounting._argmax import Batch, Laws, check_counts, grid_points, is_wide, laws_of
-from ipate.accounting._checks import Floats, check_orders, check_positive, check_sensitivity
 from ipate.accounting._renyi import worst_divergence, worst_tangent
+from ipate.accounting.conversion import Floats, check_orders, check_positive, check_sensitivity
 from ipate.errors import InputError
-
-__all__ = ["check_rdp", "group_label_rdp", "label_rdp_by_source", "upsampled_label_rdp"]
 
 # Numbers per table: a batch of queries (several tables), a block of rows, a part of the input.
 _BATCH_CELLS = 1 << 17
@@ -32,7 +30,6 @@ _PART_COSTS = 2_000_000
 # Counts so far apart that a table would be larger than this keep the loose cost, which is sound.
 _MOST_CELLS = 1 << 20
 _SMALLEST = float(np.finfo(np.float64).tiny)
-
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 

@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, ndtr
 
-from ipate.accounting._checks import Floats, check_delta, check_positive, check_sensitivity
+from ipate.accounting.conversion import Floats, check_delta, check_positive, check_sensitivity
 from ipate.errors import InputError
-
-__all__ = ["check_mu2", "delta_of", "epsilon_of", "label_mu2", "mu_of"]
 
 _STEPS = 80  # bisections at most
 _ROOT2 = np.sqrt(2.0)

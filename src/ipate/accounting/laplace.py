@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logsumexp, ndtri
 
-from ipate.accounting._checks import Floats, check_orders, check_positive, check_sensitivity
-
-__all__ = ["label_mu2", "label_rdp", "tight_label_rdp"]
+from ipate.accounting.conversion import Floats, check_orders, check_positive, check_sensitivity
 
 
 def label_rdp(orders: ArrayLike, *, sensitivity: ArrayLike, scale: float) -> Floats:

@@ -8,9 +8,7 @@ in which two classes move by Δ each.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ipate.accounting._checks import Floats, check_orders, check_positive, check_sensitivity
-
-__all__ = ["check_rdp", "label_rdp"]
+from ipate.accounting.conversion import Floats, check_orders, check_positive, check_sensitivity
 
 
 def check_rdp(orders: ArrayLike, *, sensitivity: ArrayLike, check_sigma: float) -> Floats:

@@ -14,10 +14,8 @@ from numpy.typing import ArrayLike
 
 from ipate.accounting import conversion as convert
 from ipate.accounting import gdp, loose
-from ipate.accounting._checks import Floats, check_orders
+from ipate.accounting.conversion import Floats, check_orders
 from ipate.errors import InputError
-
-__all__ = ["BOUNDS", "CONVERSIONS", "DATA_INDEPENDENT", "PAPER_ORDERS", "Bound", "Conversion", "Meter", "Whole"]
 
 Bound: TypeAlias = Literal["loose", "gdp", "sup", "tight", "exact"]
 Whole: TypeAlias = Literal["ptr"]

@@ -49,10 +49,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtri
 
-from ipate.accounting._checks import Floats, check_orders, check_positive, check_sensitivity
 from ipate.accounting._ternary import BINARY, TERNARY, HalfSpaces, certify, costs, weighted_excess
-
-__all__ = ["CHECK_MARGIN", "LABEL_MARGIN", "LARGEST_MOVE", "check_rdp", "label_rdp"]
+from ipate.accounting.conversion import Floats, check_orders, check_positive, check_sensitivity
 
 CHECK_MARGIN = 0.0005
 LABEL_MARGIN = 0.002

@@ -12,9 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from ipate.accounting import loose
-from ipate.accounting._checks import Floats, check_orders, check_positive, check_sensitivity
-
-__all__ = ["label_rdp", "log_error"]
+from ipate.accounting.conversion import Floats, check_orders, check_positive, check_sensitivity
 
 _BLOCK = 1 << 16  # numbers worked on at a time
 _ROUNDING = 4e-16  # what cancellation may have taken from ln(…): charged on top

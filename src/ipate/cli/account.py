@@ -11,9 +11,8 @@ import typer
 from ipate.errors import InputError
 
 if TYPE_CHECKING:
-    from ipate.account import Account, HistoryRow
+    from ipate.labelling.audit import Account, HistoryRow
 
-__all__ = ["EXAMPLE", "command"]
 
 EXAMPLE = (
     "Example: ipate account votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
@@ -56,15 +55,17 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """What the releases on these votes cost each group of people, under any bound."""
-    from ipate.account import account_for, check_mask
     from ipate.accounting.meter import Bound, Conversion, Meter
-    from ipate.cli.common import load_npy, parse_orders, progress_bar, teacher_weights
-    from ipate.cli.mechanisms import build_mechanism, load_probs
-    from ipate.costs import check_supported
-    from ipate.guarantee import StoppedBy, state_guarantee
-    from ipate.panel import Panel
-    from ipate.tables import check_number, read_groups
+    from ipate.allocation.external import teacher_weights
+    from ipate.cli.options import build_mechanism, load_npy, load_probs, parse_orders
+    from ipate.cli.output import progress_bar
+    from ipate.errors import check_number
+    from ipate.labelling.audit import account_for, check_mask
+    from ipate.labelling.costs import check_supported
+    from ipate.labelling.results import StoppedBy, state_guarantee
+    from ipate.people.budgets import read_groups
     from ipate.votes import read_votes
+    from ipate.votes.panel import Panel
 
     check_number("delta", delta)
     mechanism, interactive = build_mechanism(
@@ -126,7 +127,7 @@ def _history_writer(
 
 
 def _show(result: "Account", delta: float, as_json: bool) -> None:
-    from ipate.cli.common import print_json, print_table
+    from ipate.cli.output import print_json, print_table
 
     if as_json:
         print_json(_payload(result, delta))

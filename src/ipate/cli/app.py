@@ -1,6 +1,8 @@
 """The commands of `ipate`; each imports what it needs only when it runs."""
 
-from typing import Annotated
+import sys
+import warnings
+from typing import Annotated, Any
 
 import typer
 
@@ -20,8 +22,6 @@ from ipate.cli import (
     statement,
     withdraw,
 )
-
-__all__ = ["app"]
 
 app = typer.Typer(
     name="ipate",
@@ -62,3 +62,71 @@ app.command("consent", epilog=consent.EXAMPLE)(consent.command)
 app.command("withdraw", epilog=withdraw.EXAMPLE)(withdraw.command)
 app.command("statement", epilog=statement.EXAMPLE)(statement.command)
 app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.command)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run `ipate` and exit: 0 done, 1 failed, 2 bad input (one line, no traceback)."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal without ε still gets its answer
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(_run(argv))
+
+
+def _run(argv: list[str] | None) -> int:
+    """Run a command; warnings are held back, so that bad input is answered by its one line alone."""
+    held: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: held.append(str(message))
+        code, line = _outcome(argv)
+    for message in held if code != 2 else ():
+        _say(f"ipate: warning: {_one_line(message)}")
+    if line:
+        _say(line)
+    return code
+
+
+def _outcome(argv: list[str] | None) -> tuple[int, str]:
+    """Run a command: its exit code, and what to say on stderr."""
+    import typer
+
+    from ipate.errors import InputError, IpateError
+
+    # newer typers bring their own click: its exceptions are reached through typer's public ones
+    usage_error: type[Exception] = typer.BadParameter.__mro__[1]
+    try:
+        result = app(args=argv, prog_name="ipate", standalone_mode=False)
+    except usage_error as error:
+        return 2, _usage(error)
+    except InputError as error:
+        return 2, f"ipate: {_one_line(str(error))}"
+    except IpateError as error:
+        return 1, f"ipate: {_one_line(str(error))}"
+    except (typer.Abort, KeyboardInterrupt):
+        return 130, "ipate: interrupted"
+    except BrokenPipeError:  # the reader of our output has gone, as in `ipate … | head`
+        sys.stdout = None
+        return 1, ""
+    except OSError as error:
+        return 1, f"ipate: {_one_line(str(error))}"
+    code = result if isinstance(result, int) else 0
+    begun = (sys.argv[1:] if argv is None else argv)[:1]
+    again = "the same command again continues or repeats it"
+    how = "`ipate run --resume` continues a run" if begun == ["run"] else again
+    return code, f"ipate: interrupted; {how}" if code == 130 else ""
+
+
+def _usage(error: Any) -> str:
+    """One line that names the option, or the help where nothing was typed at all."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error.format_message())
+    where = error.ctx.command_path if error.ctx else "ipate"
+    return f"{where}: {_one_line(error.format_message())} (see {where} --help)"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ipate.consent import Consent
+    from ipate.people.consent import Consent
 
-__all__ = ["EXAMPLE", "command"]
 
 EXAMPLE = (
     "Examples: ipate consent people.csv --policy policy.toml --person patient --level consent --out groups.csv; "
@@ -35,10 +34,12 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Check who consented to what: counts per level, rows that cannot be used, and what each level means."""
-    from ipate.budgets import Policy, write_groups
-    from ipate.cli.common import check_out, print_json, progress_bar
-    from ipate.consent import check_consent
+    from ipate.cli.options import check_out
+    from ipate.cli.output import print_json, progress_bar
     from ipate.errors import InputError
+    from ipate.people.budgets import write_groups
+    from ipate.people.consent import check_consent
+    from ipate.people.policy import Policy
 
     if out is not None:
         check_out(out, "a group file")
@@ -60,7 +61,7 @@ def command(
 
 
 def _show(found: "Consent", written: Path | None) -> None:
-    from ipate.cli.common import print_table
+    from ipate.cli.output import print_table
 
     total = max(1, found.people)
     shown = found.levels[:_SHOWN]

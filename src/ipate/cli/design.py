@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ipate.accounting.ptr import Design
+    from ipate.accounting.ptr.design import Design
 
-__all__ = ["EXAMPLE", "command"]
 
 EXAMPLE = (
     "Examples: ipate design votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
@@ -57,8 +56,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Fix the test of the bound ptr from public information, before anybody looks at the votes."""
-    from ipate.designing import read_design, write_design
     from ipate.errors import InputError
+    from ipate.planning.reference import read_design, write_design
 
     if check is not None:
         if votes is not None or out is not None:
@@ -69,12 +68,11 @@ def command(
         raise InputError("a design needs VOTES.npz, --groups and --out (or --check DESIGN.json)")
     import numpy as np
 
-    from ipate.cli.common import check_out, waiting
-    from ipate.cli.mechanisms import build_aggregator
-    from ipate.cli.panels import build_panel
-    from ipate.cli.testing import chosen_design
-    from ipate.reference import query_ids
-    from ipate.tables import read_groups
+    from ipate.allocation.external import build_panel
+    from ipate.cli.options import build_aggregator, check_out, chosen_design
+    from ipate.cli.output import waiting
+    from ipate.labelling.tested import query_ids
+    from ipate.people.budgets import read_groups
     from ipate.votes import read_votes
 
     check_out(out, "a design")
@@ -99,8 +97,8 @@ def command(
 
 
 def _show(design: "Design", title: str, as_json: bool) -> None:
-    from ipate.cli.common import print_json, print_table
-    from ipate.cli.testing import design_facts
+    from ipate.cli.options import design_facts
+    from ipate.cli.output import print_json, print_table
 
     facts = design_facts(design)
     if as_json:

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from ipate.accounting.meter import Meter
-from ipate.aggregators import Aggregator
-from ipate.cli.common import check_out
-from ipate.ledger import Terms
-from ipate.ledgers import SqliteLedger, name_run, refuse_mixed_noise
-from ipate.panel import Panel
-from ipate.tables import write_text
+from ipate.cli.options import check_out
+from ipate.files import write_text
+from ipate.labelling.aggregators import Aggregator
+from ipate.ledger.opening import name_run, refuse_mixed_noise
+from ipate.ledger.records import Terms
+from ipate.ledger.sqlite import SqliteLedger
 from ipate.teachers.ensemble import fingerprint
 from ipate.votes import Votes
-
-__all__ = ["LabelRun", "head_file", "label_ledger", "run_of", "write_head"]
+from ipate.votes.panel import Panel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,14 +12,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ipate.accounting.meter import Meter
-    from ipate.accounting.ptr import Design
-    from ipate.labelling import Labelling
-    from ipate.ledgers import SqliteLedger
-    from ipate.mechanism import Mechanism
-    from ipate.panel import Panel
+    from ipate.accounting.ptr.design import Design
+    from ipate.labelling.aggregators import Mechanism
+    from ipate.labelling.results import Labelling
+    from ipate.ledger.sqlite import SqliteLedger
     from ipate.votes import Votes
+    from ipate.votes.panel import Panel
 
-__all__ = ["EXAMPLE", "command"]
 
 EXAMPLE = (
     "Example: ipate label votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
@@ -97,15 +96,16 @@ def command(
     import numpy as np
 
     from ipate.accounting.meter import Bound, Conversion, Meter
-    from ipate.cli.common import parse_orders, progress_bar
+    from ipate.allocation.external import build_panel
     from ipate.cli.durable import label_ledger, run_of, write_head
-    from ipate.cli.mechanisms import build_aggregator, load_probs
-    from ipate.cli.panels import build_panel
-    from ipate.designing import write_design
-    from ipate.errors import InputError
-    from ipate.labelling import Stop, account_terms, label, label_tested
-    from ipate.noise import make_noise
-    from ipate.tables import check_number, read_groups
+    from ipate.cli.options import build_aggregator, load_probs, parse_orders
+    from ipate.cli.output import progress_bar
+    from ipate.errors import InputError, check_number
+    from ipate.labelling.loop import Stop, account_terms, label
+    from ipate.labelling.noise import make_noise
+    from ipate.labelling.tested import label_tested
+    from ipate.people.budgets import read_groups
+    from ipate.planning.reference import write_design
     from ipate.votes import read_votes
 
     check_number("delta", delta)
@@ -187,9 +187,9 @@ def _test(
     quiet: bool,
 ) -> "Design | None":
     """Return the design of a release that is tested as a whole; the votes themselves are not looked at."""
-    from ipate.cli.common import waiting
-    from ipate.cli.testing import chosen_design, refuse_unused
-    from ipate.reference import query_ids
+    from ipate.cli.options import chosen_design, refuse_unused
+    from ipate.cli.output import waiting
+    from ipate.labelling.tested import query_ids
 
     if not meter.whole:
         refuse_unused("it is for the bound ptr", design=design, **options)
@@ -219,7 +219,7 @@ def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
 
 def _write_labels(path: Path, votes: "Votes", result: "Labelling") -> None:
     """Write the labels file, whole or not at all; every label in it has been paid for."""
-    from ipate.tables import write_text
+    from ipate.files import write_text
 
     names = votes.queries
     stream = io.StringIO()
@@ -279,7 +279,7 @@ def _payload(result: "Labelling", votes: "Votes", variant: str, book: "SqliteLed
 def _show(
     result: "Labelling", votes: "Votes", variant: str, out: Path, book: "SqliteLedger | None", as_json: bool
 ) -> None:
-    from ipate.cli.common import print_json, print_table
+    from ipate.cli.output import print_json, print_table
 
     payload = _payload(result, votes, variant, book)
     if as_json:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ipate.parties import Merged
+    from ipate.parties.merge import Merged
 
-__all__ = ["MERGE", "QUERIES", "app", "merge", "queries"]
 
 QUERIES = (
     "Example: ipate parties queries pool.csv --classes well,ill --bounds bounds.csv --out queries.npz. bounds.csv has "
@@ -33,7 +32,6 @@ UNCHECKED = (
     "No fingerprint was compared: hashes show accidents, not somebody who wrote a file and its hash anew. Ask each "
     "site for the fingerprint that `ipate party vote` printed, by another way, and merge with --expect."
 )
-
 app = typer.Typer(
     help="The aggregator of several sites: make the queries, merge the votes; it sees raw votes and must be trusted.",
     epilog="Example: ipate parties merge north.npz south.npz --out merged. Each command has a --help.",
@@ -53,8 +51,8 @@ def queries(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Make the queries file that every site gets: public points, and how all sites must encode their rows."""
-    from ipate.cli.common import print_json
-    from ipate.parties import make_queries
+    from ipate.cli.output import print_json
+    from ipate.parties.queries import make_queries
 
     made = make_queries(pool, classes=_list(classes), bounds=bounds, features=_list(features), id_column=id_column)
     made.write(out)
@@ -89,9 +87,10 @@ def merge(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Combine the sites' votes into one vote file and group file for `ipate label` and `ipate account`."""
-    from ipate.cli.common import print_json, progress_bar
-    from ipate.parties import merge as combine
-    from ipate.parties import read_queries, read_site_votes
+    from ipate.cli.output import print_json, progress_bar
+    from ipate.parties.manifest import read_site_votes
+    from ipate.parties.merge import merge as combine
+    from ipate.parties.queries import read_queries
 
     own, files = None if queries is None else read_queries(queries), []
     with progress_bar("files checked", len(votes), quiet=as_json) as progress:
@@ -113,8 +112,8 @@ def _list(text: str | None) -> list[str] | None:
 
 
 def _show(merged: "Merged", out: Path, notes: list[str]) -> None:
-    from ipate.cli.common import print_table
-    from ipate.plan import default_mechanism
+    from ipate.cli.output import print_table
+    from ipate.planning.afforded import default_mechanism
 
     k, n_queries = len(merged.teacher_groups), merged.files[0].manifest.n_queries
     noise = default_mechanism(k)

@@ -6,8 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["FIT", "VOTE", "app", "fit", "vote"]
-
 FIT = (
     "Example: ipate party fit patients.csv --queries queries.npz --site north --label diagnosis --level consent "
     "--policy policy.toml --out north-site. Everything stays in north-site/private, readable by you alone."
@@ -17,7 +15,6 @@ VOTE = (
     "groups' budgets and numbers of teachers, and hashes; no rows, no models, nothing about single people. Whoever "
     "gets it sees raw votes, so give it to a trusted aggregator only, and tell them the fingerprint by another way."
 )
-
 app = typer.Typer(
     help="A site with data of its own that may not leave it: train teachers here, send votes only.",
     epilog="Example: ipate party vote north-site queries.npz --out north.npz. Each command has a --help.",
@@ -55,10 +52,11 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Train a site's teachers on its own people, under their own budgets; nothing leaves the folder."""
-    from ipate.parties import Asked, fit_site, read_queries
+    from ipate.errors import check_number
+    from ipate.parties.queries import Asked, read_queries
+    from ipate.parties.site import fit_site
     from ipate.parties.teachers import make_teacher
-    from ipate.policy import Policy
-    from ipate.tables import check_number
+    from ipate.people.policy import Policy
 
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if value is not None:
@@ -107,7 +105,8 @@ def vote(
 
     Models are loaded from the site's own private folder and from nowhere else: they are pickled.
     """
-    from ipate.parties import Site, read_queries
+    from ipate.parties.queries import read_queries
+    from ipate.parties.site import Site
 
     manifest, fingerprint = Site.open(site).vote(
         read_queries(queries), out, again=again, n_jobs=jobs, bar=_bar(as_json)
@@ -134,7 +133,7 @@ def vote(
 
 
 def _bar(quiet: bool) -> Any:
-    from ipate.cli.common import progress_bar
+    from ipate.cli.output import progress_bar
 
     def bar(title: str, total: int) -> AbstractContextManager[Any]:
         return progress_bar(title, total, quiet=quiet)
@@ -143,7 +142,7 @@ def _bar(quiet: bool) -> Any:
 
 
 def _show(payload: dict[str, Any], title: str, notes: list[str], as_json: bool) -> None:
-    from ipate.cli.common import print_json, print_table
+    from ipate.cli.output import print_json, print_table
 
     if as_json:
         print_json(payload)

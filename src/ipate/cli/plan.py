@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 if TYPE_CHECKING:
-    from ipate.budgets import Group
-    from ipate.forecast import Forecast
-    from ipate.mechanism import Mechanism
-    from ipate.plan import Plan, VariantPlan
+    from ipate.labelling.aggregators import Mechanism
+    from ipate.people.budgets import Group
+    from ipate.planning.afforded import Plan, VariantPlan
+    from ipate.planning.plan import Forecast
 
-__all__ = ["EXAMPLE", "command"]
 
 EXAMPLE = (
     "Example: ipate plan --groups groups.csv --people 60000 --share high=0.54 --share mid=0.37 --share low=0.09 "
@@ -92,10 +91,10 @@ def command(
 ) -> None:
     """What these budgets afford before any training, variant by variant, from public information only."""
     from ipate.accounting.meter import Bound, Conversion, Meter
-    from ipate.cli.common import parse_orders
-    from ipate.plan import auto_teachers, make_plan
-    from ipate.tables import check_number
-    from ipate.variants.rules import check_count
+    from ipate.cli.options import parse_orders
+    from ipate.errors import check_count, check_number
+    from ipate.planning.afforded import auto_teachers
+    from ipate.planning.plan import make_plan
 
     check_number("delta", delta)
     columns = {
@@ -132,10 +131,10 @@ def command(
 
 def _forecasts(plan: "Plan", pool: int, options: dict[str, Any], *, quiet: bool) -> "tuple[Forecast, ...]":
     """What a reference makes of the plan, where one is given."""
-    from ipate.cli.common import waiting
-    from ipate.cli.testing import make_reference, refuse_unused
-    from ipate.forecast import forecast
-    from ipate.variants.rules import check_count
+    from ipate.cli.options import make_reference, refuse_unused
+    from ipate.cli.output import waiting
+    from ipate.errors import check_count
+    from ipate.planning.plan import forecast
 
     if options["reference"] is None and options["accuracy"] is None:
         refuse_unused("it describes a reference; give --accuracy or --reference too", **options)
@@ -157,10 +156,9 @@ def _mechanism(
     aggregator: str, k: int, sigma: float | None, check_sigma: float | None, threshold: float | None
 ) -> "Mechanism":
     """Fill in the paper's ratios to k where nothing is said."""
-    from ipate.errors import InputError
-    from ipate.mechanism import Mechanism
-    from ipate.plan import default_mechanism
-    from ipate.variants.rules import refuse_name
+    from ipate.errors import InputError, refuse_name
+    from ipate.labelling.aggregators import Mechanism
+    from ipate.planning.afforded import default_mechanism
 
     if aggregator not in ("confident", "gnmax"):
         refuse_name("aggregator", aggregator, ("confident", "gnmax"))
@@ -183,8 +181,9 @@ def _read_groups(
     policy: Path | None,
 ) -> "tuple[Group, ...]":
     """Read who there is: a people csv, or a group csv with numbers or shares of people."""
-    from ipate.budgets import People, Policy
     from ipate.errors import InputError
+    from ipate.people.people import People
+    from ipate.people.policy import Policy
 
     number = people is not None and people.removeprefix("-").isdecimal()
     if groups is None:
@@ -205,10 +204,10 @@ def _read_groups(
 
 def _group_file(path: Path, people: int | None, shares: list[str], delta: float) -> "tuple[Group, ...]":
     """Read a group csv; its columns sensitivity and weight, which other commands use, are left alone."""
-    from ipate.budgets import Group
-    from ipate.errors import InputError
-    from ipate.plan import groups_of_shares
-    from ipate.tables import check_id, read_table
+    from ipate.errors import InputError, check_id
+    from ipate.files import read_table
+    from ipate.people.budgets import Group
+    from ipate.planning.afforded import groups_of_shares
 
     table = read_table(
         path, required=("group", "epsilon"), optional=("delta", "share", "people", "sensitivity", "weight")
@@ -252,8 +251,9 @@ def _share(name: str, text: str) -> float:
 
 
 def _show(plan: "Plan", expected: "tuple[Forecast, ...]", as_json: bool) -> None:
-    from ipate.cli.common import print_json, print_table
-    from ipate.plan import FEWER_POINTS, RATES
+    from ipate.cli.output import print_json, print_table
+    from ipate.planning.afforded import RATES
+    from ipate.planning.plan import FEWER_POINTS
 
     if as_json:
         print_json({**_payload(plan), "expected": [asdict(row) for row in expected]})
@@ -305,7 +305,7 @@ def _show(plan: "Plan", expected: "tuple[Forecast, ...]", as_json: bool) -> None
 
 
 def _show_expected(expected: "tuple[Forecast, ...]") -> None:
-    from ipate.cli.common import print_table
+    from ipate.cli.output import print_table
 
     print_table(
         "Labels to expect where votes are as the reference's, by bound",

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["EXAMPLE", "command"]
-
 EXAMPLE = (
     "Examples: ipate report first-run; ipate report first-run --private; ipate report first-run --out march.html. "
     "The JSON twin stands beside the html file."
@@ -27,10 +25,9 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="The JSON twin on stdout, nothing else.")] = False,
 ) -> None:
     """Write the report of a run: promises in plain words, costs, influence, results, and how to check them."""
-    from ipate.cli.common import print_json
-    from ipate.report import write_report
+    from ipate.cli.output import print_json
     from ipate.report.claims import headline, marks
-    from ipate.report.twin import twin
+    from ipate.report.write import twin, write_report
 
     written = write_report(run, audience="private" if private else "public", out=out)
     if as_json:

@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["EXAMPLE", "command"]
-
 EXAMPLE = (
     "Examples: ipate reproduce adult-labels --data-dir DIR; ipate reproduce table1 --device cuda --data-dir DIR. "
     "Without a GPU here: ipate reproduce table1 --jobs JOBS, then on the GPU machine "
-    "python -m ipate.torch.jobs JOBS --data-dir DIR --device cuda --out CACHE, then the first again with --cache CACHE."
+    "python -m ipate.reproduce.training JOBS --data-dir DIR --device cuda --out CACHE, then the first command again "
+    "with --cache CACHE."
 )
 
 
@@ -32,13 +31,13 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="The result on stdout as JSON, nothing else.")] = False,
 ) -> None:
     """Reproduce a table or figure of the paper; votes are trained once and kept. Seeded: not for real people."""
-    from ipate.cli.common import print_json, progress_bar
-    from ipate.data import cache_folder
-    from ipate.data.words import nearest
-    from ipate.errors import InputError
+    from ipate.cli.output import print_json, progress_bar
+    from ipate.data import nearest
+    from ipate.data.fetch import cache_folder
+    from ipate.errors import InputError, PendingError
+    from ipate.reproduce import EXPERIMENTS, write_sheet
     from ipate.reproduce.grid import Options
-    from ipate.reproduce.registry import EXPERIMENTS, write_sheet
-    from ipate.reproduce.workshop import PendingError, Workshop
+    from ipate.reproduce.workshop import Workshop
 
     if name != "all" and name not in EXPERIMENTS:
         names = [*EXPERIMENTS, "all"]
@@ -76,7 +75,7 @@ def command(
         print_json({"results": found, "pending_jobs": pending})
     elif pending:
         typer.echo(
-            f"{len(pending)} jobs are in {jobs}. On a machine with a GPU: python -m ipate.torch.jobs {jobs} "
+            f"{len(pending)} jobs are in {jobs}. On a machine with a GPU: python -m ipate.reproduce.training {jobs} "
             f"--data-dir DIR --device cuda --out CACHE; then call this again with --cache CACHE."
         )
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ipate.config import RunConfig
-    from ipate.runs import RunSummary
+    from ipate.runs.config import RunConfig
+    from ipate.runs.stages import RunSummary
 
-__all__ = ["EXAMPLE", "command"]
 
 EXAMPLE = (
     "Examples: ipate run --dataset synthetic --out first-run; ipate run hospital.toml --out march; "
@@ -51,9 +50,10 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """From private data to a student: allocate, train, vote, label, teach, evaluate; resumable."""
-    from ipate.cli.common import print_json, progress_bar
-    from ipate.runs import RunFolder, execute
-    from ipate.runs.models import check_engine, make_models
+    from ipate.cli.output import print_json, progress_bar
+    from ipate.runs.folder import RunFolder
+    from ipate.runs.stages import execute
+    from ipate.runs.task import check_engine, make_models
 
     if resume is not None:
         beside = (config, dataset, data_dir, out, variant, epsilon, share, teachers, points, teacher, student, public)
@@ -99,8 +99,8 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
     """The file's settings, overridden by the flags that were given."""
     import tomllib
 
-    from ipate.config import RunConfig
     from ipate.errors import InputError
+    from ipate.runs.config import RunConfig
 
     values: dict[str, Any] = {}
     if path is not None:
@@ -197,7 +197,7 @@ def _percent(value: float | None) -> str:
 
 
 def _show(summary: "RunSummary", path: Path) -> None:
-    from ipate.cli.common import print_table
+    from ipate.cli.output import print_table
 
     payload = _payload(summary, path)
     by_level = payload.get("by_level", {})

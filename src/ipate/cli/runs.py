@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ipate.runs import RunState
+    from ipate.runs.listing import RunState
 
-__all__ = ["EXAMPLE", "command"]
 
 EXAMPLE = (
     "Examples: ipate runs; ipate runs studies --json. A run that is interrupted is continued with "
@@ -21,8 +20,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """List runs with their state: complete, interrupted, running, or broken and why."""
-    from ipate.cli.common import print_json, print_table
-    from ipate.runs import list_runs
+    from ipate.cli.output import print_json, print_table
+    from ipate.runs.listing import list_runs
 
     found = list_runs(folder)
     if as_json:

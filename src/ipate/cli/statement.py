@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["EXAMPLE", "command"]
-
 EXAMPLE = (
     "Examples: ipate statement march p1042; ipate statement march p1042 --private. Without --private it holds nothing "
     "that may not be handed to the person: under the bounds tight and exact, and for seeded runs, it gives the budget "
@@ -23,9 +21,9 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Print what a person was promised, what was spent in all runs on the ledger, and what is left."""
-    from ipate.cli.common import print_json
+    from ipate.cli.output import print_json
     from ipate.report.statement import as_payload, sentences
-    from ipate.runs import RunFolder
+    from ipate.runs.folder import RunFolder
     from ipate.runs.statement import state
 
     found = state(RunFolder.open(run), person, private=private)

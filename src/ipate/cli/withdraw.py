@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["EXAMPLE", "command"]
-
 EXAMPLE = (
     "Example: ipate withdraw march p1042, then ipate run --resume march, which trains the person's teachers again "
     "without them, and nobody else's. A person is known by the id in the data, or by the row's number where there is "
@@ -21,9 +19,11 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Withdraw a person: their place stays empty, their teachers learn again without them, nobody else moves."""
-    from ipate.cli.common import print_json
+    from ipate.cli.output import print_json
     from ipate.report.statement import left
-    from ipate.runs import RunFolder, allocated, withdraw
+    from ipate.runs.folder import RunFolder
+    from ipate.runs.stages import allocated
+    from ipate.runs.withdrawal import withdraw
 
     folder = RunFolder.open(run)
     with folder.locked():

@@ -15,13 +15,9 @@ from numpy.typing import NDArray
 
 from ipate.data.dataset import Dataset
 from ipate.data.fetch import Fetch, OfficialFile
-from ipate.errors import InputError
-from ipate.tables import show
-
-__all__ = ["BOUNDS", "CATEGORIES", "CLASSES", "COLUMNS", "FILES", "ROWS", "load_adult", "read_adult"]
+from ipate.errors import InputError, show
 
 _URL: Final = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
-
 FILES: Final = tuple(
     OfficialFile(name=name, urls=(_URL + name,), size=size, sha256=sha256)
     for name, size, sha256 in (
@@ -31,14 +27,11 @@ FILES: Final = tuple(
 )
 ROWS: Final = (32_561, 16_281)
 """Rows of the two files, incomplete ones included."""
-
 CLASSES: Final = ("<=50K", ">50K")
-
 COLUMNS: Final = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
     "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country",
 )  # fmt: skip
-
 BOUNDS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     {
         "age": (0, 100),
@@ -50,7 +43,6 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     }
 )
 """What each number is scaled to [0, 1] by; a value outside is cut. 99 and 99,999 are the census's own top codes."""
-
 _CATEGORIES: Final = {
     "workclass": "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, Without-pay, "
     "Never-worked",

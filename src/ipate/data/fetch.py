@@ -16,14 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ipate.errors import DataUnavailableError, InputError
-from ipate.tables import FilePath, show
-
-__all__ = ["Fetch", "OfficialFile", "Progress", "cache_folder"]
+from ipate.errors import DataUnavailableError, InputError, show
+from ipate.files import FilePath
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with a file's name, the bytes that have arrived, and the bytes there will be."""
-
 _BLOCK = 1 << 20
 _FAILURES = (OSError, http.client.HTTPException)  # URLError, timeouts and resets are OSErrors
 

@@ -6,10 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ipate.errors import InputError
-from ipate.tables import show
-
-__all__ = ["Partition", "partition"]
+from ipate.errors import InputError, show
 
 Ints: TypeAlias = NDArray[np.int64]
 _STREAM = 0x73706C6974  # "split": a stream of its own, so that no other use of the same seed shuffles alike

@@ -20,10 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.data.dataset import Dataset
-from ipate.errors import InputError
-from ipate.tables import show
-
-__all__ = ["CLASSES", "FEATURES", "PRIORS", "SHARES", "Feature", "load_synthetic"]
+from ipate.errors import InputError, show
 
 
 class Feature(NamedTuple):
@@ -59,7 +56,6 @@ FEATURES: Final = (
     Feature("smoking_pack_years", 0, 150, 12, 8),
 )
 """The twenty features, in the order of the columns."""
-
 CLASSES: Final = ("healthy", "hypertension", "diabetes", "lung disease", "heart failure", "kidney disease")
 PRIORS: Final = (0.26, 0.20, 0.17, 0.14, 0.12, 0.11)
 SHIFTS: Final = (
@@ -71,7 +67,6 @@ SHIFTS: Final = (
     (0.6, 0.1, 0.1, -0.6, 0.8, 0.4, 0.1, 0.7, 0.2, 0.2, 0.4, -0.3, 1.9, -2.0, 1.1, 1.6, -0.1, -0.1, 0.5, 0.1),
 )
 """How far each class lies from the healthy centre, in spreads: one row per class, one column per feature."""
-
 MARKED: Final = 0.75
 MILD: Final = 0.8
 SHARED: Final = 0.3

@@ -6,17 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
-from ipate.aggregators.base import Aggregator, Outcome
-from ipate.costs import check_costs, label_costs
-from ipate.counting import take_columns
-from ipate.guarantee import Guarantee
-from ipate.labelling.results import Ending, GroupResult, Labelling
-from ipate.ledger import Charge, Ledger
-from ipate.noise import NoiseSource
-from ipate.panel import Panel, Tally
+from ipate.labelling.aggregators import Aggregator, Outcome
+from ipate.labelling.costs import check_costs, label_costs
+from ipate.labelling.noise import NoiseSource
+from ipate.labelling.results import Ending, GroupResult, Guarantee, Labelling
+from ipate.ledger.records import Charge, Ledger
 from ipate.votes import Votes
-
-__all__ = ["Engine"]
+from ipate.votes.counting import take_columns
+from ipate.votes.panel import Panel, Tally
 
 Floats = NDArray[np.float64]
 _MARGIN = 1e-12  # batches are cut this much (relative) before the ledger would refuse

@@ -14,22 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
-from ipate.accounting.ptr import Design, pass_probability
-from ipate.aggregators import Aggregator, Confident, GNMax
+from ipate.accounting.ptr.design import Design, hash_queries, pass_probability
+from ipate.accounting.ptr.setting import ORDERS, PtrGroup, Setting
 from ipate.errors import BudgetExceededError, InputError
-from ipate.guarantee import StoppedBy, state_guarantee
-from ipate.labelling.checks import check_fits, check_order
+from ipate.labelling.aggregators import Aggregator, Confident, GNMax, Mechanism
 from ipate.labelling.engine import Engine
-from ipate.labelling.loop import account_terms, batch_size, label, repeats, walk
-from ipate.labelling.results import Labelling
-from ipate.ledger import Charge, Ledger, MemoryLedger, Stored, Terms
-from ipate.mechanism import Mechanism
-from ipate.noise import NoiseSource, SecureNoise
-from ipate.panel import Panel
-from ipate.reference import check_design, query_ids, refuse_own_votes, setting_for
+from ipate.labelling.loop import account_terms, batch_size, check_fits, check_order, label, repeats, walk
+from ipate.labelling.noise import NoiseSource, SecureNoise
+from ipate.labelling.results import Labelling, StoppedBy, state_guarantee
+from ipate.ledger.memory import MemoryLedger
+from ipate.ledger.records import Charge, Ledger, Stored, Terms
 from ipate.votes import Votes
-
-__all__ = ["label_tested"]
+from ipate.votes.counting import count_votes
+from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
 _UNIT = Meter("ptr")
@@ -288,3 +285,93 @@ class _Rest:
         """Return the answers that are paid already, without the entries of the test itself."""
         kept = self._book.stored()
         return replace(kept, answers={name: entry for name, entry in kept.answers.items() if name not in self._own})
+
+
+_BLOCK = 2048  # queries counted at a time
+_WEIGHT_GRID = 0.25
+
+
+def setting_for(
+    panel: Panel,
+    mechanism: Mechanism,
+    *,
+    n_classes: int,
+    grid: float | None = None,
+    orders: tuple[float, ...] = ORDERS,
+) -> Setting:
+    """What is public of a panel and a mechanism, as graded propose-test-release needs it.
+
+    Parameters
+    ----------
+    panel : Panel
+        Teachers' weights and the groups with their sensitivities. Teachers that take turns (vanishing) are refused.
+    mechanism : Mechanism
+        Gaussian noise, with or without the check of votes (Confident); Interactive has no bound here.
+    n_classes : int
+        C.
+    grid : float, optional
+        Steps of moved weight: 1 where every weight is a whole number, .25 otherwise.
+    orders : tuple of float
+        Rényi orders that the design may use.
+    """
+    if panel.rotating:
+        raise InputError("bound 'ptr' does not cover teachers that take turns: use gdp or sup with vanishing")
+    if mechanism.noise != "gaussian":
+        raise InputError(f"bound 'ptr' does not cover {mechanism.noise} noise: use gnmax or confident")
+    still = [group.id for group in panel.groups if group.sensitivity == 0]
+    if still:
+        raise InputError(f"group {still[0]!r} moves no weight: leave it out of a design, it pays nothing")
+    step = (1.0 if np.all(panel.weights == np.rint(panel.weights)) else _WEIGHT_GRID) if grid is None else grid
+    return Setting(
+        sigma=mechanism.sigma,
+        check_sigma=mechanism.check_sigma,
+        threshold=mechanism.threshold,
+        classes=n_classes,
+        total_weight=panel.total_weight,
+        groups=tuple(
+            PtrGroup(id=g.id, epsilon=g.epsilon, delta=g.delta, sensitivity=g.sensitivity) for g in panel.groups
+        ),
+        grid=step,
+        lattice=bool(np.all(panel.weights / step == np.rint(panel.weights / step))),
+        orders=orders,
+    )
+
+
+def votes_hash(votes: Votes) -> str:
+    """Hash of what teachers voted, whatever the order of teachers and queries: the sorted rows of unweighted counts."""
+    parts = [
+        count_votes(votes.votes[:, start : start + _BLOCK], votes.n_classes)
+        for start in range(0, votes.n_queries, _BLOCK)
+    ]
+    counts: NDArray[np.int64] = np.concatenate(parts)
+    ordered = counts[np.lexsort(counts.T)].astype("<i8")
+    return hashlib.sha256(repr(ordered.shape).encode() + ordered.tobytes()).hexdigest()
+
+
+def refuse_own_votes(design: Design, votes: Votes) -> None:
+    """Refuse a design that was made from the very votes it is to be used on: it would know them."""
+    if design.reference_hash == votes_hash(votes):
+        raise InputError(
+            "the design was made from these very votes: a reference must be public, "
+            "votes of other teachers or a simulator's"
+        )
+
+
+def query_ids(votes: Votes) -> tuple[str, ...]:
+    """Ids of the queries: as the file says, else their row numbers."""
+    return votes.queries if votes.queries is not None else tuple(str(i) for i in range(votes.n_queries))
+
+
+def check_design(design: Design, setting: Setting, ids: tuple[str, ...]) -> None:
+    """Refuse a design for another mechanism, other groups or other queries (`ids`, in the order asked)."""
+    for name in ("sigma", "check_sigma", "threshold", "classes", "total_weight", "grid", "lattice"):
+        made, used = getattr(design.setting, name), getattr(setting, name)
+        if made != used:
+            raise InputError(f"the design was made for {name} {made}, the run has {used}: make a design for this run")
+    for group in setting.groups:
+        if design.setting.group(group.id) != group:
+            raise InputError(f"the design has other figures for group {group.id!r} than the run: make a new design")
+    if len(design.setting.groups) != len(setting.groups):
+        raise InputError("the design has groups that the run does not: make a design for this run")
+    if len(ids) != design.n_queries or hash_queries(ids) != design.queries_hash:
+        raise InputError(f"the design is for other queries: it asks {design.n_queries}, fixed beforehand, in order")

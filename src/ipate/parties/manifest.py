@@ -18,14 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from ipate.errors import InputError
-from ipate.npz import read_npz
-from ipate.parties.archive import array_sha256, sha256
-from ipate.parties.encoding import Encoding
-from ipate.tables import check_id, check_number, show
-from ipate.teachers.store import vote_dtype
-
-__all__ = ["FORMAT", "DeclaredGroup", "DeclaredTeacher", "Manifest", "SiteVotes", "check_site", "read_site_votes"]
+from ipate.errors import InputError, check_id, check_number, show
+from ipate.files import read_npz
+from ipate.parties.archive import Encoding, array_sha256, sha256
+from ipate.votes.store import vote_dtype
 
 FORMAT = "ipate site votes 1"
 _MEMBERS = ("manifest", "sha256", "votes")

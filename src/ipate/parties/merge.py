@@ -18,15 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate._version import __version__
-from ipate.errors import InputError
+from ipate.allocation.weighting import weights_for
+from ipate.errors import InputError, refuse_name, show
+from ipate.files import write_text
 from ipate.parties.archive import new_npz, require_new
 from ipate.parties.manifest import Manifest, SiteVotes
 from ipate.parties.queries import Queries
-from ipate.tables import GroupRow, show, write_groups, write_text
-from ipate.variants.rules import refuse_name
-from ipate.variants.weighting import weights_for
-
-__all__ = ["RULES", "Merged", "MergedGroup", "merge"]
+from ipate.people.budgets import GroupRow, write_groups
 
 RULES = ("gdp", "proportional", "classic", "uniform")
 _HEX = set("0123456789abcdef")

@@ -13,20 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate._version import __version__
-from ipate.errors import InputError
-from ipate.parties.archive import canonical, new_npz, require_new, sha256
-from ipate.parties.asked import Asked, allocate_people, read_rows
-from ipate.parties.encoding import Encoding
+from ipate.allocation.allocation import Allocation, class_warning
+from ipate.errors import InputError, show
+from ipate.files import write_text
+from ipate.parties.archive import Encoding, canonical, new_npz, require_new, sha256
 from ipate.parties.manifest import FORMAT, DeclaredGroup, DeclaredTeacher, Manifest, check_site
-from ipate.parties.queries import Queries
+from ipate.parties.queries import Asked, Queries, allocate_people, read_rows
 from ipate.parties.teachers import check_private, fit_teachers, hear_teachers
-from ipate.tables import show, write_text
 from ipate.teachers.engines import Engine
 from ipate.teachers.ensemble import fingerprint
-from ipate.teachers.store import vote_dtype
-from ipate.variants import Allocation, class_warning
-
-__all__ = ["Site", "fit_site"]
+from ipate.votes.store import vote_dtype
 
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 _SITE = "ipate site 1"

@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.errors import InputError
+from ipate.errors import InputError, TeacherError
 from ipate.parties.archive import sha256
-from ipate.teachers.ensemble import FIXED_CLASS, TeacherError, _own_copy, hear
-
-__all__ = ["FixedVote", "check_private", "fit_teachers", "hear_teachers", "make_teacher"]
+from ipate.teachers.ensemble import FIXED_CLASS, _own_copy, hear
 
 Ints = NDArray[np.int64]
 
@@ -36,12 +34,12 @@ class FixedVote:
 
 
 def make_teacher(name: str) -> Any:
-    """Return the classifier of this name, not yet trained, as `ipate.runs.models.make_model` knows it.
+    """Return the classifier of this name, not yet trained, as `ipate.teachers.models.make_model` knows it.
 
     Fixed bounds are wide, and a regularised linear model learns little from features that use a corner of [0, 1].
     So 'logistic' standardises inside the teacher, by that teacher's own rows, which its one vote covers.
     """
-    from ipate.runs.models import make_model
+    from ipate.teachers.models import make_model
 
     model = make_model(name, {})
     if name != "logistic":

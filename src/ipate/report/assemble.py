@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.ptr import Design
-from ipate.costs import fixed_orders
+from ipate.accounting.ptr.design import Design
+from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.guarantee import Guarantee, StoppedBy, state_guarantee
-from ipate.pipeline import Settings
+from ipate.labelling.costs import fixed_orders
+from ipate.labelling.results import Guarantee, StoppedBy, state_guarantee
+from ipate.planning.settings import Settings
 from ipate.report.facts import (
     Audience,
     DesignFacts,
@@ -29,11 +30,7 @@ from ipate.report.facts import (
     for_audience,
 )
 from ipate.report.replay import Replay, recompute
-from ipate.runs.labels import check_answers
-from ipate.runs.record import Record
-from ipate.variants import Allocation
-
-__all__ = ["Source", "assemble"]
+from ipate.runs.record import Record, check_answers
 
 Floats = NDArray[np.float64]
 

@@ -1,37 +1,17 @@
 """Every sentence of a report that promises something, or says that nothing is promised.
 
 Pure functions from facts to sentences: nothing here reads a file, and no other module of the report states
-a guarantee. What may be said is decided by `ipate.guarantee`; this module says it to people.
+a guarantee. What may be said is decided by `ipate.labelling.results`; this module says it to people.
 """
 
-import math
 from collections.abc import Sequence
 
 from ipate.accounting.meter import DATA_INDEPENDENT
-from ipate.guarantee import SEEDED
+from ipate.labelling.results import SEEDED
+from ipate.people.meaning import assured, percent, plain, small, up, used
 from ipate.report.facts import DesignFacts, Facts, GroupFacts, Outcome, Spent
-from ipate.report.numbers import down, percent, plain, small, up, used
-
-__all__ = [
-    "assured",
-    "balance",
-    "carried",
-    "covered",
-    "ending",
-    "headline",
-    "marks",
-    "not_covered",
-    "promise",
-    "promised_epsilon",
-    "promises",
-    "public_facts",
-    "summary",
-    "withheld",
-]
 
 _MOST = 12  # groups whose promise is spelt out; a table holds the others
-_WEAK = 10.0
-_HUGE = 700.0  # e to a larger power is no floating-point number
 
 
 def marks(facts: Facts) -> tuple[str, ...]:
@@ -194,33 +174,9 @@ def promise(facts: Facts, group: GroupFacts) -> str:
     return assured(who, epsilon, group.delta, shown=_shown(epsilon, group))
 
 
-def assured(who: str, epsilon: float, delta: float, *, shown: str | None = None) -> str:
-    """What (ε, δ) means for one person, in plain words; `shown` is ε as it is to be written."""
-    factor = up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
-    sentence = (
-        f"{who}: whatever anyone learns from the student, its labels or anything made of them, their own data changes "
-        f"the probability of any outcome by at most a factor {factor} (ε = {shown or plain(epsilon)}), "
-        f"except for a chance of δ = {small(delta)}. {_example(epsilon, delta)}"
-    )
-    if epsilon > _WEAK:
-        sentence += " A factor as large as this rules out little: it is a weak promise."
-    return sentence
-
-
 def _shown(epsilon: float, group: GroupFacts) -> str:
     """A budget as it was set; a cost rounded up."""
     return plain(epsilon) if epsilon == group.budget else up(epsilon, 4)
-
-
-def _example(epsilon: float, delta: float, chance: float = 0.1) -> str:
-    """What the promise makes of an outcome that has a chance of 10% without the person's data."""
-    most = min(math.exp(min(epsilon, _HUGE)) * chance + delta, 1 - (1 - chance - delta) * math.exp(-epsilon))
-    least = max(0.0, (chance - delta) * math.exp(-epsilon))
-    most_text = "99.9…" if most > 0.999 else up(100 * most)
-    return (
-        f"For example, an outcome that would have a probability of {percent(chance, 0)} with their data replaced has "
-        f"between {down(100 * least)}% and {most_text}% with it."
-    )
 
 
 def promises(facts: Facts) -> tuple[tuple[str, str], ...]:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ipate.designing import read_design
+from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
+from ipate.planning.reference import read_design
 from ipate.report.assemble import Source, assemble
 from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
 from ipate.report.statement import owed
@@ -13,9 +14,6 @@ from ipate.runs.ledgers import openings_of, reading, reused_by
 from ipate.runs.record import read_record
 from ipate.runs.settings import settings_of
 from ipate.runs.withdrawal import withdrawals
-from ipate.variants import Allocation
-
-__all__ = ["collect"]
 
 
 def collect(folder: RunFolder, audience: Audience) -> Facts:

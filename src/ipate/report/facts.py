@@ -8,23 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from ipate.guarantee import Guarantee, StoppedBy
-
-__all__ = [
-    "WITHHELD",
-    "Audience",
-    "Comparison",
-    "DesignFacts",
-    "Facts",
-    "GroupFacts",
-    "Outcome",
-    "Owner",
-    "Parameters",
-    "Point",
-    "Scores",
-    "Spent",
-    "for_audience",
-]
+from ipate.labelling.results import Guarantee, StoppedBy
 
 Audience: TypeAlias = Literal["public", "private"]
 WITHHELD = "There is no figure for this run that may be published."

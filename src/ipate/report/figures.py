@@ -12,13 +12,12 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ipate.people.meaning import percent, plain
 from ipate.report.facts import GroupFacts, Outcome, Point
-from ipate.report.numbers import percent, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MOST_LINES", "Figure", "history_figure", "influence_figure"]
 
 MOST_LINES = 6
 _INK, _FAINT = "#010203", "#010204"

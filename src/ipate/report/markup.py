@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["Markup", "bullets", "element", "table", "text"]
-
 _VOID = frozenset({"meta", "br", "hr"})
 
 

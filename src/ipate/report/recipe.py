@@ -2,8 +2,6 @@
 
 from ipate.report.facts import Facts, Outcome
 
-__all__ = ["recipe", "ways_to_check"]
-
 _GDP = """\
 from math import exp, sqrt
 from scipy.optimize import brentq
@@ -20,7 +18,6 @@ def cost(moved, delta{before}):
 costs = {{group: cost(*values) for group, values in groups.items()}}
 print(costs)
 """
-
 _LOOSE = """\
 from math import log
 
@@ -96,8 +93,8 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
         found = [
             "The budgets were charged as a whole, before the test: nothing has to be added up.",
             (
-                "The tables of the test are in the public file design.json. Reading it (ipate.designing.read_design, "
-                "or ipate design --check) verifies every condition that the promise rests on, whoever wrote the file."
+                "The tables of the test are in the public file design.json. Reading it with "
+                "ipate design --check verifies every condition that the promise rests on, whoever wrote the file."
             ),
         ]
     elif recipe(facts) is not None:

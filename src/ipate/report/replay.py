@@ -7,22 +7,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.aggregators import Aggregator
-from ipate.aggregators.base import Outcome as Answers
+from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.labelling import account_terms, label
-from ipate.ledger import Ledger, MemoryLedger
-from ipate.mechanism import Mechanism
-from ipate.noise import NoiseSource
-from ipate.npz import read_npy
-from ipate.panel import Panel
-from ipate.pipeline import Settings
+from ipate.files import read_npy
+from ipate.labelling.aggregators import Aggregator, Mechanism
+from ipate.labelling.aggregators import Outcome as Answers
+from ipate.labelling.loop import account_terms, label
+from ipate.labelling.noise import NoiseSource
+from ipate.ledger.memory import MemoryLedger
+from ipate.ledger.records import Ledger
+from ipate.planning.settings import Settings
 from ipate.report.facts import Point
 from ipate.runs.record import Record
-from ipate.variants import Allocation
 from ipate.votes import Votes
-
-__all__ = ["Replay", "recompute"]
+from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
 _POINTS = 160  # of the history: as many as a figure can show

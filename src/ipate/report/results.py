@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from ipate.people.meaning import percent, plain, signed_points
 from ipate.report.facts import Comparison, Facts, Scores
 from ipate.report.markup import Markup, element, table
-from ipate.report.numbers import percent, plain, signed_points
-
-__all__ = ["comparison", "parameter_rows", "results"]
 
 _BOUNDS = {
     "gdp": "gdp: exact composition of Gaussian noise, for all votes",

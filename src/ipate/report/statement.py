@@ -3,13 +3,10 @@
 from dataclasses import asdict
 from typing import Any
 
-from ipate.guarantee import SEEDED
-from ipate.report.claims import assured
-from ipate.report.numbers import down, plain, small, up
+from ipate.labelling.results import SEEDED
+from ipate.people.meaning import assured, down, plain, small, up
 from ipate.runs.statement import RunEntry, Statement
 from ipate.runs.withdrawal import Withdrawal
-
-__all__ = ["as_payload", "left", "owed", "sentences"]
 
 PRIVATE = (
     "PRIVATE: FOR THE DATA OWNER ONLY. The figures below were computed from other people's data too. Do not publish "

@@ -1,17 +1,26 @@
 """Write a run's report: html and JSON, public or private, each in the folder where it belongs."""
 
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
+from ipate.files import write_text
+from ipate.labelling.results import Labelling
+from ipate.planning.settings import Settings
+from ipate.report import claims
+from ipate.report.assemble import Source, assemble
 from ipate.report.collect import collect
-from ipate.report.facts import Audience, Facts
+from ipate.report.facts import Audience, Facts, Outcome, Owner, Scores
 from ipate.report.page import page
-from ipate.report.twin import as_json
+from ipate.report.recipe import recipe, ways_to_check
+from ipate.runs.fitting import Charged
 from ipate.runs.folder import RunFolder
-from ipate.tables import write_text
-
-__all__ = ["Report", "check_target", "write_facts", "write_report"]
+from ipate.runs.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,3 +82,171 @@ def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Pa
     if audience == "private" and path.resolve().is_relative_to(folder.public.resolve()):
         raise InputError(f"out is {str(path)!r}: a private report must not lie in the run's public folder")
     return path
+
+
+FORMAT = "ipate report 1"
+
+
+def twin(facts: Facts) -> dict[str, Any]:
+    """Return the facts as plain values. It is written from the same gated facts as the page."""
+    outcome = facts.outcome
+    found: dict[str, Any] = {
+        "format": FORMAT,
+        "audience": facts.audience,
+        "marks": list(claims.marks(facts)),
+        "headline": claims.headline(facts),
+        "guarantee": {
+            "kind": facts.guarantee.kind,
+            "seeded": facts.guarantee.seeded,
+            "statement": facts.guarantee.statement,
+            "stopped_by": facts.stopped_by,
+            "summary": list(claims.summary(facts)),
+            "covered": list(claims.covered(facts)),
+            "public": list(claims.public_facts(facts)),
+            "not_covered": list(claims.not_covered(facts)),
+            "how_to_check": list(ways_to_check(facts)),
+            "program": recipe(facts),
+        },
+        "data": {
+            "name": facts.data_name,
+            "source": facts.data_source,
+            "people": facts.n_people,
+            "pool": facts.n_pool,
+            "test": facts.n_test,
+            "n_classes": facts.n_classes,
+            "classes": list(facts.classes),
+            "merged": [{"group": group, "into": into, "people": people} for group, into, people in facts.merged],
+            "withdrawn": facts.withdrawn,
+            "notes": [*facts.data_notes, *facts.notes],
+        },
+        "groups": _groups(facts),
+        "labelling": None if outcome is None else _labelling(facts, outcome),
+        "scores": None,
+        "comparison": None,
+        "teachers": None,
+        "withdrawals": None,
+        "parameters": {**asdict(facts.parameters), "orders": dict(facts.parameters.orders)},
+        "noise": "seeded" if facts.guarantee.seeded else "secure",
+        "noise_seed": facts.noise_seed,
+        "split_seed": facts.split_seed,
+        "versions": dict(facts.versions),
+        "later_versions": [dict(later) for later in facts.later_versions],
+        "ledger_head": facts.ledger_head,
+    }
+    if facts.owner is not None:
+        compared = facts.owner.comparison
+        found["scores"] = {**asdict(facts.owner.scores), "labels_of_standard_pate": facts.owner.standard_labels}
+        found["withdrawals"] = list(facts.owner.owed)
+        found["comparison"] = None if compared is None else asdict(compared)
+        found["teachers"] = {
+            "accuracy": facts.owner.teacher_accuracy,
+            "plurality_accuracy": facts.owner.plurality_accuracy,
+        }
+    return found
+
+
+def _groups(facts: Facts) -> list[dict[str, Any]]:
+    rows = []
+    for place, group in enumerate(facts.groups):
+        row = {
+            **asdict(group),
+            "influence": group.influence,
+            "promised_epsilon": claims.promised_epsilon(facts, group),
+            "promise": claims.promise(facts, group),
+        }
+        if facts.outcome is not None:
+            spent = facts.outcome.spent[place]
+            row["cost"] = spent.cost
+            row["spent_before"] = spent.before
+            row["this_run_alone"] = spent.own
+            row["largest_sensitivity"] = spent.sensitivity
+            row["labels_until_exhausted"] = spent.labels_until_exhausted
+        rows.append(row)
+    return rows
+
+
+def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "ended": outcome.ended,
+        "ending": claims.ending(facts, outcome),
+        "balance": claims.balance(facts.groups, outcome.spent),
+        "labels": outcome.n_labels,
+        "queries": outcome.n_queries,
+        "reused": {"labels": outcome.reused_labels, "queries": outcome.reused_queries},
+        "history": {
+            "groups": [group.group for group in facts.groups],
+            "points": [[point.queries, point.labels, *point.costs] for point in outcome.history],
+        },
+    }
+
+
+def as_json(facts: Facts) -> str:
+    """Return the twin as text; numbers that do not exist become null."""
+    return json.dumps(_finite(twin(facts)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """What a fitted classifier knows about itself."""
+
+    labelling: Labelling
+    allocation: Allocation
+    settings: Settings
+    charged: Charged
+    classes: tuple[Any, ...]
+    n_pool: int
+    label_accuracy: float | None
+    teacher: Any
+    student: Any
+    noise_seed: int | None
+    random_state: int | None
+    levels: bool
+    versions: Mapping[str, str]
+
+
+def write_model_report(fitted: Fitted, path: str | Path, *, audience: Audience, name: str) -> Report:
+    """Write the html page and its JSON twin.
+
+    The classifier keeps no votes, so under tight and exact the history of costs has two points only: before and after.
+    """
+    charged = fitted.charged
+    record = Record.of(fitted.labelling, n_public=fitted.n_pool, ledger_head=charged.head, opening=dict(charged.before))
+    source = Source(
+        record=record,
+        allocation=fitted.allocation,
+        settings=fitted.settings,
+        data_name=name,
+        classes=tuple(str(label) for label in fitted.classes),
+        n_classes=len(fitted.classes),
+        teacher_model=type(fitted.teacher).__name__,
+        student_model=type(fitted.student).__name__,
+        noise_seed=fitted.noise_seed,
+        split_seed=fitted.random_state,
+        versions=fitted.versions,
+        levels=fitted.levels,
+        opening=charged.opening,
+        reused=charged.reused,
+        private_history=charged.private_history,
+    )
+
+    def owner(outcome: Outcome) -> Owner:
+        scores = Scores(labels=record.n_labels, queries=record.n_queries, label_accuracy=fitted.label_accuracy)
+        return Owner(
+            outcome=outcome,
+            scores=scores,
+            standard_labels=None,
+            teacher_accuracy=None,
+            plurality_accuracy=None,
+            comparison=None,
+        )
+
+    html = check_target(path)
+    return write_facts(assemble(source, audience, owner), html)

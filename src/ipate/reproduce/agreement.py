@@ -19,8 +19,6 @@ from ipate.reproduce.schemes import Budgets, Scheme, as_published, budgets, stan
 from ipate.reproduce.settings import TABLE1
 from ipate.reproduce.voting import Spread, spread
 
-__all__ = ["SIGMAS", "WAYS", "agreement", "following", "over"]
-
 SIGMAS = (40.0, 30.0, 25.0, 20.0)
 WAYS = ("votes", "points")
 """What a share is drawn of: single dissenting votes, or points with all of theirs."""

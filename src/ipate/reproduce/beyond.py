@@ -16,8 +16,6 @@ from ipate.reproduce.table1 import table1_specs
 from ipate.reproduce.voting import PAPER, Spread, spread
 from ipate.reproduce.workshop import Pupil, Workshop
 
-__all__ = ["beyond"]
-
 EXACT, GDP = Meter("exact", "improved"), Meter("gdp")
 _COLUMNS = ("paper's account", "exact, improved, gdp weights", "ratio", "gdp, releasable", "ratio ")
 STRONG = ("mnist-1000", "mnist-2000")

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.counting import count_votes
 from ipate.reproduce.settings import SETUPS, Setup
-
-__all__ = ["Ensemble", "Spec", "groups_of"]
+from ipate.votes.counting import count_votes
 
 _BUDGETS = 1  # the stream of who has which budget
 

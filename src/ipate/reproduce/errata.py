@@ -6,16 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ipate.reproduce import paper
-from ipate.reproduce.booth import Booth
 from ipate.reproduce.ensembles import Ensemble
 from ipate.reproduce.grid import Options, shared
 from ipate.reproduce.results import Cell, Sheet, Table
 from ipate.reproduce.schemes import Budgets, as_published, budgets, standard, two, weighting
 from ipate.reproduce.settings import HIGHER, LOWER, SHARES, TABLE1
-from ipate.reproduce.voting import PAPER, Spread, hold, replay, spread
+from ipate.reproduce.voting import PAPER, Booth, Spread, hold, replay, spread
 from ipate.reproduce.workshop import Workshop
-
-__all__ = ["errata"]
 
 _COLUMNS = ("weights", "reported", "the paper", "right charges", "most overspent", "by budgets")
 

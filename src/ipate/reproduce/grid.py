@@ -1,4 +1,4 @@
-"""The paper's main experiment: two groups, three higher budgets, three shares, every variant, many votings."""
+"""Every voting of an experiment over splits and seeds, held once."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -6,17 +6,16 @@ from functools import partial
 from typing import Any
 
 from ipate.accounting.meter import Meter
-from ipate.reproduce.booth import Booth
 from ipate.reproduce.ensembles import Ensemble, Spec
 from ipate.reproduce.schemes import Scheme, published, standard, two, upsampling, vanishing, weighting
 from ipate.reproduce.settings import HIGHER, LOWER, SHARES
-from ipate.reproduce.voting import PAPER, Spread, Voting, spread
+from ipate.reproduce.voting import PAPER, Booth, Spread, Voting, spread
 from ipate.reproduce.workshop import Pupil, Workshop
-
-__all__ = ["BASELINE", "COPIES", "Grid", "Held", "Options", "make_grid", "shared", "upsampled", "votings"]
 
 COPIES = {"ln 4": 2, "ln 8": 3, "ln 16": 4}
 """Copies of whoever has the higher budget: its ratio to ln 2, as in the paper's 'Details of Upsampling'."""
+
+
 BASELINE = ("baseline", 0.0, "S")
 
 

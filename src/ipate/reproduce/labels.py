@@ -12,11 +12,9 @@ from ipate.reproduce.paper import Published
 from ipate.reproduce.results import Cell, Sheet, Table, number
 from ipate.reproduce.schemes import Scheme, published, standard, two, weighting
 from ipate.reproduce.settings import HIGHER, LOWER, SHARES
-from ipate.reproduce.turning import ensembles_of, note_vanishing, whose_cost
+from ipate.reproduce.vanishing import ensembles_of, note_vanishing, whose_cost
 from ipate.reproduce.voting import IMPROVED, PAPER, Spread, spread
 from ipate.reproduce.workshop import Workshop
-
-__all__ = ["adult", "mnist"]
 
 COLUMNS = [f"{share:.0%}" for share in SHARES]
 _TITLES = {

@@ -11,24 +11,6 @@ from types import MappingProxyType
 
 from ipate.reproduce.settings import HIGHER, SHARES, SKEW_SHARES
 
-__all__ = [
-    "ADULT_LABELS",
-    "ADULT_STUDENTS",
-    "COST_HISTORY",
-    "MNIST_EARLY_LABELS",
-    "MNIST_EARLY_STUDENTS",
-    "MNIST_LABELS",
-    "MNIST_STUDENTS",
-    "SKEW_LABELS",
-    "SKEW_STUDENTS",
-    "SKEW_TEACHERS",
-    "SKEW_VOTINGS",
-    "TABLE1_ACCURACY",
-    "TABLE1_LABELS",
-    "Published",
-    "per_cell",
-]
-
 Cells = Mapping[tuple[str, float, str], float]
 """(higher budget, share of the people who have it, variant) → value."""
 
@@ -64,7 +46,6 @@ MNIST_LABELS = Published(
         ),
     ),
 )  # fmt: skip
-
 MNIST_EARLY_LABELS = Published(
     source="the same table, 'version before our reweighting algo', commented out",
     baseline=99,
@@ -77,7 +58,6 @@ MNIST_EARLY_LABELS = Published(
         ),
     ),
 )  # fmt: skip
-
 MNIST_STUDENTS = Published(
     source="table 'Student accuracy per individualization (MNIST)'",
     baseline=88.70,
@@ -90,7 +70,6 @@ MNIST_STUDENTS = Published(
         ),
     ),
 )  # fmt: skip
-
 MNIST_EARLY_STUDENTS = Published(
     source="the same table, the version commented out above it",
     baseline=84.51,
@@ -103,7 +82,6 @@ MNIST_EARLY_STUDENTS = Published(
         ),
     ),
 )  # fmt: skip
-
 ADULT_LABELS = Published(
     source="table 'Number of labels generated per individualization (Adult)'",
     baseline=88,
@@ -112,7 +90,6 @@ ADULT_LABELS = Published(
         ((140, 139, 202, 203, 272, 273), (198, 198, 346, 349, 541, 543), (264, 259, 530, 530, 868, 872)),
     ),
 )  # fmt: skip
-
 ADULT_STUDENTS = Published(
     source="table 'Student accuracy per individualization (Adult)', with vanishing as in its commented-out twin",
     baseline=79.85,
@@ -125,13 +102,11 @@ ADULT_STUDENTS = Published(
         ),
     ),
 )  # fmt: skip
-
 SKEW_LABELS = Published(
     source="table 'Labels generated per unbalanced individualization (Adult)'",
     baseline=88,
     cells=per_cell(SKEW_SHARES, "N", ((90, 95, 101, 109), (93, 108, 132, 162), (96, 129, 172, 225))),
 )
-
 # l and h: accuracy on low incomes (the majority) and on high incomes
 SKEW_STUDENTS = Published(
     source="table 'Per-group student accuracy for unbalanced individualization (Adult)'",
@@ -145,7 +120,6 @@ SKEW_STUDENTS = Published(
         ),
     ),
 )  # fmt: skip
-
 SKEW_TEACHERS = Published(
     source="table 'Per-group teacher and voting accuracy', part 'Teacher Accuracy'",
     baseline=(92.55, 48.82),
@@ -158,7 +132,6 @@ SKEW_TEACHERS = Published(
         ),
     ),
 )  # fmt: skip
-
 SKEW_VOTINGS = Published(
     source="table 'Per-group teacher and voting accuracy', part 'Voting Accuracy'",
     baseline=(97.13, 46.29),
@@ -171,7 +144,6 @@ SKEW_VOTINGS = Published(
         ),
     ),
 )  # fmt: skip
-
 TABLE1_LABELS: Mapping[tuple[str, str], tuple[tuple[float, float], ...]] = MappingProxyType(
     {
         ("mnist-official", "34/43/23%"): ((365, 2), (1333, 1), (1312, 8)),
@@ -181,7 +153,6 @@ TABLE1_LABELS: Mapping[tuple[str, str], tuple[tuple[float, float], ...]] = Mappi
     }
 )
 """Table 1, N: (mean, standard deviation over three runs) of standard PATE, upsampling and weighting."""
-
 TABLE1_ACCURACY: Mapping[tuple[str, str], tuple[float, float, float]] = MappingProxyType(
     {
         ("mnist-official", "34/43/23%"): (97.40, 97.20, 97.24),
@@ -191,7 +162,6 @@ TABLE1_ACCURACY: Mapping[tuple[str, str], tuple[float, float, float]] = MappingP
     }
 )
 """Table 1, A, in per cent."""
-
 COST_HISTORY: Mapping[str, int] = MappingProxyType({"standard": 257, "high": 890, "low": 957})
 """Figure 'Individualized upsampling outperforms standard PATE': labels when each line meets its budget
 (MNIST, half of the people at ln 8); the same figures as weighting's in the table of labels."""

@@ -7,17 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.reproduce.cost_history import by_queries
 from ipate.reproduce.ensembles import Ensemble
 from ipate.reproduce.grid import Options, shared, votings
-from ipate.reproduce.histories import by_queries
-from ipate.reproduce.plots import COLOURS, draw
-from ipate.reproduce.results import Cell, Sheet, Table
+from ipate.reproduce.results import COLOURS, Cell, Sheet, Table, draw
 from ipate.reproduce.schemes import Scheme, two, upsampling, vanishing, weighting
 from ipate.reproduce.settings import SHARES
 from ipate.reproduce.voting import spread
 from ipate.reproduce.workshop import Workshop
-
-__all__ = ["fig_ratios", "fig_weighted_ratio"]
 
 RATIOS = range(2, 10)
 HIGHER = range(2, 7)  # ε₁ of the weighted ratio; ε₀ is 1

@@ -12,26 +12,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ipate.budgets import Group
-from ipate.errors import InputError
-from ipate.mechanism import Mechanism
-from ipate.panel import Panel, PanelGroup
+from ipate.allocation import lay_out
+from ipate.allocation.layout import Layout
+from ipate.allocation.participation import Participation
+from ipate.errors import InputError, ReproductionWarning
+from ipate.labelling.aggregators import Mechanism
+from ipate.people.budgets import Group
 from ipate.reproduce.ensembles import Ensemble
 from ipate.reproduce.settings import DELTA
-from ipate.variants import Layout, Participation, ReproductionWarning, lay_out
-
-__all__ = [
-    "Budgets",
-    "Scheme",
-    "as_published",
-    "budgets",
-    "published",
-    "standard",
-    "two",
-    "upsampling",
-    "vanishing",
-    "weighting",
-]
+from ipate.votes.panel import Panel, PanelGroup
 
 Budgets: TypeAlias = Mapping[str, tuple[float, float]]
 """Group id → (ε, share of the people)."""
@@ -70,7 +59,7 @@ def standard(ensemble: Ensemble, given: Budgets, *, mechanism: Mechanism | None 
 def weighting(
     ensemble: Ensemble, given: Budgets, *, rule: str = "proportional", mechanism: Mechanism | None = None
 ) -> Scheme:
-    """One group per teacher, weights by a rule of `ipate.variants.weights_for`."""
+    """One group per teacher, weights by a rule of `ipate.allocation.weights_for`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ReproductionWarning)
         layout = lay_out("weighting", groups=_groups(given), n_teachers=ensemble.n_teachers, rule=rule)

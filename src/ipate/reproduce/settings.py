@@ -1,4 +1,4 @@
-"""The paper's experiments as values: data sets, sizes, noise, budgets; each with its place in the paper."""
+"""The paper's experiments as values: data sets, sizes, noise, budgets, each with its place in the paper."""
 
 import math
 from collections.abc import Mapping
@@ -8,17 +8,26 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.data import Dataset, Partition, partition
+from ipate.data.dataset import Dataset
+from ipate.data.partition import Partition, partition
 from ipate.errors import InputError
-from ipate.mechanism import Mechanism
-
-__all__ = ["DELTA", "HIGHER", "LOWER", "SETUPS", "SHARES", "SKEW_SHARES", "TABLE1", "Setup", "split"]
+from ipate.labelling.aggregators import Mechanism
 
 DELTA = 1e-5  # table 'PATE Parameters'
+
+
 LOWER = math.log(2)  # section 'Uniform Assignment of Privacy Budgets'
+
+
 HIGHER: Mapping[str, float] = MappingProxyType({f"ln {s}": math.log(s) for s in (4, 8, 16)})
+
+
 SHARES = (0.25, 0.5, 0.75)
+
+
 SKEW_SHARES = (0.25, 0.5, 0.75, 1.0)  # section 'Non-Uniform Assignment of Privacy Budgets'
+
+
 TABLE1: Mapping[str, tuple[float, float, float]] = MappingProxyType(
     {"34/43/23%": (0.34, 0.43, 0.23), "54/37/9%": (0.54, 0.37, 0.09)}
 )
@@ -58,6 +67,8 @@ class Setup:
 
 
 _MNIST = Mechanism(sigma=40, check_sigma=150, threshold=200)
+
+
 _MADE = (
     # table 'PATE Parameters'
     Setup(name="mnist", dataset="mnist", public=9_000, test=1_000, mechanism=_MNIST, teacher="paper-mnist"),
@@ -83,6 +94,8 @@ _MADE = (
         for k in (1_000, 2_000)
     ),
 )  # fmt: skip
+
+
 SETUPS: Mapping[str, Setup] = MappingProxyType({setup.name: setup for setup in _MADE})
 
 

@@ -16,8 +16,6 @@ from ipate.reproduce.settings import HIGHER, LOWER, SETUPS, SKEW_SHARES
 from ipate.reproduce.voting import Spread, spread
 from ipate.reproduce.workshop import Workshop
 
-__all__ = ["adult_skew"]
-
 _COLUMNS = [f"{share:.0%}" for share in SKEW_SHARES]
 Key = tuple[str, float]
 Measure = Callable[[Key, int], Spread]

@@ -14,8 +14,6 @@ from ipate.reproduce.settings import HIGHER, SETUPS, SHARES
 from ipate.reproduce.voting import Spread, spread
 from ipate.reproduce.workshop import Workshop
 
-__all__ = ["Accuracies", "adult", "mnist", "student_accuracies"]
-
 Accuracies = dict[tuple[str, float, str], list[float]]
 _TITLES = {
     "U": "upsampling",

@@ -15,8 +15,6 @@ from ipate.reproduce.settings import TABLE1
 from ipate.reproduce.voting import IMPROVED, PAPER, Spread, replay, spread
 from ipate.reproduce.workshop import Workshop
 
-__all__ = ["table1", "table1_specs"]
-
 _EPSILONS = (1.0, 2.0, 3.0)
 _PLAIN = Spec(setup="svhn-plain", replicate=0)
 _COLUMNS = ("standard", "upsampling", "weighting, as published", "weighting, by budgets")

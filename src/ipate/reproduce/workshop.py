@@ -11,29 +11,20 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.budgets import People
-from ipate.data import Dataset, Partition, load
-from ipate.errors import InputError, IpateError
-from ipate.forests import FOREST, run_forests
-from ipate.jobs import Job, Result, read_job, read_result, write_job, write_result
+from ipate.allocation import allocate
+from ipate.data import load
+from ipate.data.dataset import Dataset
+from ipate.data.partition import Partition
+from ipate.errors import InputError, PendingError
+from ipate.people.people import People
 from ipate.reproduce.ensembles import Ensemble, Spec, groups_of
+from ipate.reproduce.jobs import FOREST, Job, Result, read_job, read_result, run_forests, write_job, write_result
 from ipate.reproduce.settings import DELTA, SETUPS, Setup, split
-from ipate.variants import allocate
-
-__all__ = ["PendingError", "Pupil", "Workshop"]
 
 Watch: TypeAlias = Callable[[str, int], AbstractContextManager[Callable[[int], Any]]]
 _DEAL = 2  # the stream of who goes to which teacher
 _STEP = 1.3  # students whose numbers of labels lie within this factor are trained together
 _STUDENT_EPOCHS = 50
-
-
-class PendingError(IpateError):
-    """Jobs were written for what is not in the cache: run them, then call again."""
-
-    def __init__(self, jobs: Sequence[str], folder: Path) -> None:
-        self.jobs, self.folder = tuple(jobs), folder
-        super().__init__(f"{len(jobs)} jobs are in {folder}: run them, bring their results to the cache, call again")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -203,7 +194,7 @@ class Workshop:
         if job.preset == FOREST:
             return run_forests(job, (dataset.features(), dataset.y), progress=progress)
         try:
-            from ipate.torch.jobs import run_job
+            from ipate.reproduce.training import run_job
         except ModuleNotFoundError as error:
             raise InputError(
                 f"{job.name} needs PyTorch: pip install 'ipate[torch]', or train it elsewhere (--jobs DIR)"

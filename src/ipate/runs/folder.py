@@ -11,13 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ipate.config import RunConfig
+from ipate._version import library_versions
 from ipate.errors import InputError
-from ipate.ledgers import is_seeded, name_run
-from ipate.runs.versions import versions
-from ipate.tables import write_text
-
-__all__ = ["RunFolder"]
+from ipate.files import write_text
+from ipate.ledger.opening import is_seeded, name_run
+from ipate.runs.config import RunConfig
+from ipate.teachers.models import NETS
 
 _ATTEMPTS = 5
 _PRIVATE_NOTE = """What lies here is private: the votes of the teachers, who taught which teacher, what was charged to
@@ -146,3 +145,11 @@ class RunFolder:
     def read(path: Path) -> dict[str, Any] | None:
         """Read JSON, or None where the stage has not been done."""
         return json.loads(path.read_text()) if path.is_file() else None
+
+
+def versions(config: RunConfig) -> dict[str, str]:
+    """Return the versions that a run of this configuration depends on; torch where its models need it."""
+    models = (config.teachers.model, config.student.model)
+    own = [name.partition(":")[0].partition(".")[0] for name in models if ":" in name]
+    nets = ["torch"] if any(name in NETS for name in models) else []
+    return library_versions(*nets, *(name for name in dict.fromkeys(own) if name not in ("sklearn", "ipate")))

@@ -9,28 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.allocation.allocation import Allocation
 from ipate.errors import BudgetExceededError, InputError
-from ipate.labelling import account_terms
-from ipate.ledger import Terms
-from ipate.ledgers import Head, SqliteLedger, members_of, opening_balances, refuse_mixed_noise
-from ipate.pipeline import Settings
+from ipate.labelling.loop import account_terms
+from ipate.ledger.entries import Head
+from ipate.ledger.opening import opening_balances, refuse_mixed_noise
+from ipate.ledger.records import Terms
+from ipate.ledger.sqlite import SqliteLedger
+from ipate.planning.settings import Settings
 from ipate.runs.folder import RunFolder
-from ipate.variants import Allocation
-
-__all__ = [
-    "check_affordable",
-    "known_heads",
-    "ledger_path",
-    "newest_head",
-    "opened",
-    "openings_of",
-    "reading",
-    "reused_by",
-    "run_name",
-    "spent_before",
-    "without_parts",
-]
-
 
 Floats = NDArray[np.float64]
 _ROUNDING = 1e-9  # relative: what is left of a difference of sums that ought to be nothing
@@ -122,7 +109,7 @@ def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, poo
     path, terms, name = ledger_path(folder), _terms(allocation, settings), run_name(folder, allocation)
     refuse_mixed_noise(path, folder.id)
     with SqliteLedger.open(
-        path, terms, run=name, pool=pool, people=members_of(allocation), expected_head=newest_head(folder)
+        path, terms, run=name, pool=pool, people=allocation.members(), expected_head=newest_head(folder)
     ) as ledger:
         kept = folder.private / "ledger.json"
         if (_read(folder, kept) or {}).get("run") != name:  # from now on an older copy, or none, is noticed
@@ -154,7 +141,7 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
     if path.is_dir():
         raise InputError(f"ledger is {str(path)!r}: it is a folder; a ledger is a file, so name one in it")
     refuse_mixed_noise(path, folder.id)
-    before = opening_balances(path, terms, run=folder.id, people=members_of(allocation))
+    before = opening_balances(path, terms, run=folder.id, people=allocation.members())
     if settings.meter.data_independent and not settings.meter.whole and allocation.participation is None:
         _refuse_less_than_a_query(path, allocation, settings, terms, before)
 

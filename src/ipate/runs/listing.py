@@ -12,8 +12,6 @@ from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import known_heads, ledger_path, reading
 from ipate.runs.record import Record, read_record
 
-__all__ = ["STAGES", "RunState", "list_runs", "state_of"]
-
 State: TypeAlias = Literal["complete", "interrupted", "running", "broken"]
 STAGES = ("data", "allocation", "teachers", "labels", "student", "scores", "comparison", "report")
 

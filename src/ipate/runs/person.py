@@ -1,4 +1,4 @@
-"""One person in a run: where they stand in its allocation, and what the ledger was charged for them."""
+"""One person in a run: their place in the allocation, and what the ledger charged for them."""
 
 from dataclasses import dataclass, replace
 from typing import cast
@@ -6,14 +6,13 @@ from typing import cast
 import numpy as np
 
 from ipate.accounting.meter import Bound, Meter
+from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.guarantee import Kind, state_guarantee
-from ipate.ledgers import PersonRecord, SqliteLedger
+from ipate.labelling.results import Kind, state_guarantee
+from ipate.ledger.carry import PersonRecord
+from ipate.ledger.sqlite import SqliteLedger
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path, reading, without_parts
-from ipate.variants import Allocation
-
-__all__ = ["Balance", "balance_of", "find_person", "kind_of"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 import csv
 import io
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,12 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.labelling import GroupResult, Labelling
+from ipate.files import write_text
+from ipate.labelling.results import GroupResult, Labelling
+from ipate.planning.settings import Settings, run_labelling
 from ipate.runs.folder import RunFolder
-from ipate.tables import write_text
-
-__all__ = ["Record", "publish", "read_record", "write_labels", "write_record"]
+from ipate.runs.ledgers import opened, reading, spent_before
+from ipate.votes import Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,3 +135,45 @@ def write_labels(path: Path, record: Record, classes: tuple[str, ...], rows: NDA
         label = int(record.labels[query])
         writer.writerow([int(rows[query]), int(label >= 0), classes[label] if label >= 0 else ""])
     write_text(path, stream.getvalue())
+
+
+def label_once(
+    folder: RunFolder,
+    votes: Votes,
+    *,
+    allocation: Allocation,
+    settings: Settings,
+    pool: str,
+    bar: Callable[[str, int], AbstractContextManager[Callable[[int], None]]],
+) -> Record:
+    """Label the pool, or find again what was labelled: a label that was paid for is never drawn twice.
+
+    The ledger decides. An interrupted run goes on from what it holds; a record is made from it, and an existing one
+    is compared with it.
+    """
+    record = read_record(folder)
+    if record is not None:
+        with reading(folder) as ledger:
+            check_answers(record, ledger.stored().answers)
+        return record
+    with (
+        opened(folder, allocation, settings, pool=pool) as ledger,
+        bar("queries labelled", votes.n_queries) as progress,
+    ):
+        result, _ = run_labelling(
+            votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, progress=progress
+        )
+        before = spent_before(folder, ledger)
+        record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head), opening=before)
+    write_record(folder, record)
+    return record
+
+
+def check_answers(record: Record, paid: Mapping[str, tuple[int, bool, bool]]) -> None:
+    """Refuse a record whose answers are not those that the ledger was charged for."""
+    for query in record.queries:
+        if paid.get(str(query), (None,))[0] != int(record.labels[query]):
+            raise InputError(
+                f"labelling.json states another answer to query {query} than the ledger was charged for: it was "
+                "edited; remove it, and ipate run --resume makes it again from the ledger"
+            )

@@ -7,17 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
-from ipate.config import RunConfig
-from ipate.pipeline import Settings, run_labelling
+from ipate.allocation.allocation import Allocation
+from ipate.planning.settings import Settings, run_labelling
+from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
-from ipate.runs.models import make_models
 from ipate.runs.record import Record
-from ipate.runs.task import Task
+from ipate.runs.task import Task, make_models
 from ipate.students import fit_student
-from ipate.variants import Allocation
-from ipate.votes import Votes, count_votes
-
-__all__ = ["accuracy", "compare", "evaluate", "teach"]
+from ipate.votes import Votes
+from ipate.votes.counting import count_votes
 
 
 def teach(task: Task, config: RunConfig, labels: NDArray[np.int64]) -> Any:

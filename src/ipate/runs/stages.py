@@ -9,28 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.config import RunConfig
-from ipate.designing import read_design
+from ipate.allocation import allocate
+from ipate.allocation.allocation import Allocation, class_warning
 from ipate.errors import InputError, IpateError
-from ipate.pipeline import Settings, standard_labels
-from ipate.runs.designs import keep_design, reference_of
+from ipate.files import replacing
+from ipate.planning.reference import read_design
+from ipate.planning.settings import Settings, standard_labels
+from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
-from ipate.runs.labels import label_once
 from ipate.runs.ledgers import check_affordable, ledger_path
-from ipate.runs.models import NETS, make_models
-from ipate.runs.record import Record, publish
+from ipate.runs.record import Record, label_once, publish
 from ipate.runs.scoring import compare, evaluate, teach
-from ipate.runs.settings import settings_of
-from ipate.runs.task import Task, prepare
+from ipate.runs.settings import keep_design, reference_of, settings_of
+from ipate.runs.task import Task, make_models, prepare
 from ipate.runs.withdrawal import settle, vacant, without
-from ipate.tables import replacing
-from ipate.teachers import VoteStore, train_and_vote
-from ipate.teachers.ensemble import fingerprint, learnt_from
+from ipate.teachers.ensemble import fingerprint, learnt_from, train_and_vote
+from ipate.teachers.models import NETS
 from ipate.teachers.nets import train_nets_and_vote
-from ipate.variants import Allocation, allocate, class_warning
 from ipate.votes import Votes
-
-__all__ = ["RunSummary", "execute"]
+from ipate.votes.store import VoteStore
 
 Ints = NDArray[np.int64]
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]

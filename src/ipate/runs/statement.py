@@ -6,14 +6,12 @@ where costs could end a run. Unless the data owner asks for them, neither is in 
 
 from dataclasses import dataclass, replace
 
+from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.ledgers import PersonRecord
+from ipate.ledger.carry import PersonRecord
 from ipate.runs.folder import RunFolder
 from ipate.runs.person import balance_of, find_person, kind_of
 from ipate.runs.withdrawal import withdrawals
-from ipate.variants import Allocation
-
-__all__ = ["RunEntry", "Statement", "for_the_person", "state"]
 
 
 @dataclass(frozen=True, kw_only=True)

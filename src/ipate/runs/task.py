@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.budgets import People, Policy
-from ipate.config import RunConfig
-from ipate.data import Dataset, Partition, load, partition, read_data
+from ipate.data import load
+from ipate.data.dataset import Dataset
+from ipate.data.files import read_data
+from ipate.data.partition import Partition, partition
 from ipate.errors import InputError
-from ipate.runs.models import NETS
-
-__all__ = ["DEFAULT_POLICY", "Task", "prepare"]
+from ipate.people.people import People
+from ipate.people.policy import Policy
+from ipate.runs.config import RunConfig
+from ipate.teachers.models import NETS, make_model
 
 Ints = NDArray[np.int64]
 DEFAULT_POLICY = {"high": 1.0, "average": 2.0, "low": 3.0}
@@ -99,3 +101,25 @@ def _drawn(shares: dict[str, float], n: int, seed: int) -> NDArray[np.str_]:
     edges = np.round(np.cumsum(list(shares.values())) / sum(shares.values()) * n).astype(int)
     levels = np.array(names)[np.searchsorted(edges, np.arange(n), side="right")]
     return np.random.default_rng([seed, 1]).permutation(levels)
+
+
+def make_models(config: RunConfig) -> tuple[Any, Any]:
+    """Return the teacher and the student of a run, not yet trained."""
+    teacher = make_model(config.teachers.model, config.teachers.options)
+    student = make_model(config.student.model, config.student.options, seed=config.split_seed)
+    if config.student.model == "forest" and student.n_jobs is None:
+        student.set_params(n_jobs=config.teachers.n_jobs)  # one model: it may use all cores
+    return teacher, student
+
+
+def check_engine(config: RunConfig) -> None:
+    """Refuse an engine that is not there, before anything is made for it."""
+    from ipate.teachers.engines import Engine
+
+    wanted = config.teachers
+    if wanted.model in NETS and (wanted.backend is not None or wanted.address is not None):
+        raise InputError(
+            f"backend is {wanted.backend!r}: {wanted.model} trains in one batched model on a GPU, or in its own "
+            "worker processes; leave backend and address out, or name a scikit-learn teacher"
+        )
+    Engine(backend=wanted.backend, n_jobs=wanted.n_jobs, address=wanted.address)

@@ -11,16 +11,13 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from ipate.errors import InputError
-from ipate.guarantee import Kind
+from ipate.allocation.allocation import Allocation
+from ipate.errors import InputError, show
+from ipate.labelling.results import Kind
 from ipate.runs.folder import RunFolder
 from ipate.runs.person import balance_of, find_person, kind_of
 from ipate.runs.record import read_record
-from ipate.tables import show
-from ipate.teachers.store import erase_votes, voted_in
-from ipate.variants import Allocation
-
-__all__ = ["Withdrawal", "settle", "vacant", "withdraw", "withdrawals", "without"]
+from ipate.votes.store import erase_votes, voted_in
 
 EMPTY = -1
 

@@ -10,19 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.errors import InputError, IpateError
+from ipate.errors import InputError, TeacherError
 from ipate.teachers.engines import Engine
-from ipate.teachers.store import VoteStore, vote_dtype
-
-__all__ = ["TeacherError", "allows_missing", "fingerprint", "hear", "learnt_from", "train_and_vote"]
+from ipate.votes.store import VoteStore, vote_dtype
 
 Ints = NDArray[np.int64]
 FIXED_CLASS = 0  # what a teacher without data votes: public, and the same whoever left
 _CHUNK = 16_384  # public points that a teacher looks at in one go
-
-
-class TeacherError(IpateError):
-    """Teachers failed; those that did not have voted, and their votes are kept."""
 
 
 def train_and_vote(

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.teachers.ensemble import TeacherError
-from ipate.teachers.store import VoteStore
-
-__all__ = ["train_nets_and_vote"]
+from ipate.errors import TeacherError
+from ipate.votes.store import VoteStore
 
 Ints = NDArray[np.int64]
 BLOCK = 250  # teachers trained together; a block that was interrupted begins again
@@ -43,8 +41,9 @@ def train_nets_and_vote(
     n_jobs : int
         Worker processes on a CPU; −1 for one per core.
     """
-    from ipate.torch import TrainingError, train_ensemble
+    from ipate.errors import TrainingError
     from ipate.torch.presets import find_preset
+    from ipate.torch.training import train_ensemble
 
     preset = find_preset(estimator.preset).lasting(epochs=estimator.epochs, steps=estimator.steps)
     steps = preset.n_steps(float(np.mean(slots)))

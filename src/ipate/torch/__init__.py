@@ -7,18 +7,16 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ipate.errors import InputError, TeacherFailure, TrainingError
 from ipate.torch.compute import Compute
 from ipate.torch.ensemble import Ensemble
-from ipate.torch.errors import InputError, TeacherFailure, TrainingError
-from ipate.torch.members import Members
-from ipate.torch.nets import NETS, Net, single
+from ipate.torch.nets import NETS, Members, Net, single
 from ipate.torch.presets import PRESETS, Augmentation, Optimiser, Preset
 from ipate.torch.student import Student, train_student
 from ipate.torch.training import train_ensemble
 
 if TYPE_CHECKING:
-    from ipate.torch.bridge import module_classifier
-    from ipate.torch.estimator import TorchClassifier
+    from ipate.torch.estimator import TorchClassifier, module_classifier
 
 __all__ = [
     "NETS",
@@ -48,7 +46,7 @@ def __getattr__(name: str) -> Any:
 
         return TorchClassifier
     if name == "module_classifier":
-        from ipate.torch.bridge import module_classifier
+        from ipate.torch.estimator import module_classifier
 
         return module_classifier
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,8 +17,6 @@ from torch.nn import functional
 from ipate.torch import streams
 from ipate.torch.nets import Conv, Dense, Dropout, Flatten, Layer, Net, Norm, Pool, Relu, Shape
 
-__all__ = ["BatchedNet", "ConvMode"]
-
 ConvMode: TypeAlias = Literal["grouped", "matmul", "first"]
 
 

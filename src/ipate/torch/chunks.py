@@ -9,11 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ipate.torch.errors import InputError, TeacherFailure
-from ipate.torch.members import visits
-from ipate.torch.nets import Net
-
-__all__ = ["Chunk", "Data", "as_floats", "as_images", "take_chunk"]
+from ipate.errors import InputError, TeacherFailure
+from ipate.torch.nets import Net, visits
 
 
 @dataclass(frozen=True, kw_only=True)

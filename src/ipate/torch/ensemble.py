@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ipate.errors import InputError, TeacherFailure
 from ipate.torch.batched import BatchedNet
 from ipate.torch.chunks import as_floats, as_images
 from ipate.torch.compute import Compute, chosen_device, numerics
-from ipate.torch.errors import InputError, TeacherFailure
 from ipate.torch.loop import State
 from ipate.torch.nets import NETS, Net, Shape, single
-from ipate.torch.votesfile import write_votes
-
-__all__ = ["Ensemble"]
 
 _AT_ONCE = {"cuda": 1 << 29, "cpu": 1 << 23}  # numbers of a forward pass held at a time
 
@@ -118,7 +117,7 @@ class Ensemble:
         labels: NDArray[Any] | None = None,
         compute: Compute | None = None,
     ) -> Path:
-        """Write a votes file for these points; see `ipate.torch.votesfile.write_votes`."""
+        """Write a votes file for these points; see `ipate.torch.ensemble.write_votes`."""
 
         def votes_from(start: int) -> Iterator[NDArray[np.integer[Any]]]:
             return (votes for _, votes in self.vote(X[start:], chunk=chunk, compute=compute))
@@ -181,3 +180,90 @@ def _digest(X: NDArray[Any]) -> str:
     for start in range(0, len(X), 1024):
         digest.update(np.ascontiguousarray(X[start : start + 1024]).data)
     return digest.hexdigest()
+
+
+_BLOCK = 1 << 24
+
+
+def write_votes(
+    path: str | Path,
+    votes_from: Callable[[int], Iterator[NDArray[np.integer[Any]]]],
+    *,
+    n_teachers: int,
+    n_queries: int,
+    n_classes: int,
+    groups: Sequence[str] | None = None,
+    weights: Sequence[float] | None = None,
+    labels: NDArray[Any] | None = None,
+    identity: str = "",
+) -> Path:
+    """Write a votes file; what stands in `PATH.part` from an interrupted call is kept and continued.
+
+    Parameters
+    ----------
+    path : path
+        The npz file; it appears when it is complete.
+    votes_from : callable
+        Given a query's number, an iterator over the votes (T, B) of the queries from there on.
+    groups, weights : sequences of length T, optional
+        Passed through.
+    labels : array of length Q, optional
+        The truth, for scoring only; passed through.
+    identity : str
+        Names what votes on what: a part that was written for something else is not continued.
+    """
+    extra = _extras(n_teachers, n_queries, groups, weights, labels)
+    target = Path(path)
+    part, note = target.with_name(target.name + ".part"), target.with_name(target.name + ".part.json")
+    kind = np.dtype(np.uint8 if n_classes <= 256 else np.int16)
+    about = json.dumps([identity, n_teachers, n_queries, n_classes])
+    if not (part.is_file() and note.is_file() and note.read_text() == about):
+        part.unlink(missing_ok=True)
+        note.write_text(about)
+    width = n_teachers * kind.itemsize
+    with part.open("ab") as file:
+        done = file.tell() // width
+        file.truncate(done * width)
+        for votes in votes_from(done) if done < n_queries else ():
+            file.write(np.ascontiguousarray(votes.T, dtype=kind).data)
+    _pack(target, part, shape=(n_teachers, n_queries), kind=kind, arrays={"classes": np.array(n_classes), **extra})
+    part.unlink()
+    note.unlink()
+    return target
+
+
+def _extras(
+    n_teachers: int, n_queries: int, groups: Sequence[str] | None, weights: Sequence[float] | None,
+    labels: NDArray[Any] | None,
+) -> dict[str, NDArray[Any]]:  # fmt: skip
+    arrays: dict[str, NDArray[Any]] = {}
+    if groups is not None:
+        arrays["groups"] = np.array([str(group) for group in groups])
+    if weights is not None:
+        arrays["weights"] = np.asarray(weights, dtype=np.float64)
+    if labels is not None:
+        arrays["labels"] = np.asarray(labels)
+    for name, array in arrays.items():
+        wanted = n_queries if name == "labels" else n_teachers
+        if array.shape != (wanted,):
+            raise InputError(f"{name} have the shape {array.shape}: it must be ({wanted},)")
+        if array.dtype.hasobject:
+            raise InputError(f"{name} hold Python objects: give numbers or text")
+    return arrays
+
+
+def _pack(
+    target: Path, part: Path, *, shape: tuple[int, int], kind: np.dtype[Any], arrays: dict[str, NDArray[Any]]
+) -> None:
+    """Put the raw votes and the small arrays into an npz beside the target, then in its place."""
+    fresh = target.with_name(target.name + ".new")
+    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": True, "shape": shape}
+    with zipfile.ZipFile(fresh, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        with archive.open("votes.npy", "w", force_zip64=True) as member, part.open("rb") as raw:
+            np.lib.format.write_array_header_1_0(member, header)
+            while block := raw.read(_BLOCK):
+                member.write(block)
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w") as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    os.replace(fresh, target)

@@ -9,14 +9,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from ipate.torch import streams
-from ipate.torch.augment import affine_maps, moved
 from ipate.torch.batched import BatchedNet
 from ipate.torch.chunks import Chunk, as_floats
 from ipate.torch.compute import Compute, numerics
 from ipate.torch.nets import Shape
 from ipate.torch.presets import Preset
-
-__all__ = ["Progress", "State", "train_chunk"]
+from ipate.torch.streams import affine_maps, moved
 
 Progress: TypeAlias = Callable[[int], None]
 State: TypeAlias = dict[str, Tensor]

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from ipate.torch.errors import InputError
+from ipate.errors import InputError
 from ipate.torch.nets import NETS, Net
-
-__all__ = ["PRESETS", "Augmentation", "Optimiser", "Preset", "find_preset"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,16 @@ does not depend on which other teachers it is trained with, in how many chunks, 
 For training only: privacy noise never comes from here.
 """
 
+import math
+
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-__all__ = ["AUGMENT", "DROPOUT", "INIT", "keys", "uniform", "uniform_rows"]
+from ipate.torch.nets import Shape
+from ipate.torch.presets import Augmentation
 
 INIT, AUGMENT, DROPOUT = 1, 2, 3  # purposes: streams that never meet
-
 _MASK = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
@@ -61,3 +64,43 @@ def uniform_rows(key: Tensor, size: int) -> Tensor:
     for start in range(0, len(key), rows):
         out[start : start + rows] = uniform(key[start : start + rows, None], counter)
     return out
+
+
+_DRAWS = 5  # numbers per image: angle, two shifts, scale, shear
+
+
+def affine_maps(
+    augmentation: Augmentation, *, keys: Tensor, start: int, steps: int, batch_size: int, image: Shape
+) -> Tensor:
+    """Draw the maps of a block of steps.
+
+    Parameters
+    ----------
+    keys : int64 tensor of shape (T,)
+        One stream per teacher.
+    start, steps : int
+        The block: steps start to start + steps − 1.
+
+    Returns
+    -------
+    tensor of shape (steps, B·T, 2, 3)
+        From output to input coordinates, as `affine_grid` wants them; images in the order (B, T).
+    """
+    order = torch.arange(start * batch_size, (start + steps) * batch_size, dtype=torch.int64, device=keys.device)
+    counter = order[:, None, None] * _DRAWS + torch.arange(_DRAWS, device=keys.device)
+    drawn = uniform(keys[None, :, None], counter) * 2 - 1  # (steps·B, T, 5)
+    angle = drawn[..., 0] * math.radians(augmentation.degrees)
+    across, down = drawn[..., 1] * 2 * augmentation.shift, drawn[..., 2] * 2 * augmentation.shift
+    scale = 1 / (1 + drawn[..., 3] * augmentation.scale)
+    shear = drawn[..., 4] * augmentation.shear
+    cos, sin = angle.cos() * scale, angle.sin() * scale
+    _, height, width = image
+    ratio = height / width
+    rows = (cos, (cos * shear - sin) * ratio, across, sin / ratio, sin * shear + cos, down)
+    return torch.stack(rows, dim=-1).view(steps, -1, 2, 3)
+
+
+def moved(images: Tensor, maps: Tensor) -> Tensor:
+    """Move every image (N, C, H, W) by its own map (N, 2, 3); what comes from outside is 0."""
+    grid = functional.affine_grid(maps, list(images.shape), align_corners=False)
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)

@@ -9,14 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ipate.errors import InputError
 from ipate.torch.compute import Compute, chosen_device
 from ipate.torch.ensemble import Ensemble
-from ipate.torch.errors import InputError
-from ipate.torch.members import Members
+from ipate.torch.nets import Members
 from ipate.torch.presets import Preset, find_preset
 from ipate.torch.training import Report, checked, train_on
-
-__all__ = ["Student", "train_student"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.errors import InputError, TrainingError
 from ipate.torch.compute import Compute, chosen_device
-from ipate.torch.errors import InputError, TrainingError
-from ipate.torch.members import Members
+from ipate.torch.nets import Members
 from ipate.torch.presets import PRESETS
 from ipate.torch.training import train_ensemble
-
-__all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -8,17 +8,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ipate.torch import workers
+from ipate.errors import InputError, TeacherFailure, TrainingError
+from ipate.torch import compute as workers
 from ipate.torch.chunks import Data, as_images, take_chunk
 from ipate.torch.compute import Compute, chosen_device, chosen_jobs, teachers_that_fit
 from ipate.torch.ensemble import Ensemble
-from ipate.torch.errors import InputError, TeacherFailure, TrainingError
 from ipate.torch.loop import Progress, State, train_chunk
-from ipate.torch.members import Members, as_members
-from ipate.torch.nets import Shape
+from ipate.torch.nets import Members, Shape, as_members
 from ipate.torch.presets import Preset, find_preset
-
-__all__ = ["Report", "checked", "train_ensemble", "train_on"]
 
 Report: TypeAlias = Callable[[int, int], None]
 _Rows: TypeAlias = tuple[NDArray[np.int64], ...]

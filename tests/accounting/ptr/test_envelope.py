@@ -8,9 +8,9 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from ipate.accounting import sup
-from ipate.accounting.ptr import PtrGroup, Setting, query_costs, total_costs
-from ipate.accounting.ptr.envelope import inflation
+from ipate.accounting.ptr.envelope import inflation, query_costs, total_costs
 from ipate.accounting.ptr.kappa import kappa, top_excess
+from ipate.accounting.ptr.setting import PtrGroup, Setting
 from ipate.errors import InputError
 from ptr_attack import climb, ladder, make, random_setting, ratios
 

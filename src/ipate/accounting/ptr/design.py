@@ -2,7 +2,7 @@
 
 Levels s = 0…R count steps of the grid. A data set at level s passes the test with probability π_s = e^{−L_s}; at
 level s > 0 its cost to group g, at order α_g(s), is at most b_g(s). Every way to change one person of group g moves
-the level by at most j_g steps (`ipate.accounting.ptr.level`). **Conditions**, for every group, with ε, δ its budget:
+the level by at most j_g steps (`ipate.accounting.ptr.search`). **Conditions**, for every group, with ε, δ its budget:
 
 1. L does not grow with s, and L_0 ≥ ln(1/δ): at level 0 nothing is known of the cost, so passing itself is the δ.
 2. *Pass.* For a set O of outcomes after a pass, π_s L_D(O) − e^ε π_{s′} L_{D′}(O) ≤ π_s·H at ε − ln(π_s/π_{s−j}), H the
@@ -23,17 +23,17 @@ With a *fallback* the conditions hold with .9δ, and the third with e^{ε/2}: a 
 import hashlib
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ipate.accounting._checks import Floats
+from ipate.accounting.conversion import Floats
+from ipate.accounting.ptr.envelope import counted, total_costs
 from ipate.accounting.ptr.setting import PtrGroup, Setting
 from ipate.errors import InputError
-
-__all__ = ["FALLBACK_DELTA", "VERSION", "Design", "GroupTable", "bound_limits", "failure_limit", "hash_queries"]
 
 VERSION = 1
 FALLBACK_DELTA = 0.1  # share of δ that a fallback keeps for the run after a failure
@@ -234,3 +234,41 @@ def _built(kind: Any, content: dict[str, Any], **parts: Any) -> Any:
         if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and field.type is not bool)):
             raise InputError(f"the design's {name} is {value!r}: it must be {field.type.__name__}")
     return kind(**made)
+
+
+def level(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] | None = None) -> int:
+    """s(D) for the histograms (m, C) of the design's queries. Private.
+
+    Parameters
+    ----------
+    design : Design
+        Fixed before anybody looked at these votes.
+    counts : (m, C)
+        Weighted votes by class, exactly the design's queries.
+    progress : callable, optional
+        Told how many radii are done, at most levels × groups.
+    """
+    setting, top = design.setting, design.levels
+    votes = setting.check_counts(np.asarray(counts, dtype=np.float64))
+    if len(votes) != design.n_queries:
+        raise InputError(f"there are {len(votes)} queries: the design asks exactly {design.n_queries}")
+    advance = counted(progress)
+    within = np.ones(top + 1, dtype=bool)  # level s qualifies
+    for group, table in zip(setting.groups, design.tables, strict=True):
+        orders, bounds = np.array(table.orders), np.array(table.bounds)
+        asked = np.flatnonzero(bounds[1:] < np.inf) + 1
+        if not asked.size:
+            continue
+        used = tuple(np.unique(orders[asked]).tolist())
+        radii = np.arange(top - int(asked[0]) + 1)
+        totals = total_costs(setting, group, votes, radii, used, advance=advance)
+        column = np.searchsorted(np.array(used), orders[asked])
+        for s in range(1, top + 1):
+            at = asked <= s
+            within[s] &= bool(np.all(totals[s - asked[at], column[at]] <= bounds[asked[at]]))
+    return int(np.flatnonzero(within)[-1])
+
+
+def pass_probability(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] | None = None) -> float:
+    """π_{s(D)}, with which the bit is drawn. Private: only the bit may be shown. Parameters: `level`."""
+    return float(design.pi[level(design, counts, progress=progress)])

@@ -32,12 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ipate.accounting._checks import Floats
+from ipate.accounting.conversion import Floats
 from ipate.accounting.ptr.kappa import Tables, interpolate, tables_for
 from ipate.accounting.ptr.setting import PtrGroup, Setting
 from ipate.errors import InputError
-
-__all__ = ["counted", "inflation", "query_costs", "total_costs"]
 
 _CELLS = 1 << 18  # numbers per array
 _TOLERANCE = 1e-9  # per step of radius, on gaps in moved weight and on q

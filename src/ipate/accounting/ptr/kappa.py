@@ -1,4 +1,4 @@
-r"""Tables of the per-query bound: κ for the losing classes, t for the top class, A for the check.
+"""Tables of the per-query bound: κ for the losing classes, t for the top class, A for the check.
 
 All numbers are in units of what one person moves, Δ = 1. P is the argmax law at a histogram n, Q at n + v.
 
@@ -34,10 +34,8 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from ipate.accounting import sup
-from ipate.accounting._checks import Floats
+from ipate.accounting.conversion import Floats
 from ipate.accounting.ptr.setting import PtrGroup, Setting
-
-__all__ = ["LARGEST_EXPONENT", "Tables", "convexified", "kappa", "tables_for", "top_excess"]
 
 LARGEST_EXPONENT = 100.0  # of e^{α(α−1)/σ²}: above it the label costs its cap
 _LOWEST_LOG_Q = -30.0

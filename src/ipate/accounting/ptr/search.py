@@ -19,13 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ipate.accounting._checks import Floats
+from ipate.accounting.conversion import Floats
 from ipate.accounting.ptr.design import FALLBACK_DELTA, Design, GroupTable, bound_limits
 from ipate.accounting.ptr.envelope import counted, total_costs
 from ipate.accounting.ptr.setting import Setting
 from ipate.errors import InputError
-
-__all__ = ["PASS_AT_BEST", "Profile", "default_radii", "make_design", "most_queries", "profile_of"]
 
 PASS_AT_BEST = 0.99
 _MARGIN = 1e-8  # ε is designed this much smaller, so that verification (1e-9) never meets rounding

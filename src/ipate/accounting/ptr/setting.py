@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ipate.accounting._checks import Floats, check_delta, check_orders, check_positive
+from ipate.accounting.conversion import Floats, check_delta, check_orders, check_positive
 from ipate.errors import InputError
-
-__all__ = ["ORDERS", "PtrGroup", "Setting"]
 
 # Rényi orders of a design unless said: low ones serve the levels where passing is unlikely.
 ORDERS = (1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 48.0, 64.0)

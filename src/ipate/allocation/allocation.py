@@ -1,0 +1,296 @@
+"""The artifact between budgets and training: who each teacher learns from, and whose account pays.
+
+An allocation is made once, from public facts and a public seed, and stays: a person who withdraws leaves
+an empty slot, because moving anybody else would let one person change many votes.
+"""
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ipate.allocation.dealing import deal, home_of
+from ipate.allocation.layout import AllocatedGroup, Layout, Merge
+from ipate.allocation.participation import Participation
+from ipate.errors import InputError, SingleClassWarning, check_count, show
+from ipate.people.people import People
+from ipate.votes.panel import Panel, PanelGroup
+
+Ints = NDArray[np.int64]
+EMPTY = -1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Allocation:
+    """The people of every teacher, with the layout that says what their votes weigh and cost.
+
+    Attributes
+    ----------
+    layout : Layout
+        Weights, copies or schedule, groups and their sensitivities.
+    people : People
+        Everybody, those who withdrew included: how many there are and their budgets stay as they are.
+    seed : int
+        The public seed of the deal.
+    offsets : array of shape (k + 1,)
+        Where each teacher's slots begin.
+    persons : array of shape (slots,)
+        A person's index in each slot, −1 in an empty one.
+    withdrawn : tuple of int
+        Who withdrew, by index, in that order.
+    """
+
+    layout: Layout
+    people: People
+    seed: int
+    offsets: Ints
+    persons: Ints
+    withdrawn: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for array in (self.offsets, self.persons):
+            array.flags.writeable = False
+        shape_fits = self.offsets.shape == (self.n_teachers + 1,) and self.offsets[-1] == len(self.persons)
+        if not shape_fits or self.offsets[0] != 0 or np.any(np.diff(self.offsets) < 0):
+            raise InputError("the allocation's offsets do not fit its teachers and slots")
+        if self.persons.size and not -1 <= self.persons.min() <= self.persons.max() < self.people.n_people:
+            raise InputError("the allocation's slots hold people that do not exist")
+        self._refuse_undercharging()
+
+    def _refuse_undercharging(self) -> None:
+        """Refuse an allocation in which somebody can move more than their group is charged for."""
+        if self.participation is not None:
+            moved = np.bincount(self.persons[self.persons >= 0], minlength=self.people.n_people)
+            allowed = np.ones(self.people.n_people)
+        else:
+            filled = self.persons >= 0
+            weight = np.repeat(self.weights, np.diff(self.offsets))[filled]
+            moved = np.bincount(self.persons[filled], weights=weight, minlength=self.people.n_people)
+            allowed = np.array([group.sensitivity for group in self.groups])[self.group_of_person]
+        over = np.flatnonzero(moved > allowed)
+        if over.size:
+            who = int(over[0])
+            raise InputError(
+                f"person {show(str(self.people.ids[who]))} can move the weight {moved[who]:g} and is charged "
+                f"for {allowed[who]:g}: a sensitivity must cover all teachers that hold a person"
+            )
+
+    @property
+    def variant(self) -> str:
+        """Which variant made it."""
+        return self.layout.variant
+
+    @property
+    def groups(self) -> tuple[AllocatedGroup, ...]:
+        """The groups, with budgets, sensitivities, and numbers of people and teachers."""
+        return self.layout.groups
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Every teacher's weight, shape (k,)."""
+        return self.layout.weights
+
+    @property
+    def teacher_groups(self) -> tuple[str, ...] | None:
+        """Every teacher's group id; None where teachers mix groups."""
+        return self.layout.teacher_groups
+
+    @property
+    def participation(self) -> Participation | None:
+        """Who takes part in which voting; None where everybody always does."""
+        return self.layout.participation
+
+    @property
+    def scale(self) -> float:
+        """The factor for σ, σ_T and T."""
+        return self.layout.scale
+
+    @property
+    def merged(self) -> tuple[Merge, ...]:
+        """Which groups count with a stricter one."""
+        return self.layout.merged
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What somebody should know, in sentences: about the people, then about the layout."""
+        return (*self.people.notes, *self.layout.notes)
+
+    @property
+    def n_teachers(self) -> int:
+        """How many teachers there are."""
+        return self.layout.n_teachers
+
+    @cached_property
+    def group_of_person(self) -> Ints:
+        """Every person's group by position in `groups`, merged people where they count."""
+        return home_of(self.people, self.layout)
+
+    @property
+    def teacher_sizes(self) -> Ints:
+        """How many slots each teacher has, empty ones included."""
+        return np.asarray(np.diff(self.offsets))
+
+    def people_of_teacher(self, teacher: int) -> Ints:
+        """Return the indices of the people that a teacher learns from."""
+        index = check_count("teacher", teacher, least=0)
+        if index >= self.n_teachers:
+            raise InputError(f"teacher is {index}: there are {self.n_teachers}, counted from 0")
+        slots = self.persons[self.offsets[index] : self.offsets[index + 1]]
+        return np.asarray(slots[slots != EMPTY])
+
+    def rows_of_teacher(self, teacher: int) -> Ints:
+        """Return the rows of the data that a teacher learns from: all rows of each of its people."""
+        own = self.people_of_teacher(teacher)
+        rows, start = self.people.rows_by_person
+        counts = start[own + 1] - start[own]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.sort(rows[np.repeat(start[own], counts) + within])
+
+    def teachers_of(self, index: int) -> tuple[int, ...]:
+        """Return the teachers that hold a person, by the person's index."""
+        slots = np.flatnonzero(self.persons == index)
+        return tuple((np.searchsorted(self.offsets, slots, side="right") - 1).tolist())
+
+    def withdraw(self, person: str | int | None = None, *, index: int | None = None) -> tuple[Self, tuple[int, ...]]:
+        """Empty a person's slots; nobody else moves.
+
+        Parameters
+        ----------
+        person : str or int
+            The person's id (7 and '7' are one id), or else
+        index : int
+            the person's index in `people.ids`.
+
+        Returns
+        -------
+        allocation : Allocation
+            The new allocation; this one stays as it is.
+        teachers : tuple of int
+            The teachers to train again; one that is left without data votes a fixed public class.
+        """
+        if (person is None) == (index is None):
+            raise InputError("withdraw needs a person's id or an index: give one of the two")
+        who = self.people.index_of(person) if person is not None else check_count("index", index, least=0)
+        if who >= self.people.n_people:
+            raise InputError(f"index is {who}: there are {self.people.n_people} people, counted from 0")
+        if who in self.withdrawn:
+            raise InputError(f"person {show(str(self.people.ids[who]))} has withdrawn already")
+        persons = np.where(self.persons == who, EMPTY, self.persons)
+        return replace(self, persons=persons, withdrawn=(*self.withdrawn, who)), self.teachers_of(who)
+
+    def panel(self) -> Panel:
+        """Return the teachers and accounts as the voting needs them."""
+        position = {group.id: place for place, group in enumerate(self.groups)}
+        member = None
+        if self.teacher_groups is not None:
+            member = np.array([position[name] for name in self.teacher_groups], dtype=np.intp)
+        return Panel(
+            groups=tuple(
+                PanelGroup(id=g.id, epsilon=g.epsilon, delta=g.delta, sensitivity=g.sensitivity) for g in self.groups
+            ),
+            weights=self.weights.copy(),
+            member=member,
+            rotating=self.participation is not None,
+        )
+
+    def members(self) -> dict[str, str]:
+        """Return person → account: their group, or the teacher that holds them where teachers take turns.
+
+        Those who withdrew are in no account: what is released from then on does not concern them.
+        """
+        ids = [str(person) for person in self.people.ids.tolist()]
+        if self.participation is None:
+            names, left = [group.id for group in self.groups], frozenset(self.withdrawn)
+            homes = enumerate(self.group_of_person.tolist())
+            return {ids[index]: names[place] for index, place in homes if index not in left}
+        teacher = np.repeat(np.arange(self.n_teachers), self.teacher_sizes)
+        slots = zip(self.persons.tolist(), teacher.tolist(), strict=True)
+        return {ids[person]: f"teacher {number}" for person, number in slots if person >= 0}
+
+    def save(self, path: str | Path) -> None:
+        """Write the allocation to an npz file, whole or not at all; it names people, so keep it private."""
+        from ipate.allocation.storage import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Allocation":
+        """Read an allocation that `save` wrote; nothing is unpickled."""
+        from ipate.allocation.storage import load
+
+        return load(path)
+
+
+def make_allocation(*, people: People, layout: Layout, seed: int) -> Allocation:
+    """Deal the people to the teachers of a layout."""
+    number = check_count("seed", seed, least=0)
+    offsets, persons = deal(people=people, layout=layout, seed=number)
+    return Allocation(layout=layout, people=people, seed=number, offsets=offsets, persons=persons)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleClass:
+    """A group, the one class that most of its teachers see, and how many of its teachers that are."""
+
+    group: str
+    label: str
+    teachers: int
+
+
+def class_warning(allocation: Allocation, labels: ArrayLike) -> tuple[SingleClass, ...]:
+    """Warn where more than half of a group's teachers see one and the same class, and others exist.
+
+    That happens where budgets follow the class: weighting and vanishing keep groups apart, so such
+    teachers know one answer. What is found comes from private labels and is for their holder's eyes.
+
+    Parameters
+    ----------
+    labels : array
+        One class per person, or one per row of the data.
+    """
+    values = np.asarray(labels)
+    people = allocation.people
+    if values.shape not in ((people.n_people,), (people.n_rows,)):
+        raise InputError(
+            f"labels have the shape {values.shape}: there must be one per person ({people.n_people}) "
+            f"or one per row ({people.n_rows})"
+        )
+    names, code = np.unique(values, return_inverse=True)
+    if allocation.teacher_groups is None or allocation.variant == "standard" or len(names) < 2:
+        return ()
+    low, high = _extremes(allocation, code)
+    found = []
+    for group in allocation.groups:
+        own = np.array([name == group.id for name in allocation.teacher_groups]) & (low <= high)
+        single = np.bincount(low[own & (low == high)], minlength=len(names))
+        label, teachers = str(names[np.argmax(single)]), int(single.max())
+        if 2 * teachers > own.sum():
+            found.append(SingleClass(group=group.id, label=label, teachers=teachers))
+            warnings.warn(
+                f"{teachers} of the {own.sum()} teachers of group {show(group.id)} see the class {label} and no "
+                "other: budgets follow the class; upsampling mixes groups and avoids this",
+                SingleClassWarning,
+                stacklevel=2,
+            )
+    return tuple(found)
+
+
+def _extremes(allocation: Allocation, code: Ints) -> tuple[Ints, Ints]:
+    """Return the smallest and the largest class that each teacher sees; crossed where it sees none."""
+    people = allocation.people
+    owner = people.person_of_row if len(code) == people.n_rows else np.arange(people.n_people)
+    low = np.full(people.n_people, len(code))
+    high = np.full(people.n_people, -1)
+    np.minimum.at(low, owner, code)
+    np.maximum.at(high, owner, code)
+    filled = allocation.persons >= 0
+    teacher = np.repeat(np.arange(allocation.n_teachers), allocation.teacher_sizes)[filled]
+    least = np.full(allocation.n_teachers, len(code))
+    most = np.full(allocation.n_teachers, -1)
+    np.minimum.at(least, teacher, low[allocation.persons[filled]])
+    np.maximum.at(most, teacher, high[allocation.persons[filled]])
+    return least, most

@@ -1,0 +1,135 @@
+"""Allocations on disk: one npz without pickle, arrays as they are and the rest as JSON text."""
+
+import json
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.allocation.allocation import Allocation
+from ipate.allocation.layout import AllocatedGroup, Layout, Merge
+from ipate.allocation.participation import Participation
+from ipate.errors import InputError
+from ipate.files import replacing
+from ipate.people.budgets import Group
+from ipate.people.people import People
+
+_FORMAT = "ipate allocation 1"
+
+
+def save(allocation: Allocation, path: str | Path) -> None:
+    """Write the allocation aside in the same folder, to disk, then rename it into place."""
+    with replacing(path) as file:
+        np.savez(file, allow_pickle=False, **_arrays(allocation))
+
+
+def load(path: str | Path) -> Allocation:
+    """Read what `save` wrote, and check it as a new allocation is checked."""
+    try:
+        with np.load(Path(path), allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile) or "meta" not in archive:
+                raise InputError(f"{path} is no allocation: it must be an npz file that ipate has saved")
+            meta = json.loads(str(archive["meta"]))
+            if meta.get("format") != _FORMAT:
+                raise InputError(f"{path} has the format {meta.get('format')!r}: it must be {_FORMAT!r}")
+            return _allocation(meta, {name: archive[name] for name in archive.files if name != "meta"})
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; an allocation is an npz file that ipate has saved") from None
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is no readable allocation ({' '.join(str(error).split())})") from None
+
+
+def _arrays(allocation: Allocation) -> dict[str, Any]:
+    layout, people = allocation.layout, allocation.people
+    meta = {
+        "format": _FORMAT,
+        "seed": allocation.seed,
+        "withdrawn": allocation.withdrawn,
+        "layout": {
+            "variant": layout.variant,
+            "rule": layout.rule,
+            "groups": [asdict(group) for group in layout.groups],
+            "home": dict(layout.home),
+            "copies": dict(layout.copies),
+            "scale": layout.scale,
+            "participation": None if layout.participation is None else layout.participation.to_dict(),
+            "merged": [asdict(merge) for merge in layout.merged],
+            "notes": layout.notes,
+        },
+        "people": {
+            "n": people.n_people,
+            "groups": [asdict(group) for group in people.groups],
+            "notes": people.notes,
+        },
+    }
+    arrays: dict[str, NDArray[Any]] = {
+        "meta": np.array(json.dumps(meta, allow_nan=False)),
+        "offsets": allocation.offsets,
+        "persons": _narrow(allocation.persons),
+        "weights": layout.weights,
+        "group_of_person": _narrow(people.group_of_person),
+    }
+    if layout.teacher_groups is not None:
+        position = {group.id: place for place, group in enumerate(layout.groups)}
+        arrays["teacher_groups"] = np.array([position[name] for name in layout.teacher_groups])
+    if not np.array_equal(people.ids, _numbers(people.n_people)):
+        arrays["ids"] = people.ids
+    if not np.array_equal(people.person_of_row, np.arange(people.n_people)):
+        arrays["person_of_row"] = _narrow(people.person_of_row)
+    return arrays
+
+
+def _allocation(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Allocation:
+    kept, n_people = meta["layout"], meta["people"]["n"]
+    groups = tuple(AllocatedGroup(**group) for group in kept["groups"])
+    teacher_groups = None
+    if "teacher_groups" in arrays:
+        teacher_groups = tuple(groups[place].id for place in arrays["teacher_groups"].tolist())
+    schedule = None
+    if kept["participation"] is not None and teacher_groups is not None:
+        schedule = Participation.from_dict(kept["participation"], teacher_groups=teacher_groups)
+    layout = Layout(
+        variant=kept["variant"],
+        rule=kept["rule"],
+        groups=groups,
+        home=kept["home"],
+        weights=arrays["weights"],
+        teacher_groups=teacher_groups,
+        copies=kept["copies"],
+        scale=kept["scale"],
+        participation=schedule,
+        merged=tuple(Merge(**merge) for merge in kept["merged"]),
+        notes=tuple(kept["notes"]),
+    )
+    people = People(
+        groups=tuple(Group(**group) for group in meta["people"]["groups"]),
+        ids=arrays["ids"] if "ids" in arrays else _numbers(n_people),
+        group_of_person=arrays["group_of_person"].astype(np.int64),
+        person_of_row=arrays["person_of_row"].astype(np.int64)
+        if "person_of_row" in arrays
+        else np.arange(n_people, dtype=np.int64),
+        notes=tuple(meta["people"]["notes"]),
+    )
+    return Allocation(
+        layout=layout,
+        people=people,
+        seed=meta["seed"],
+        offsets=arrays["offsets"],
+        persons=arrays["persons"].astype(np.int64),
+        withdrawn=tuple(meta["withdrawn"]),
+    )
+
+
+def _numbers(n: int) -> NDArray[np.str_]:
+    """The ids of people who are known by their row numbers alone: not worth storing."""
+    return np.arange(n).astype(np.str_)
+
+
+def _narrow(array: NDArray[np.int64]) -> NDArray[Any]:
+    small = array.size == 0 or max(-int(array.min()), int(array.max())) < 2**31
+    return array.astype(np.int32) if small else array

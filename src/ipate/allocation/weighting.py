@@ -1,0 +1,172 @@
+"""Weighting: every teacher learns from one group, and votes with a weight that its budget affords.
+
+Nobody's data is copied and groups are never mixed, so it suits parties that cannot share data. Weights
+and budgets meet by group id: the published code sorts both and pairs what stands in the same place,
+which charges strict people a lax group's weight.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ipate.allocation.layout import AllocatedGroup, Budget, Layout, Merge, affordance, check_distinct, check_groups
+from ipate.errors import InputError, ReproductionWarning, check_count, refuse_name, show
+from ipate.people.budgets import Group
+
+RULES = ("gdp", "proportional", "algorithm2", "classic", "uniform")
+
+
+def weights_for(
+    *, rule: str = "gdp", groups: Sequence[Budget], teachers_per_group: Mapping[str, int]
+) -> dict[str, float]:
+    """Return the weight of each group's teachers, by id; over all k teachers they sum to k.
+
+    Parameters
+    ----------
+    rule : {"gdp", "proportional", "algorithm2", "classic", "uniform"}
+        w_g ∝ what the budget affords (see `rules.affordance`). `algorithm2` is w_g ∝ ε_g · teachers of g,
+        as the paper's Algorithm 2 and its published code have it, and draws a `ReproductionWarning`.
+    groups : sequence with id, epsilon, delta
+        In any order: nothing depends on it.
+    teachers_per_group : mapping from id to int
+        How many teachers learn from each group, at least 1.
+    """
+    check_distinct(groups)
+    if rule not in RULES:
+        refuse_name("rule", rule, RULES)
+    counts = {}
+    for group in groups:
+        if group.id not in teachers_per_group:
+            raise InputError(f"group {show(group.id)} has no number of teachers: every group needs one")
+        counts[group.id] = check_count(f"teachers of group {show(group.id)}", teachers_per_group[group.id])
+    for name in teachers_per_group:
+        if name not in counts:
+            raise InputError(f"group {show(name)} has teachers and no budget: every group needs one")
+    if rule == "algorithm2":
+        warnings.warn(
+            "algorithm2 multiplies a group's weight by its number of teachers, so that large strict groups "
+            "exhaust first: use it to reproduce the paper only, and gdp otherwise",
+            ReproductionWarning,
+            stacklevel=2,
+        )
+        wanted = {group.id: affordance("proportional", group) * counts[group.id] for group in groups}
+    else:
+        wanted = {group.id: affordance(rule, group) for group in groups}
+    largest = max(wanted.values())  # dividing by it first makes equal budgets weigh exactly 1
+    shares = {name: value / largest for name, value in wanted.items()}
+    total = sum(shares[name] * counts[name] for name in sorted(shares))
+    return {name: share * sum(counts.values()) / total for name, share in shares.items()}
+
+
+def teachers_for(*, sizes: Mapping[str, int], n_teachers: int) -> dict[str, int]:
+    """Share k teachers out in proportion to people: largest remainders, at least 1 each, sums to k.
+
+    Whole numbers throughout; ties go to the smaller id, so that the order of groups changes nothing.
+    """
+    k = check_count("n_teachers", n_teachers)
+    if len(sizes) > k:
+        raise InputError(
+            f"there are {len(sizes)} groups and {k} teachers: every group needs a teacher of its own, "
+            f"so n_teachers must be {len(sizes)} or above"
+        )
+    people = sum(sizes.values())
+    teachers = {name: max(1, k * size // people) for name, size in sizes.items()}
+
+    def missing(name: str) -> int:
+        return k * sizes[name] - people * teachers[name]
+
+    names = sorted(sizes)
+    while sum(teachers.values()) < k:
+        teachers[max(names, key=missing)] += 1
+    while sum(teachers.values()) > k:
+        teachers[min((name for name in names if teachers[name] > 1), key=missing)] -= 1
+    return teachers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocs:
+    """Groups that have teachers of their own, and which small group counts with which of them."""
+
+    groups: tuple[Group, ...]
+    teachers: Mapping[str, int]
+    home: Mapping[str, str]
+    merged: tuple[Merge, ...]
+    notes: tuple[str, ...]
+
+
+def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Blocs:
+    """Decide which groups have teachers of their own, and how many.
+
+    A group with fewer people than half of a teacher's share (k·n_g/N < ½) joins the next stricter group:
+    of those with no larger ε and no larger δ, the one with the largest (ε, δ). The laxest group is looked
+    at first, and whoever joined counts in what follows. A group that has no stricter one (the strictest
+    itself) keeps one teacher, however small: the others would lose more by taking its budget than a
+    small teacher with the smallest weight costs the vote.
+    """
+    k, sizes = check_groups(groups, n_teachers)
+    teachers_for(sizes=sizes, n_teachers=k)  # refuses more groups than teachers, before any are merged
+    people = sum(sizes.values())
+    staying = sorted(groups, key=lambda group: (group.epsilon, group.delta, group.id))
+    home = {group.id: group.id for group in groups}
+    size = dict(sizes)
+    for group in reversed(tuple(staying)):
+        rank = staying.index(group)
+        stricter = [g for g in staying[:rank] if g.epsilon <= group.epsilon and g.delta <= group.delta]
+        if 2 * k * size[group.id] < people and stricter:
+            target = stricter[-1].id
+            size[target] += size.pop(group.id)
+            home = {name: target if at == group.id else at for name, at in home.items()}
+            staying.remove(group)
+    kept = tuple(Group(id=g.id, epsilon=g.epsilon, delta=g.delta, people=size[g.id]) for g in groups if g.id in size)
+    merged = tuple(Merge(group=n, into=at, people=sizes[n]) for n, at in home.items() if n != at)
+    notes = tuple(
+        f"Group {show(merge.group)} ({merge.people} people) is too small for a teacher and joins the stricter "
+        f"group {show(merge.into)}: part of its budget stays unused."
+        for merge in merged
+    )
+    return Blocs(
+        groups=kept,
+        teachers=teachers_for(sizes=size, n_teachers=k),
+        home=home,
+        merged=merged,
+        notes=notes,
+    )
+
+
+def layout(*, groups: Sequence[Group], n_teachers: int, seed: int = 0, rule: str = "gdp") -> Layout:
+    """Lay out teachers of one group each, whose votes weigh what the budget affords.
+
+    Parameters
+    ----------
+    groups, n_teachers, seed
+        As in every variant. Nothing here is drawn.
+    rule : str
+        As in `weights_for`.
+    """
+    del seed
+    blocs = blocs_of(groups=groups, n_teachers=n_teachers)
+    weights = weights_for(rule=rule, groups=blocs.groups, teachers_per_group=blocs.teachers)
+    made = tuple(
+        AllocatedGroup(
+            id=group.id,
+            epsilon=group.epsilon,
+            delta=group.delta,
+            sensitivity=weights[group.id],
+            people=group.people or 0,
+            teachers=blocs.teachers[group.id],
+        )
+        for group in blocs.groups
+    )
+    return Layout(
+        variant="weighting",
+        rule=rule,
+        groups=made,
+        home=blocs.home,
+        weights=np.repeat([weights[g.id] for g in made], [g.teachers for g in made]).astype(np.float64),
+        teacher_groups=tuple(g.id for g in made for _ in range(g.teachers)),
+        copies={g.id: 1 for g in made},
+        merged=blocs.merged,
+        notes=blocs.notes,
+    )

@@ -1,0 +1,229 @@
+"""Options that several commands share, turned into checked values."""
+
+import math
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.accounting.ptr.design import Design
+from ipate.errors import InputError
+from ipate.labelling.aggregators import Aggregator, Confident, GNMax, Interactive, LNMax, Mechanism
+from ipate.labelling.loop import check_probs
+from ipate.planning.reference import RESERVE, Reference, Simulator, design_for, read_design
+from ipate.votes import Votes, read_votes
+from ipate.votes.panel import Panel
+
+_MOST_ORDERS = 10_000  # every order costs time and memory for every query; the paper has 49
+
+
+def parse_orders(text: str) -> list[float]:
+    """Read Rényi orders: `2:50` (both ends, step 1), `2:10:0.5`, or a list such as `2,4,8.5`."""
+    try:
+        if ":" not in text:
+            return [float(part) for part in text.split(",")]
+        start, stop, *rest = (float(part) for part in text.split(":"))
+        step = rest[0] if rest else 1.0
+        steps = (stop - start) / step if step > 0 else math.nan
+        if len(rest) > 1 or not 0 <= steps < _MOST_ORDERS:
+            raise ValueError
+        return [start + step * i for i in range(int(steps + 1e-9) + 1)]
+    except ValueError:
+        raise InputError(
+            f"orders are {text!r}: write FIRST:LAST, FIRST:LAST:STEP or a list such as 2,4,8, "
+            f"at most {_MOST_ORDERS} orders"
+        ) from None
+
+
+def check_out(path: Path, what: str) -> None:
+    """Refuse a place that cannot be written to, before anything is computed for it, let alone charged."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; {what} must be a file, so name one in it")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent}: no such folder; make it first, {what} needs one")
+
+
+def load_npy(path: Path, what: str) -> NDArray[Any]:
+    """Read one array from an npy file, without pickle."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; {what} must be an npy file")
+    try:
+        with path.open("rb") as stream:
+            array = np.load(stream, allow_pickle=False)
+    except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: not a readable npy file, and pickle is refused ({error})") from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise InputError(f"{path}: holds several arrays; {what} must be one array in an npy file")
+    return array
+
+
+AGGREGATORS = ("gnmax", "confident", "interactive", "lnmax")
+
+
+def build_mechanism(
+    aggregator: str,
+    *,
+    sigma: float | None,
+    check_sigma: float | None,
+    threshold: float | None,
+    scale: float | None,
+    gamma: float | None,
+    student_probs: Path | None,
+) -> tuple[Mechanism, bool]:
+    """Return the mechanism that the options describe, and whether its check is interactive."""
+    if aggregator == "auto":
+        aggregator = _guess(check_sigma, threshold, scale, student_probs)
+    if aggregator not in AGGREGATORS:
+        raise InputError(f"aggregator is {aggregator!r}: it must be one of {', '.join(AGGREGATORS)}")
+    if aggregator in ("gnmax", "lnmax"):
+        _refuse(f"{aggregator} has no check; use confident", check_sigma=check_sigma, threshold=threshold)
+    if aggregator != "interactive":
+        _refuse(f"{aggregator} has no student; use interactive", student_probs=student_probs, gamma=gamma)
+    if aggregator == "lnmax":
+        if sigma is not None:
+            raise InputError(f"sigma is {sigma:g}: lnmax has Laplace noise, whose size is --scale")
+        return Mechanism(sigma=_need("scale", scale, aggregator), noise="laplace"), False
+    if scale is not None:
+        raise InputError(f"scale is {scale:g}: {aggregator} has Gaussian noise, whose size is --sigma")
+    if aggregator == "gnmax":
+        return Mechanism(sigma=_need("sigma", sigma, aggregator)), False
+    mechanism = Mechanism(
+        sigma=_need("sigma", sigma, aggregator),
+        check_sigma=_need("check_sigma", check_sigma, aggregator),
+        threshold=_need("threshold", threshold, aggregator),
+    )
+    interactive = aggregator == "interactive"
+    if interactive and student_probs is None:
+        raise InputError("student_probs is not given: interactive compares the votes with the student's probabilities")
+    if gamma is not None and not 0 <= gamma <= 1:
+        raise InputError(f"gamma is {gamma:g}: it must lie between 0 and 1")
+    return mechanism, interactive
+
+
+def build_aggregator(
+    aggregator: str,
+    *,
+    sigma: float | None,
+    check_sigma: float | None,
+    threshold: float | None,
+    scale: float | None,
+    gamma: float | None,
+    student_probs: Path | None,
+) -> Aggregator:
+    """Return the aggregator that the options describe."""
+    mechanism, interactive = build_mechanism(
+        aggregator,
+        sigma=sigma,
+        check_sigma=check_sigma,
+        threshold=threshold,
+        scale=scale,
+        gamma=gamma,
+        student_probs=student_probs,
+    )
+    if mechanism.noise == "laplace":
+        return LNMax(mechanism=mechanism)
+    if interactive:
+        return Interactive(mechanism=mechanism, gamma=0.9 if gamma is None else gamma)
+    return Confident(mechanism=mechanism) if mechanism.has_check else GNMax(mechanism=mechanism)
+
+
+def _guess(check_sigma: float | None, threshold: float | None, scale: float | None, student_probs: Path | None) -> str:
+    if scale is not None:
+        return "lnmax"
+    if student_probs is not None:
+        return "interactive"
+    return "gnmax" if check_sigma is None and threshold is None else "confident"
+
+
+def _refuse(why: str, **options: object) -> None:
+    """An option that this aggregator would ignore is refused: a check left out would go unpaid."""
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"{name} is {value}: {why}")
+
+
+def _need(name: str, value: float | None, aggregator: str) -> float:
+    if value is None:
+        raise InputError(f"{name} is not given: {aggregator} needs --{name.replace('_', '-')}")
+    return value
+
+
+def load_probs(path: Path | None, votes: Votes) -> NDArray[np.float64] | None:
+    """Read the student's probabilities, queries × classes, each row summing to 1."""
+    if path is None:
+        return None
+    return check_probs(load_npy(path, "--student-probs"), votes.n_queries, votes.n_classes)
+
+
+def make_reference(
+    *,
+    reference: Path | None,
+    accuracy: float | None,
+    spread: float | None,
+    confusion: float | None,
+    reserve: float | None,
+    fallback: bool,
+    classes: int | None,
+) -> Reference:
+    """Return what a design is made from: a simulator with these figures, or the votes of other teachers."""
+    kept = RESERVE if reserve is None else reserve
+    if reference is not None:
+        if accuracy is not None or spread is not None or confusion is not None:
+            raise InputError("reference is given, and accuracy, spread or confusion too: those are for a simulator")
+        return Reference(
+            votes=read_votes(reference, classes=classes),
+            source=f"votes of other teachers, {reference.name}",
+            reserve=kept,
+            fallback=fallback,
+        )
+    if accuracy is None:
+        raise InputError(
+            "bound is 'ptr' without a reference: say with --accuracy how often a teacher is expected to be right, from "
+            "public knowledge, or name votes of other teachers on public data with --reference"
+        )
+    usual = Simulator(accuracy=accuracy)
+    guess = Simulator(
+        accuracy=accuracy,
+        spread=usual.spread if spread is None else spread,
+        confusion=usual.confusion if confusion is None else confusion,
+    )
+    return Reference(simulator=guess, reserve=kept, fallback=fallback)
+
+
+def chosen_design(
+    design: Path | None, panel: Panel, mechanism: Mechanism, *, n_classes: int, queries: Sequence[str], **options: Any
+) -> Design:
+    """Return the design that is named, verified, or make one from the options; one of the two must be said."""
+    if design is not None:
+        refuse_unused("a design is named, and holds all that", **options)
+        return read_design(design)
+    made = make_reference(**options, classes=n_classes)
+    return design_for(made, panel, mechanism, n_classes=n_classes, queries=queries)
+
+
+def refuse_unused(why: str, **options: Any) -> None:
+    """An option of the test that would be ignored is refused."""
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise InputError(f"{name} is {value}: {why}; leave it out")
+
+
+def design_facts(design: Design) -> dict[str, Any]:
+    """What a design says, for JSON and for a table; all of it is public."""
+    return {
+        "queries": design.n_queries,
+        "levels": design.levels,
+        "pass_probability_at_best": float(design.pi[-1]),
+        "reserve": design.reserve,
+        "fallback": design.fallback,
+        "reference": design.reference,
+        "digest": design.digest,
+        "groups": [
+            {"group": group.id, "epsilon": group.epsilon, "delta": group.delta, "sensitivity": group.sensitivity}
+            for group in design.setting.groups
+        ],
+    }

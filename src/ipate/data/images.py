@@ -1,0 +1,206 @@
+"""Image data sets: MNIST and Fashion-MNIST (idx files) and SVHN (mat files)."""
+
+import gzip
+import hashlib
+import math
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.data.dataset import Dataset
+from ipate.data.fetch import Fetch, OfficialFile
+from ipate.errors import InputError
+
+_TYPES: Final = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+_PARTS: Final = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdxSet:
+    """A data set of four idx files: training images and labels, test images and labels.
+
+    MNIST and its lookalikes share file names and shapes. What tells them apart is `first_labels`, the SHA-256
+    of the first 1,000 training labels where it is known, and `others`, those of data sets that this is not.
+    """
+
+    name: str
+    title: str
+    files: tuple[OfficialFile, ...]
+    rows: tuple[int, int]
+    classes: tuple[str, ...]
+    source: str
+    licence: str
+    first_labels: str | None = None
+    others: tuple[tuple[str, str], ...] = ()
+
+
+def _files(urls: tuple[str, ...], sums: tuple[tuple[int, str], ...]) -> tuple[OfficialFile, ...]:
+    return tuple(
+        OfficialFile(
+            name=f"{part}.gz",
+            urls=tuple(f"{url}{part}.gz" for url in urls),
+            size=size,
+            sha256=sha256,
+            aliases=(part, part.replace("-idx", ".idx"), part.replace("-idx", ".idx") + ".gz"),
+        )
+        for part, (size, sha256) in zip(_PARTS, sums, strict=True)
+    )
+
+
+_MNIST_LABELS: Final = "b03ead2884240483d956c7feac7a9b39d28685062da0a980bb73d2196dc506b8"
+MNIST: Final = IdxSet(
+    name="mnist",
+    title="MNIST",
+    files=_files(
+        ("https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/"),
+        (
+            (9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+            (28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+            (1_648_877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+            (4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+        ),
+    ),
+    rows=(60_000, 10_000),
+    classes=tuple("0123456789"),
+    source="Y. LeCun, C. Cortes, C. Burges: The MNIST database of handwritten digits",
+    licence="CC BY-SA 3.0",
+    first_labels=_MNIST_LABELS,
+)
+FASHION: Final = IdxSet(
+    name="fashion-mnist",
+    title="Fashion-MNIST",
+    files=_files(
+        (
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        ),
+        (
+            (26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+            (29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+            (4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+            (5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
+        ),
+    ),
+    rows=(60_000, 10_000),
+    classes=("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    source="H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST (arXiv:1708.07747)",
+    licence="MIT",
+    others=(("MNIST", _MNIST_LABELS),),
+)
+
+
+def read_idx(path: Path) -> NDArray[Any]:
+    """Read one idx file: two zero bytes, a type, a number of dimensions, their sizes, then the values."""
+    try:
+        with open(path, "rb") as plain:
+            packed = plain.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            data = file.read()
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _TYPES or not data[3]:
+        raise InputError(f"{path} starts with {data[:4]!r}: it is no idx file")
+    start, dtype = 4 + 4 * data[3], np.dtype(_TYPES[data[2]])
+    shape = tuple(int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4))
+    expected = start + math.prod(shape) * dtype.itemsize
+    if len(data) != expected:
+        raise InputError(f"{path} has {len(data):,} bytes: its header {shape} says {expected:,}; fetch it again")
+    return np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
+
+
+def load_idx_set(made: IdxSet, fetch: Fetch) -> Dataset:
+    """Load all rows, the official test part last; images stay 8-bit (N, 28, 28)."""
+    paths = fetch.find(made.name, made.files)
+    arrays = [read_idx(path) for path in paths]
+    for part, rows in enumerate(made.rows):
+        images, labels = arrays[2 * part], arrays[2 * part + 1]
+        if images.dtype != np.uint8 or images.shape != (rows, 28, 28):
+            found = f"{images.dtype} images of the shape {images.shape}"
+            raise InputError(f"{paths[2 * part]} holds {found}: {made.title} has uint8 and ({rows}, 28, 28)")
+        if labels.shape != (rows,) or labels.max() >= len(made.classes):
+            found = f"labels of the shape {labels.shape}, up to {labels.max(initial=0)}"
+            allowed = f"{made.title} has ({rows},), up to {len(made.classes) - 1}"
+            raise InputError(f"{paths[2 * part + 1]} holds {found}: {allowed}")
+    _check_identity(made, arrays[1], paths[1])
+    return Dataset(
+        name=made.name,
+        X=np.concatenate([arrays[0], arrays[2]]),
+        y=np.concatenate([arrays[1], arrays[3]]).astype(np.int64),
+        classes=made.classes,
+        kind="image",
+        test_rows=np.arange(made.rows[0], sum(made.rows), dtype=np.int64),
+        source=made.source,
+        licence=made.licence,
+    )
+
+
+def _check_identity(made: IdxSet, labels: NDArray[Any], path: Path) -> None:
+    """Refuse another data set's files under the same names: a flat folder holds one of them only."""
+    found = hashlib.sha256(labels[:1000].astype(np.uint8).tobytes()).hexdigest()
+    for title, other in made.others:
+        if found == other:
+            raise InputError(
+                f"{path} holds the labels of {title}, not of {made.title}: keep them in folders of their own"
+            )
+    if made.first_labels not in (None, found):
+        raise InputError(f"{path} does not hold the labels of {made.title}: is it another data set's file?")
+
+
+_URL: Final = "http://ufldl.stanford.edu/housenumbers/"
+FILES: Final = tuple(
+    OfficialFile(name=name, urls=(_URL + name,), size=size, sha256=sha256)
+    for name, size, sha256 in (
+        ("train_32x32.mat", 182_040_794, "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
+        ("test_32x32.mat", 64_275_384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
+    )
+)
+ROWS: Final = (73_257, 26_032)
+
+
+def read_mat(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Read one file: X (32, 32, 3, N) and y (N, 1) with 1 to 10, as images (N, 32, 32, 3) and digits 0 to 9."""
+    from scipy.io import loadmat
+
+    try:
+        content: dict[str, Any] = loadmat(str(path), variable_names=["X", "y"])
+    except Exception as error:  # scipy has no exception of its own for a broken file
+        raise InputError(f"{path} is no readable Matlab file: {' '.join(str(error).split())}") from None
+    if missing := [name for name in ("X", "y") if name not in content]:
+        raise InputError(f"{path} has no {missing[0]!r}: SVHN's cropped digits have X and y")
+    X, y = content["X"], content["y"].ravel()
+    if X.dtype != np.uint8 or X.ndim != 4 or X.shape[:3] != (32, 32, 3):
+        raise InputError(f"{path} holds {X.dtype} images of the shape {X.shape}: it must be uint8 and (32, 32, 3, N)")
+    if len(y) != X.shape[3]:
+        raise InputError(f"{path} holds {X.shape[3]} images and {len(y)} labels: there must be as many")
+    if len(y) and (y.min() < 1 or y.max() > 10):
+        bad = int(np.flatnonzero((y < 1) | (y > 10))[0])
+        raise InputError(f"{path}, row {bad}: the label is {y[bad]}: it must lie between 1 and 10, which means 0")
+    return np.ascontiguousarray(X.transpose(3, 0, 1, 2)), y.astype(np.int64) % 10
+
+
+def load_svhn(fetch: Fetch) -> Dataset:
+    """Load all rows, the official test part last; images stay 8-bit (N, 32, 32, 3)."""
+    paths = fetch.find("svhn", FILES)
+    parts = [read_mat(path) for path in paths]
+    for path, (images, _), rows in zip(paths, parts, ROWS, strict=True):
+        if len(images) != rows:
+            raise InputError(f"{path} holds {len(images):,} images: the official file has {rows:,}; fetch it again")
+    return Dataset(
+        name="svhn",
+        X=np.concatenate([images for images, _ in parts]),
+        y=np.concatenate([digits for _, digits in parts]),
+        classes=tuple("0123456789"),
+        kind="image",
+        test_rows=np.arange(ROWS[0], sum(ROWS), dtype=np.int64),
+        source="Y. Netzer et al.: Reading Digits in Natural Images with Unsupervised Feature Learning (2011)",
+        licence="non-commercial use only",
+    )

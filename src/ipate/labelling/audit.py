@@ -1,0 +1,289 @@
+"""The account of releases already made, or planned: what they cost each group, query by query."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.accounting.meter import Meter
+from ipate.errors import InputError
+from ipate.labelling.aggregators import Mechanism
+from ipate.labelling.costs import check_costs, check_supported, fixed_costs, fixed_orders, label_costs
+from ipate.labelling.results import Guarantee, StoppedBy, state_guarantee
+from ipate.votes import Votes
+from ipate.votes.counting import take_columns
+from ipate.votes.panel import Panel, Tally
+
+Floats = NDArray[np.float64]
+HistoryRow = tuple[int, str, float]
+_MEMORY = 1 << 25  # bytes that the cost array of one chunk may take
+_MOST = 4096  # queries in a chunk at most
+ASKED, ANSWERED, NOT_ASKED = 0, 1, -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupCost:
+    """What the releases cost the worst-off person of one group.
+
+    Attributes
+    ----------
+    group : str
+        The group's id.
+    sensitivity : float
+        The largest weight that one of its people moved in any voting.
+    budget, delta : float
+        What it may spend: ε at this δ.
+    epsilon : float
+        What was spent.
+    order : float or None
+        The Rényi order that gives ε; None under gdp, and where nothing was released.
+    exhausted_at : int or None
+        The first query whose cost lifts the account above the budget.
+    """
+
+    group: str
+    sensitivity: float
+    budget: float
+    delta: float
+    epsilon: float
+    order: float | None
+    exhausted_at: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """The costs of all groups, and what may be said of them."""
+
+    meter: Meter
+    guarantee: Guarantee
+    queries: int
+    answered: int
+    groups: tuple[GroupCost, ...]
+
+
+def account_for(
+    votes: Votes,
+    panel: Panel,
+    mechanism: Mechanism,
+    meter: Meter,
+    *,
+    answered: NDArray[np.int8] | None = None,
+    student_probs: Floats | None = None,
+    stopped_by: StoppedBy = "fixed",
+    seeded: bool = False,
+    history: Callable[[list[HistoryRow]], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Account:
+    """Return what the releases on these votes cost every group.
+
+    Parameters
+    ----------
+    votes, panel, mechanism, meter
+        Who voted what, whose accounts pay, which noise was added, how costs are counted.
+    answered : array of shape (Q,), optional
+        1 answered, 0 asked but not answered (its check is charged), −1 not asked; all answered
+        unless said.
+    student_probs : array of shape (Q, C), optional
+        The student's probabilities, where the interactive check was used.
+    stopped_by : {"fixed", "account", "other"}
+        What decided how many queries were asked. If this account did, loose and sup are read at the one
+        order that each group's budget fixes beforehand, as a filter needs.
+    history : callable, optional
+        Receives (query, group, ε) rows as they are computed, in order.
+    progress : callable, optional
+        Receives the number of queries done after every chunk.
+    """
+    check_supported(meter, mechanism)
+    guarantee = state_guarantee(meter, stopped_by=stopped_by, seeded=seeded)
+    mask = check_mask(answered, votes.n_queries)
+    orders = fixed_orders(panel, meter, mechanism) if stopped_by == "account" else None
+    ledger = _Running(panel, meter, orders)
+    fixed = fixed_costs(meter, mechanism, panel)
+    if fixed is not None and history is None:
+        ledger.settle(mask, *fixed)
+    else:
+        for queries in _chunks(votes.n_queries, panel, meter):
+            if fixed is None:
+                cost, moved = _voted_costs(
+                    votes, panel, mechanism, meter, mask=mask, queries=queries, student_probs=student_probs
+                )
+            else:
+                cost, moved = _masked(mask[queries], *fixed), panel.own_sensitivities
+            rows = ledger.add(cost, moved, start=queries.start, history=history is not None)
+            if history is not None:
+                history(rows)
+            if progress is not None:
+                progress(queries.stop)
+    groups = ledger.groups()
+    if stopped_by == "account" and any(group.exhausted_at is not None for group in groups):
+        guarantee = state_guarantee(meter, stopped_by="other", seeded=seeded)  # this account would have stopped
+    return Account(
+        meter=meter,
+        guarantee=guarantee,
+        queries=int(np.count_nonzero(mask != NOT_ASKED)),
+        answered=int(np.count_nonzero(mask == ANSWERED)),
+        groups=groups,
+    )
+
+
+def _voted_costs(
+    votes: Votes,
+    panel: Panel,
+    mechanism: Mechanism,
+    meter: Meter,
+    *,
+    mask: NDArray[np.int8],
+    queries: slice,
+    student_probs: Floats | None,
+) -> tuple[Floats, Floats]:
+    """Costs (B, accounts, width) of a chunk that depend on its votes or on who took part, and what each moved."""
+    tally = panel.tally(
+        take_columns(votes.votes, queries),
+        votes.n_classes,
+        None if votes.participation is None else np.asarray(votes.participation[:, queries]),
+        blocs=meter.bound == "exact",
+    )
+    maxima = check_maxima(tally, panel, None if student_probs is None else student_probs[queries])
+    cost = np.where(
+        (mask[queries] != NOT_ASKED)[:, None, None],
+        check_costs(meter, mechanism, panel, tally, maxima),
+        0.0,
+    )
+    given = np.flatnonzero(mask[queries] == ANSWERED)
+    if given.size:
+        cost[given] += label_costs(meter, mechanism, panel, _only(tally, given), abstain=votes.abstains)
+    return cost, panel.sensitivities(tally)
+
+
+def _masked(mask: NDArray[np.int8], check: Floats, label: Floats) -> Floats:
+    """Costs (B, accounts, width) of a chunk where every check costs the same, and every label."""
+    asked, given = mask != NOT_ASKED, mask == ANSWERED
+    return np.asarray(asked[:, None, None] * check + given[:, None, None] * label)
+
+
+def check_maxima(tally: Tally, panel: Panel, probs: Floats | None) -> Floats:
+    """Return what the check looks at: the largest count, or the largest lead over the student."""
+    if probs is None:
+        return np.asarray(tally.counts.max(axis=1))
+    return np.asarray((tally.counts - panel.total_weight * probs).max(axis=1))
+
+
+def check_mask(answered: NDArray[np.generic] | None, n_queries: int) -> NDArray[np.int8]:
+    """Return the mask as −1, 0 and 1 per query; refuse any other value or length."""
+    if answered is None:
+        return np.ones(n_queries, dtype=np.int8)
+    mask = np.asarray(answered)
+    if mask.shape != (n_queries,):
+        raise InputError(f"answered has the shape {mask.shape}: it must hold one value for each of {n_queries} queries")
+    if mask.dtype == np.bool_:
+        return mask.astype(np.int8)
+    if not np.issubdtype(mask.dtype, np.integer):
+        raise InputError(f"answered is {mask.dtype}: it must be bool or hold 1 (answered), 0 (not), −1 (not asked)")
+    bad = mask[(mask < -1) | (mask > 1)]
+    if bad.size:
+        raise InputError(f"answered holds {bad[0]}: it may hold 1 (answered), 0 (not answered), −1 (not asked)")
+    return mask.astype(np.int8)
+
+
+class _Running:
+    """The running costs of all accounts while the queries stream by."""
+
+    def __init__(self, panel: Panel, meter: Meter, orders: tuple[float, ...] | None) -> None:
+        self.panel, self.meter = panel, meter
+        self.allowed = None if orders is None else np.array(orders)[:, None] == np.array(meter.orders)
+        epsilon, self.delta = panel.budgets
+        self.limit = meter.limit(epsilon, self.delta)
+        self.spent = np.zeros((len(panel.account_ids), meter.width))
+        self.exhausted = np.full(len(panel.account_ids), -1)
+        self.sensitivity = np.zeros(len(panel.account_ids))
+
+    def add(self, cost: Floats, sensitivity: Floats, *, start: int, history: bool) -> list[HistoryRow]:
+        """Add a chunk's costs (B, accounts, width); return its history rows if they are wanted."""
+        cost[0] += self.spent
+        running = np.cumsum(cost, axis=0, out=cost)
+        seen = self._at_fixed_orders(running)
+        over = running.any(axis=2) & ~np.any(seen <= self.limit, axis=2)  # nothing spent is never too much
+        first = np.where(over.any(axis=0), over.argmax(axis=0) + start, -1)
+        self.exhausted = np.where(self.exhausted >= 0, self.exhausted, first)
+        self.spent = running[-1].copy()
+        moved = sensitivity.max(axis=0) if sensitivity.ndim == 2 else sensitivity
+        self.sensitivity = np.maximum(self.sensitivity, moved)
+        return self._history(seen, start) if history else []
+
+    def settle(self, mask: NDArray[np.int8], check: Floats, label: Floats) -> None:
+        """Add all queries at once where every check costs the same, and every label: n·check + m·label.
+
+        Running costs never fall, so the query that exhausts an account is found by halving.
+        """
+        asked, given = np.cumsum(mask != NOT_ASKED), np.cumsum(mask == ANSWERED)
+
+        def over(last: NDArray[np.intp]) -> NDArray[np.bool_]:
+            running = asked[last][:, None] * check + given[last][:, None] * label
+            return np.asarray(running.any(axis=1) & ~np.any(self._at_fixed_orders(running) <= self.limit, axis=1))
+
+        low, high = np.zeros(len(check), np.intp), np.full(len(check), len(mask) - 1, np.intp)
+        ends = over(high)
+        while np.any(low < high):
+            middle = (low + high) // 2
+            spent = over(middle)
+            low, high = np.where(spent, low, np.minimum(middle + 1, high)), np.where(spent, middle, high)
+        self.exhausted = np.where(ends, high, -1)
+        self.spent = asked[-1] * check + given[-1] * label
+        self.sensitivity = self.panel.own_sensitivities
+
+    def _history(self, running: Floats, start: int) -> list[HistoryRow]:
+        epsilon, _ = self.meter.epsilon(running, self.delta)
+        worst = [epsilon[:, self._accounts(index)].max(axis=1) for index in range(len(self.panel.groups))]
+        return [
+            (start + row, group.id, float(worst[index][row]))
+            for row in range(len(running))
+            for index, group in enumerate(self.panel.groups)
+        ]
+
+    def _at_fixed_orders(self, running: Floats) -> Floats:
+        """Hide the orders that an account did not fix beforehand, once it has spent anything."""
+        if self.allowed is None:
+            return running
+        return np.where(self.allowed | ~running.any(axis=-1, keepdims=True), running, np.inf)
+
+    def groups(self) -> tuple[GroupCost, ...]:
+        """A group reports the worst of its accounts."""
+        epsilon, order = self.meter.epsilon(self._at_fixed_orders(self.spent), self.delta)
+        result = []
+        for index, group in enumerate(self.panel.groups):
+            own = self._accounts(index)
+            worst = own[np.argmax(epsilon[own])]
+            ends = self.exhausted[own][self.exhausted[own] >= 0]
+            result.append(
+                GroupCost(
+                    group=group.id,
+                    sensitivity=float(self.sensitivity[own].max()),
+                    budget=group.epsilon,
+                    delta=group.delta,
+                    epsilon=float(epsilon[worst]),
+                    order=None if np.isnan(order[worst]) else float(order[worst]),
+                    exhausted_at=int(ends.min()) if ends.size else None,
+                )
+            )
+        return tuple(result)
+
+    def _accounts(self, group: int) -> NDArray[np.intp]:
+        return np.flatnonzero(self.panel.account_group == group)
+
+
+def _chunks(n_queries: int, panel: Panel, meter: Meter) -> Iterator[slice]:
+    size = max(1, min(_MOST, _MEMORY // (8 * meter.width * len(panel.account_ids))))
+    for start in range(0, n_queries, size):
+        yield slice(start, min(start + size, n_queries))
+
+
+def _only(tally: Tally, rows: NDArray[np.intp]) -> Tally:
+    """Return the tally of some of its queries."""
+    return Tally(
+        counts=tally.counts[rows],
+        voted=tally.voted[:, rows],
+        votes=tally.votes[:, rows],
+        present=None if tally.present is None else tally.present[:, rows],
+        scale=None if tally.scale is None else tally.scale[rows],
+    )

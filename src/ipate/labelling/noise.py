@@ -1,0 +1,138 @@
+"""The only place that draws noise: from the operating system's secure source unless a seed is given.
+
+Every draw names its purpose (the check, the label) and its queries. Each purpose has a stream of
+its own, so that two releases never share noise. A label is an argmax and a check a comparison: no
+real number that carries noise is ever released, so the low bits of floating point tell nothing.
+"""
+
+import hashlib
+import os
+import secrets
+import weakref
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.errors import InputError
+
+Floats = NDArray[np.float64]
+_BITS = 52  # (word + ½)·2^−52 is exact in a double and lies strictly between 0 and 1
+
+
+class NoiseSource(Protocol):
+    """Standard noise for named purposes; `seeded` says whether somebody can draw it again."""
+
+    seeded: bool
+
+    def normal(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return independent N(0, 1) draws, one row of `width` per query."""
+        ...
+
+    def laplace(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return independent Laplace(1) draws, one row of `width` per query."""
+        ...
+
+    def uniform(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return independent uniform draws from [0, 1), one row of `width` per query."""
+        ...
+
+
+class SecureNoise:
+    """Noise that nobody can predict or repeat: ChaCha20 keyed by the operating system.
+
+    A key of 256 bits is drawn per purpose. A copy, a pickle or a forked child draws keys of its own, so
+    that the same noise is never added twice.
+    """
+
+    seeded = False
+
+    def __init__(self) -> None:
+        self._streams: dict[str, np.random.Generator] = {}
+        _SOURCES.add(self)
+
+    def __reduce__(self) -> tuple[type["SecureNoise"], tuple[()]]:
+        return SecureNoise, ()  # copies and pickles start afresh
+
+    def forget(self) -> None:
+        """Drop the keys: the next draw makes new ones."""
+        self._streams = {}
+
+    def normal(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return fresh N(0, 1) draws of shape (queries, width)."""
+        return self._stream(purpose).standard_normal((len(queries), width))
+
+    def laplace(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return fresh Laplace(1) draws of shape (queries, width)."""
+        return self._stream(purpose).laplace(size=(len(queries), width))
+
+    def uniform(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return fresh uniform draws of shape (queries, width)."""
+        return self._stream(purpose).random((len(queries), width))
+
+    def _stream(self, purpose: str) -> np.random.Generator:
+        if purpose not in self._streams:
+            from randomgen import ChaCha
+
+            self._streams[purpose] = np.random.Generator(ChaCha(key=secrets.randbits(256), rounds=20))
+        return self._streams[purpose]
+
+
+_SOURCES: "weakref.WeakSet[SecureNoise]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for source in _SOURCES:
+        source.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class SeededNoise:
+    """Noise that a seed repeats: for tests and comparisons, never for real people.
+
+    Every (seed, purpose, query id) has a stream of its own (SHAKE-256 of the three, read as uniform
+    numbers and put through the inverse distribution function), so that the draws do not depend on
+    chunks, resumed runs, platforms or the versions of libraries.
+    """
+
+    seeded = True
+
+    def __init__(self, seed: int) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise InputError(f"seed is {seed!r}: it must be a whole number, 0 or above")
+        self.seed = int(seed)
+
+    def normal(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return N(0, 1) draws of shape (queries, width), the same for the same seed and ids."""
+        from scipy.special import ndtri
+
+        return np.asarray(ndtri(self._uniform(f"normal/{purpose}", queries, width)))
+
+    def laplace(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return Laplace(1) draws of shape (queries, width), the same for the same seed and ids."""
+        centred = self._uniform(f"laplace/{purpose}", queries, width) - 0.5
+        return np.asarray(-np.sign(centred) * np.log1p(-2 * np.abs(centred)))
+
+    def uniform(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Return uniform draws of shape (queries, width), the same for the same seed and ids."""
+        return self._uniform(f"uniform/{purpose}", queries, width)
+
+    def _uniform(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
+        """Uniform numbers strictly between 0 and 1, one row per query."""
+        start = hashlib.shake_256(f"ipate noise 1\0{self.seed}\0{purpose}\0".encode())
+        raw = bytearray()
+        for query in queries:
+            stream = start.copy()
+            stream.update(query.encode())
+            raw += stream.digest(8 * width)
+        words = np.frombuffer(bytes(raw), dtype="<u8").reshape(len(queries), width)
+        return np.asarray(((words >> np.uint64(64 - _BITS)) + 0.5) * 2.0**-_BITS)
+
+
+def make_noise(seed: int | None = None) -> NoiseSource:
+    """Return secure noise, or seeded noise where a seed is asked for."""
+    return SecureNoise() if seed is None else SeededNoise(seed)

@@ -1,0 +1,223 @@
+"""The entries of a ledger as values, their bytes on disk, and the hash chain that ties each to all before it.
+
+An entry is a run that was opened (accounts, openings, people) or a batch that was charged (releases, Δ, costs,
+answers). The hash of an entry is SHA-256 of the previous hash and of the entry written out canonically.
+"""
+
+import hashlib
+import json
+import zlib
+from dataclasses import dataclass
+from typing import Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.accounting.meter import Bound, Conversion, Meter
+from ipate.errors import InputError
+from ipate.ledger.records import Charge, Terms
+
+Floats = NDArray[np.float64]
+ReleaseRow = tuple[str, int, int | None, int | None]  # query id, answered, label, reinforced
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """Where a ledger stands: written into labels and reports, so that an older copy of the file is noticed.
+
+    Attributes
+    ----------
+    entries : int
+        The number of the last entry of the chain.
+    charges : int
+        How many batches were charged up to there.
+    hash : str
+        The hash of that entry, 64 hexadecimal digits; it covers every entry before it.
+    """
+
+    entries: int
+    charges: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.entries}:{self.charges}:{self.hash}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` of a head wrote."""
+        parts = text.strip().split(":")
+        if len(parts) != 3 or not (parts[0].isdecimal() and parts[1].isdecimal()) or len(parts[2]) != 64:
+            raise InputError(f"head is {text!r}: it must look like 12:11:<64 hexadecimal digits>")
+        return cls(entries=int(parts[0]), charges=int(parts[1]), hash=parts[2].lower())
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountRow:
+    """One account of a run: its terms, and what its worst member had spent when it was opened."""
+
+    account: str
+    group: str
+    epsilon: float
+    delta: float
+    bound: str
+    conversion: str
+    orders: str
+    opening: bytes
+
+    @classmethod
+    def of(cls, terms: Terms, opening: Floats) -> Self:
+        """Make the row of an account that is being opened."""
+        return cls(
+            account=terms.account,
+            group=terms.group,
+            epsilon=float(terms.epsilon),
+            delta=float(terms.delta),
+            bound=terms.meter.bound,
+            conversion=terms.meter.conversion,
+            orders=json.dumps(list(terms.meter.orders)),
+            opening=to_bytes(opening),
+        )
+
+    @property
+    def meter(self) -> Meter:
+        """The account's unit."""
+        return Meter(cast("Bound", self.bound), cast("Conversion", self.conversion), json.loads(self.orders))
+
+    @property
+    def terms(self) -> Terms:
+        """The account's terms."""
+        return Terms(account=self.account, group=self.group, epsilon=self.epsilon, delta=self.delta, meter=self.meter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """A run that was opened: its accounts, whose they are, and the pool that its query ids belong to."""
+
+    entry: int
+    time: str
+    name: str
+    pool: str
+    named: bool
+    accounts: tuple[AccountRow, ...]
+    members: tuple[tuple[str, str], ...]
+
+    def canonical(self) -> bytes:
+        """Return the bytes that are hashed."""
+        accounts = [
+            [a.account, a.group, a.epsilon, a.delta, a.bound, a.conversion, a.orders, a.opening.hex()]
+            for a in self.accounts
+        ]
+        return _canonical("run", self.entry, self.time, self.name, self.pool, self.named, accounts, self.members)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChargeRow:
+    """What a batch cost one account, and the Δ it was charged for: one number, or one per query (compressed)."""
+
+    account: str
+    sensitivity: float | None
+    sensitivities: bytes | None
+    cost: bytes
+
+    @classmethod
+    def of(cls, account: str, charge: Charge) -> Self:
+        """Make the row of one account of a charge."""
+        moved = np.asarray(charge.sensitivity[account], dtype=np.float64)
+        if moved.shape not in ((), (len(charge.queries),)):
+            raise InputError(f"account {account!r}: Δ has the shape {moved.shape}: one number, or one per query")
+        single = moved.ndim == 0
+        return cls(
+            account=account,
+            sensitivity=float(moved) if single else None,
+            sensitivities=None if single else zlib.compress(to_bytes(moved), 1),
+            cost=to_bytes(np.asarray(charge.cost[account], dtype=np.float64)),
+        )
+
+    @property
+    def moved(self) -> Floats:
+        """Δ as it was charged: of shape () or (queries,)."""
+        if self.sensitivities is None:
+            return np.asarray(self.sensitivity, dtype=np.float64)
+        return from_bytes(zlib.decompress(self.sensitivities))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchRow:
+    """A batch as it was charged and released: noise and bound, Δ and cost by account, answers by query."""
+
+    entry: int
+    time: str
+    run: int
+    bound: str
+    noise: str
+    sigma: float
+    check_sigma: float | None
+    charges: tuple[ChargeRow, ...]
+    releases: tuple[ReleaseRow, ...]
+
+    @classmethod
+    def of(cls, charge: Charge, *, entry: int, run: int, time: str) -> Self:
+        """Make the row of a charge."""
+        return cls(
+            entry=entry,
+            time=time,
+            run=run,
+            bound=charge.bound,
+            noise=charge.noise,
+            sigma=float(charge.sigma),
+            check_sigma=None if charge.check_sigma is None else float(charge.check_sigma),
+            charges=tuple(ChargeRow.of(account, charge) for account in sorted(charge.cost)),
+            releases=_releases(charge),
+        )
+
+    @property
+    def answered(self) -> NDArray[np.bool_]:
+        """Which queries were charged for a label."""
+        return np.array([row[1] for row in self.releases], dtype=bool)
+
+    def canonical(self) -> bytes:
+        """Return the bytes that are hashed."""
+        charges = [
+            [c.account, c.sensitivity, None if c.sensitivities is None else c.sensitivities.hex(), c.cost.hex()]
+            for c in self.charges
+        ]
+        return _canonical(
+            "batch", self.entry, self.time, self.run, self.bound, self.noise, self.sigma, self.check_sigma, charges,
+            self.releases,
+        )  # fmt: skip
+
+
+def _releases(charge: Charge) -> tuple[ReleaseRow, ...]:
+    size = len(charge.queries)
+    answered = np.asarray(charge.answered).astype(int)
+    if answered.shape != (size,):
+        raise InputError(f"answered has the shape {answered.shape}: there are {size} queries")
+    if charge.labels is None:
+        return tuple((query, given, None, None) for query, given in zip(charge.queries, answered.tolist(), strict=True))
+    labels = np.asarray(charge.labels).astype(int)
+    own = np.zeros(size, dtype=int) if charge.reinforced is None else np.asarray(charge.reinforced).astype(int)
+    if labels.shape != (size,) or own.shape != (size,):
+        raise InputError(f"the answers have the shapes {labels.shape} and {own.shape}: there are {size} queries")
+    if np.any((labels >= 0) != ((answered == 1) | (own == 1))) or np.any((answered == 1) & (own == 1)):
+        raise InputError("a label stands where none was charged for, or none where one was: charge and answers differ")
+    return tuple(zip(charge.queries, answered.tolist(), labels.tolist(), own.tolist(), strict=True))
+
+
+def link(previous: bytes, entry: RunRow | BatchRow) -> bytes:
+    """Return the hash of an entry that follows another."""
+    return hashlib.sha256(previous + entry.canonical()).digest()
+
+
+def to_bytes(vector: Floats) -> bytes:
+    """Return doubles as little-endian bytes, the same on every machine."""
+    return np.ascontiguousarray(vector, dtype="<f8").tobytes()
+
+
+def from_bytes(raw: bytes) -> Floats:
+    """Return the doubles that `to_bytes` wrote."""
+    return np.frombuffer(raw, dtype="<f8").astype(np.float64)
+
+
+def _canonical(*fields: object) -> bytes:
+    """JSON without spaces, ASCII only; numbers in their shortest exact form, so that they read back the same."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=True).encode("ascii")

@@ -1,0 +1,1 @@
+"""Who allows what: consent levels, policies, budgets per person, groups of people."""

@@ -1,0 +1,366 @@
+"""Check a file of people against a policy: who chose which level, and which rows cannot be used."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.errors import LIMITS, InputError, check_number, show
+from ipate.files import FilePath, Table, read_table
+from ipate.people.budgets import GroupRow
+from ipate.people.meaning import assured
+from ipate.people.people import People
+from ipate.people.policy import Policy
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Wrong = tuple[str, str, str | None]  # kind, sentence, nearest level
+NAMED = 5  # lines, or people, that a sentence names
+_MOST = 100  # problems that are told apart; a wrong column may have as many as rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Rows that cannot be used: what is wrong with them, in a sentence, and where the first of them are.
+
+    Attributes
+    ----------
+    kind : {"missing", "unknown level", "no number", "above the most allowed", "more"}
+    text : str
+        Names the value and says what is allowed.
+    rows : int
+        How many rows it concerns.
+    lines : tuple of int
+        The first of their lines in the file.
+    nearest : str or None
+        The level that an unknown one is most like.
+    """
+
+    kind: str
+    text: str
+    rows: int
+    lines: tuple[int, ...]
+    nearest: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usable:
+    """The rows that can be used: what they say, whose they are, and where they stand."""
+
+    cells: Sequence[str]
+    ids: Sequence[str] | None
+    lines: Sequence[int]
+    budgets: Floats
+
+    def part(self, rows: Ints) -> "Usable":
+        """Return some of the rows."""
+        where = rows.tolist()
+        return Usable(
+            cells=[self.cells[row] for row in where],
+            ids=None if self.ids is None else [self.ids[row] for row in where],
+            lines=[self.lines[row] for row in where],
+            budgets=self.budgets[rows],
+        )
+
+
+def read_budgets(table: Table, column: str, policy: Policy, *, numbers: bool) -> tuple[tuple[Problem, ...], Floats]:
+    """Every row's ε, NaN where it has none, and what is wrong with those rows."""
+    read, explain = (_number, _no_number) if numbers else (_level, _no_level)
+    return _budgets(
+        table, table.columns[column], lambda cell: read(cell, policy), lambda cell: explain(cell, column, policy)
+    )
+
+
+def _budgets(
+    table: Table, cells: Sequence[str], read: Callable[[str], float], explain: Callable[[str], Wrong]
+) -> tuple[tuple[Problem, ...], Floats]:
+    """Every row's ε, NaN where it has none, and what is wrong with those rows; each distinct cell is judged once."""
+    distinct = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
+    code = np.fromiter(map(distinct.__getitem__, cells), np.int64, len(cells))
+    values = np.array([read(cell) for cell in distinct])
+    lost = np.isnan(values)
+    places = np.flatnonzero(lost)
+    rows = np.flatnonzero(lost[code])
+    order = rows[np.argsort(code[rows], kind="stable")]
+    first = np.searchsorted(code[order], places[: _MOST + 1])  # where the rows of each bad value begin
+    ends = [*first[1:].tolist(), len(order)]
+    names = list(distinct)
+    problems = []
+    for place, start, end in zip(places[:_MOST].tolist(), first.tolist(), ends, strict=False):
+        kind, text, nearest = explain(names[place])
+        lines = _lines(table, order[start:end])
+        problems.append(Problem(kind=kind, text=text, nearest=nearest, rows=end - start, lines=lines))
+    if len(places) > _MOST:
+        more = len(places) - _MOST
+        text = f"{more:,} more values that cannot be used, beside the first {_MOST}: is this the right column?"
+        left = order[first[_MOST] :]
+        problems.append(Problem(kind="more", text=text, rows=len(left), lines=_lines(table, left)))
+    return tuple(problems), values[code]
+
+
+def _level(cell: str, policy: Policy) -> float:
+    return float(policy.levels.get(cell, np.nan))
+
+
+def _no_level(cell: str, column: str, policy: Policy) -> Wrong:
+    if not cell:
+        return "missing", f"{column} is missing: every row needs a level", None
+    return "unknown level", policy.unknown(cell), policy.nearest(cell)
+
+
+def _number(cell: str, policy: Policy) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        return np.nan
+    most = np.inf if policy.max_epsilon is None else policy.max_epsilon
+    return value if LIMITS["epsilon"][0](value) and value <= most else np.nan
+
+
+def _no_number(cell: str, column: str, policy: Policy) -> Wrong:
+    if not cell:
+        return "missing", f"{column} is missing: every row needs a number", None
+    if not np.isnan(_number(cell, replace(policy, max_epsilon=None))):
+        most = f"at most max_epsilon = {policy.max_epsilon!r} is allowed"
+        return "above the most allowed", f"{column} is {show(cell)}: {most}", None
+    return "no number", f"{column} is {show(cell)}: {LIMITS['epsilon'][1]}", None
+
+
+def read_ids(table: Table, column: str) -> tuple[tuple[Problem, ...], NDArray[np.bool_]]:
+    """Which rows say whose they are, and what is wrong with those that do not."""
+    good = np.array([0 < len(cell) <= 200 and "\0" not in cell for cell in table.columns[column]])
+    if good.all():
+        return (), good
+    rows = np.flatnonzero(~good)
+    text = f"{column} is missing or no id: a person needs a text of 1 to 200 characters"
+    return (Problem(kind="missing", text=text, rows=len(rows), lines=_lines(table, rows)),), good
+
+
+def _lines(table: Table, rows: Ints) -> tuple[int, ...]:
+    return tuple(table.lines[row] for row in rows[:NAMED].tolist())
+
+
+_MANY = 50  # groups from which on a note says that they are many
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """A level, or a number that people chose, and who stands under it.
+
+    Attributes
+    ----------
+    level : str
+        Its name; the group's id where people chose numbers.
+    epsilon, delta : float
+    rows, people : int
+        The rows that say it, and the people whom it binds: of somebody's several levels the strictest.
+    meaning : str
+        What it promises, in plain words.
+    """
+
+    level: str
+    epsilon: float
+    delta: float
+    rows: int
+    people: int
+    meaning: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consent:
+    """What a file of people says under a policy.
+
+    Attributes
+    ----------
+    people, rows, unusable : int
+        Those that can be used, and the rows that cannot.
+    repeated : int
+        People with several rows that agree; all rows of one person count together.
+    conflicts : int
+        People whose rows disagree: the strictest binds.
+    problems : tuple of Problem
+        While there are any, no group file can be written.
+    notes : tuple of str
+        What somebody should know.
+    groups : tuple of GroupRow
+        What the other commands read; empty where there are problems.
+    """
+
+    path: str
+    unusable: int
+    problems: tuple[Problem, ...]
+    rows: int = 0
+    people: int = 0
+    repeated: int = 0
+    conflicts: int = 0
+    levels: tuple[Level, ...] = ()
+    notes: tuple[str, ...] = ()
+    groups: tuple[GroupRow, ...] = ()
+
+
+def meaning(level: str, epsilon: float, delta: float, *, named: bool = True) -> str:
+    """What a level, or a number somebody chose, promises one person: the report's own sentence about it."""
+    return assured(f"A person at level {level}" if named else f"A person of group {level}", epsilon, delta)
+
+
+def check_consent(
+    path: FilePath,
+    *,
+    policy: Policy,
+    level: str | None = None,
+    epsilon: str | None = None,
+    person: str | None = None,
+    delta: float | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Consent:
+    """Check a csv file of people against a policy.
+
+    Parameters
+    ----------
+    path : path
+        One row or several per person; other columns are left alone.
+    policy : Policy
+        What levels mean, and the most that anybody may give.
+    level, epsilon : str, optional
+        The column of consent levels ("level" unless said), or else the column of numbers.
+    person : str, optional
+        The column that says whose a row is; without it every row is a person.
+    delta : float, optional
+        δ for all; the policy's own unless said, and at most that. Where neither says one, 1e-5 or a tenth of one
+        over the number of people, whichever is smaller.
+    progress : callable, optional
+        Receives 1 when the file is read, 2 when every cell is judged, 3 when people are counted.
+    """
+    told = progress or (lambda _: None)
+    if level is not None and epsilon is not None:
+        raise InputError(f"level is {show(level)} and epsilon is {show(epsilon)}: people chose one or the other")
+    if delta is not None:
+        check_number("delta", delta)
+        if policy.delta is not None and delta > policy.delta:
+            raise InputError(f"delta is {delta!r}: at most the policy's {policy.delta!r} is allowed")
+    column = epsilon or level or "level"
+    wanted = [column] if person is None else [column, person]
+    table = read_table(path, required=list(dict.fromkeys(wanted)), others=True)
+    told(1)
+    cells, ids = table.columns[column], None if person is None else table.columns[person]
+    problems, budgets = read_budgets(table, column, policy, numbers=epsilon is not None)
+    good = ~np.isnan(budgets)
+    if person is not None:
+        unnamed, named = read_ids(table, person)
+        problems, good = (*unnamed, *problems), good & named
+    told(2)
+    if not good.any():
+        return Consent(path=table.path, unusable=len(good), problems=problems)
+    usable = Usable(cells=cells, ids=ids, lines=table.lines, budgets=budgets)
+    found = _counted(
+        Consent(path=table.path, unusable=int(np.count_nonzero(~good)), problems=problems),
+        usable if good.all() else usable.part(np.flatnonzero(good)),
+        policy,
+        delta=delta if delta is not None else policy.delta,
+        named=epsilon is None,
+    )
+    told(3)
+    return found
+
+
+def _counted(found: Consent, usable: Usable, policy: Policy, *, delta: float | None, named: bool) -> Consent:
+    """Count people, levels and groups among the rows that can be used."""
+    used = delta
+    if used is None:
+        n_people = len(usable.budgets) if usable.ids is None else len(set(usable.ids))
+        used = min(1e-5, 0.1 / n_people)
+    if named:
+        people = People.from_levels(usable.cells, policy=policy, delta=used, person_id=usable.ids)
+    else:
+        people = People.from_budgets(usable.budgets, delta=used, person_id=usable.ids)
+    several = np.bincount(people.person_of_row, minlength=people.n_people) > 1
+    least, most = np.full(people.n_people, np.inf), np.zeros(people.n_people)
+    np.minimum.at(least, people.person_of_row, usable.budgets)
+    np.maximum.at(most, people.person_of_row, usable.budgets)
+    torn = least < most
+    notes = [*_conflicts(people, torn, usable), *_lookalikes(usable.ids)]
+    if delta is None:
+        notes.append(
+            f"The policy sets no delta and none was given: δ = {used:g} is used, for {people.n_people:,} people."
+        )
+    if len(people.groups) > _MANY:
+        notes.append(
+            f"There are {len(people.groups):,} different budgets: a few levels tell less about each person, and many "
+            "small groups are hard to serve."
+        )
+    groups = tuple(GroupRow(group=group.id, epsilon=group.epsilon, delta=group.delta) for group in people.groups)
+    return replace(
+        found,
+        rows=len(usable.budgets),
+        people=people.n_people,
+        repeated=int(np.count_nonzero(several & ~torn)),
+        conflicts=int(np.count_nonzero(torn)),
+        levels=_by_level(people, usable, least, policy, used) if named else _by_number(people, usable),
+        notes=tuple(notes),
+        groups=() if found.problems else groups,
+    )
+
+
+def _by_level(people: People, usable: Usable, least: Floats, policy: Policy, delta: float) -> tuple[Level, ...]:
+    """Count every level of the policy; somebody with several levels of one ε counts with the first they gave."""
+    names = list(policy.levels)
+    place = {name: index for index, name in enumerate(names)}
+    said = np.fromiter(map(place.__getitem__, usable.cells), np.int64, len(usable.cells))
+    binds = usable.budgets == least[people.person_of_row]
+    rows = np.flatnonzero(binds)[::-1]  # the first that binds is written last
+    binding = np.zeros(people.n_people, dtype=np.int64)
+    binding[people.person_of_row[rows]] = said[rows]
+    counts, bound = np.bincount(said, minlength=len(names)), np.bincount(binding, minlength=len(names))
+    return tuple(
+        Level(
+            level=name, epsilon=policy.levels[name], delta=delta, rows=int(counts[index]), people=int(bound[index]),
+            meaning=meaning(name, policy.levels[name], delta),
+        )
+        for index, name in enumerate(names)
+    )  # fmt: skip
+
+
+def _by_number(people: People, usable: Usable) -> tuple[Level, ...]:
+    values, counts = np.unique(usable.budgets, return_counts=True)
+    rows = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    return tuple(
+        Level(
+            level=group.id, epsilon=group.epsilon, delta=group.delta, rows=rows[group.epsilon],
+            people=group.people or 0, meaning=meaning(group.id, group.epsilon, group.delta, named=False),
+        )
+        for group in sorted(people.groups, key=lambda group: group.epsilon)
+    )  # fmt: skip
+
+
+def _conflicts(people: People, torn: NDArray[np.bool_], usable: Usable) -> Iterator[str]:
+    """Say whose rows disagree, and that the strictest binds (maths: conflicting ε, the strictest)."""
+    who = np.flatnonzero(torn)
+    if not who.size:
+        return
+    rows, start = people.rows_by_person
+    named = []
+    for person in who[:NAMED].tolist():
+        own = rows[start[person] : start[person + 1]].tolist()
+        said = " and ".join(dict.fromkeys(usable.cells[row] for row in own))
+        binding = usable.cells[min(own, key=lambda row: usable.budgets[row])]
+        named.append(f"{show(str(people.ids[person]))} says {said} (line {usable.lines[own[0]]} on): {binding} binds")
+    more = f"; and {len(who) - NAMED:,} more" if len(who) > NAMED else ""
+    yield (
+        f"{len(who):,} of {people.n_people:,} people have rows that disagree; the strictest binds all their rows: "
+        f"{'; '.join(named)}{more}."
+    )
+
+
+def _lookalikes(ids: Sequence[str] | None) -> Iterator[str]:
+    """Say which ids differ in capitals alone: one person under two ids is protected as two."""
+    names = dict.fromkeys(ids or ())
+    if len(set(map(str.casefold, names))) == len(names):
+        return
+    seen: dict[str, str] = {}
+    twins = [(first, name) for name in names if (first := seen.setdefault(name.casefold(), name)) != name]
+    shown = ", ".join(f"{show(one)} and {show(other)}" for one, other in twins[:NAMED])
+    yield (
+        f"{len(twins):,} {'id differs' if len(twins) == 1 else 'ids differ'} from another in capitals alone ({shown}): "
+        "if they are one person, give that person one id, or each id gets a budget of its own."
+    )

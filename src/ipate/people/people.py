@@ -1,0 +1,184 @@
+"""People and their budgets: who asks for how much privacy, and which people share a budget.
+
+A group is known by its id, never by its place in an order; every change to somebody's budget makes it
+stricter and is said in `People.notes`. How many people there are, their budgets and who shares a teacher
+are public.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ipate.errors import InputError, show
+from ipate.files import FilePath, read_table
+from ipate.people.budgets import Group
+from ipate.people.grouping import by_level, by_number, find_rows, number_column, row_name
+from ipate.people.policy import Policy
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class People:
+    """One entry per person: their id, their group, and the rows of the data that are theirs.
+
+    Make one with `from_budgets`, `from_levels` or `from_csv`. `group_of_person` indexes `groups`, which
+    stand in order of first appearance; `notes` says in sentences whatever was changed, and for how many.
+    """
+
+    groups: tuple[Group, ...]
+    ids: NDArray[np.str_]
+    group_of_person: Ints
+    person_of_row: Ints
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for array in (self.ids, self.group_of_person, self.person_of_row):
+            array.flags.writeable = False
+
+    @classmethod
+    def from_budgets(
+        cls,
+        epsilon: ArrayLike,
+        *,
+        delta: ArrayLike | Mapping[float, float],
+        person_id: ArrayLike | None = None,
+        merge_within: float | None = None,
+    ) -> Self:
+        """Group people by the ε of each row.
+
+        Parameters
+        ----------
+        epsilon
+            One ε per row.
+        delta
+            One δ for all, one per row, or a mapping from ε to δ.
+        person_id
+            One id per row (text or whole numbers); without it every row is a person, known by its number.
+            Rows of one person that disagree count with their smallest ε and smallest δ.
+        merge_within
+            Merge budgets of equal δ within this relative tolerance, between 0 and 1. The smallest ε
+            anchors a cluster of all up to ε·(1 + merge_within), which gets the anchor's budget; the next
+            ε above it anchors the next. So nobody moves further than the tolerance, or to a larger ε.
+        """
+        numbers = number_column("epsilon", epsilon, row_name)
+        return cls(**by_number(find_rows(person_id, len(numbers), row_name), numbers, delta, None, merge_within))
+
+    @classmethod
+    def from_levels(
+        cls,
+        levels: Sequence[str] | NDArray[Any],
+        *,
+        policy: Policy,
+        delta: ArrayLike | Mapping[str, float] | None = None,
+        person_id: ArrayLike | None = None,
+    ) -> Self:
+        """Group people by the consent level of each row, which the policy turns into ε.
+
+        δ is one for all, one per row, or a mapping from level to δ; the policy's own is the default and
+        the most that is allowed. Rows of one person that disagree count with the strictest.
+        """
+        return cls(**by_level(find_rows(person_id, len(levels), row_name), levels, policy, delta, None))
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: FilePath,
+        *,
+        epsilon_column: str | None = None,
+        level_column: str | None = None,
+        person_column: str | None = None,
+        delta_column: str | None = None,
+        policy: Policy | None = None,
+        delta: float | Mapping[Any, float] | None = None,
+        merge_within: float | None = None,
+    ) -> Self:
+        """Group people by a csv file's column of ε ("epsilon" unless named) or of consent levels.
+
+        Other columns are left alone, so the data itself may stand in the same file. An empty cell of the
+        δ column takes `delta`, or else the policy's.
+        """
+        if level_column is None and policy is not None:
+            raise InputError("policy is given and level_column is not: a policy must come with level_column")
+        if level_column is not None and (epsilon_column or policy is None or merge_within is not None):
+            raise InputError(
+                f"level_column is {show(level_column)}: it must come with policy, and without "
+                "epsilon_column and merge_within"
+            )
+        budget_column = level_column or epsilon_column or "epsilon"
+        extra = [column for column in (person_column, delta_column) if column is not None]
+        table = read_table(path, required=list(dict.fromkeys([budget_column, *extra])), others=True)
+        person_id = None if person_column is None else table.texts(person_column)
+        given = None
+        if delta_column is not None:
+            given = np.array(table.numbers(delta_column, "delta", optional=True), dtype=np.float64)
+        rows = find_rows(person_id, len(table.lines), table.where)
+        if policy is not None:
+            return cls(**by_level(rows, table.texts(budget_column), policy, delta, given))
+        numbers = np.array(table.numbers(budget_column, "epsilon"), dtype=np.float64)
+        return cls(**by_number(rows, numbers, delta, given, merge_within))
+
+    @property
+    def n_people(self) -> int:
+        """How many people there are."""
+        return len(self.ids)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows the data has."""
+        return len(self.person_of_row)
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Group]:
+        """The groups by their ids."""
+        return {group.id: group for group in self.groups}
+
+    @property
+    def group_sizes(self) -> dict[str, int]:
+        """How many people each group has, by group id."""
+        return {group.id: group.people or 0 for group in self.groups}
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Which part of all people each group has, by group id."""
+        return {group: size / self.n_people for group, size in self.group_sizes.items()}
+
+    @property
+    def strictest(self) -> Group:
+        """The group with the smallest ε, and among equals the smallest δ."""
+        return min(self.groups, key=lambda group: (group.epsilon, group.delta))
+
+    @cached_property
+    def rows_by_person(self) -> tuple[Ints, Ints]:
+        """All rows, person after person, and where each begins: person i has `rows[start[i]:start[i+1]]`."""
+        rows = np.argsort(self.person_of_row, kind="stable")
+        start = np.concatenate([[0], np.cumsum(np.bincount(self.person_of_row, minlength=self.n_people))])
+        return rows.astype(np.int64), start.astype(np.int64)
+
+    @cached_property
+    def _sorted_ids(self) -> tuple[Ints, NDArray[np.str_]]:
+        order = np.argsort(self.ids)
+        return order, self.ids[order]
+
+    def index_of(self, person: str | int) -> int:
+        """Return a person's place in `ids` and `group_of_person`."""
+        order, ids = self._sorted_ids
+        place = int(np.searchsorted(ids, str(person)))
+        if place == len(ids) or ids[place] != str(person):
+            raise InputError(f"person is {show(person)}: nobody has this id")
+        return int(order[place])
+
+    def rows_of(self, person: str | int) -> Ints:
+        """Return the rows of the data that belong to a person, in order."""
+        rows, start = self.rows_by_person
+        index = self.index_of(person)
+        return rows[start[index] : start[index + 1]]
+
+    def group_of(self, person: str | int) -> Group:
+        """Return a person's group."""
+        return self.groups[int(self.group_of_person[self.index_of(person)])]

@@ -1,0 +1,89 @@
+"""Consent levels and what they mean: a policy that an ethics board sets maps each level to an ε."""
+
+import difflib
+import math
+import tomllib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NoReturn, Self
+
+from ipate.errors import InputError, PolicyWarning, check_id, check_number, show
+from ipate.files import FilePath
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What each consent level means as ε, and the most that any level may be.
+
+    Levels name privacy, so 'high' has the small ε. People choose among words that a board has given
+    meaning to, rather than numbers that few can weigh.
+    """
+
+    levels: Mapping[str, float]
+    max_epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            raise InputError("the policy has no levels: it must have at least one, such as high = 1.0")
+        levels = {check_id(name, what="level"): value for name, value in self.levels.items()}
+        for name, value in levels.items():
+            if name in ("max_epsilon", "delta") or set(name) & set("=+,"):
+                raise InputError(f"level is {show(name)}: it must not hold = + , nor be called max_epsilon or delta")
+            levels[name] = check_number("epsilon", value, what=f"epsilon of level {show(name)}")
+        object.__setattr__(self, "levels", MappingProxyType(levels))
+        if self.delta is not None:
+            object.__setattr__(self, "delta", check_number("delta", self.delta, what="delta of the policy"))
+        if self.max_epsilon is not None:
+            most = check_number("epsilon", self.max_epsilon, what="max_epsilon")
+            object.__setattr__(self, "max_epsilon", most)
+            for name, value in levels.items():
+                if value > most:
+                    allowed = f"at most max_epsilon = {most!r} is allowed"
+                    raise InputError(f"epsilon of level {show(name)} is {value!r}: {allowed}")
+        if levels.get("high", 0.0) > levels.get("low", math.inf):
+            warnings.warn(
+                f"the policy gives 'high' epsilon = {levels['high']!r} and 'low' {levels['low']!r}: "
+                "levels name privacy, so 'high' should have the smaller epsilon",
+                PolicyWarning,
+                stacklevel=3,
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        settings = {"max_epsilon": self.max_epsilon, "delta": self.delta}
+        return type(self).from_mapping, ({**self.levels, **settings},)
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        """Make a policy of level names and their ε, with `max_epsilon` and `delta` beside them if wanted."""
+        levels = {name: value for name, value in mapping.items() if name not in ("max_epsilon", "delta")}
+        return cls(levels=levels, max_epsilon=mapping.get("max_epsilon"), delta=mapping.get("delta"))
+
+    @classmethod
+    def from_file(cls, path: FilePath) -> Self:
+        """Read a policy from a TOML file of lines such as `high = 1.0`."""
+        try:
+            with open(path, "rb") as file:
+                return cls.from_mapping(tomllib.load(file))
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} is no valid TOML: {' '.join(str(error).split())}") from None
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+    def nearest(self, level: object) -> str:
+        """Return the level that a name is most like, capitals aside."""
+        folded = {name.casefold(): name for name in self.levels}
+        return folded[difflib.get_close_matches(str(level).casefold(), folded, n=1, cutoff=0.0)[0]]
+
+    def unknown(self, level: object) -> str:
+        """Say that a level is none of the policy's, which are allowed, and which is nearest."""
+        allowed = ", ".join(self.levels)
+        return f"level is {show(level)}: allowed are {allowed}; nearest is {show(self.nearest(level))}"
+
+    def refuse(self, level: object, where: str) -> NoReturn:
+        """Refuse a level that the policy does not have, with the nearest name that it has."""
+        raise InputError(f"{where}: {self.unknown(level)}")

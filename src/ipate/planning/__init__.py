@@ -1,0 +1,1 @@
+"""Decisions before any vote, from public facts alone: settings, plans, ptr designs."""

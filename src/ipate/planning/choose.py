@@ -1,0 +1,245 @@
+"""How many teachers and how much noise, chosen from public information alone.
+
+Under the releasable account labels grow with k² at equal σ/k, until teachers have too little data. What
+is best therefore depends on how well teachers of p points agree, and that must not be read off private
+votes: it comes from a public proxy task, or from a stated reference profile of vote shares.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from scipy.stats import beta
+
+from ipate.accounting import gdp
+from ipate.accounting._argmax import argmax_log_law
+from ipate.allocation import lay_out
+from ipate.errors import InputError
+from ipate.people.budgets import Group
+
+Floats = NDArray[np.float64]
+SIGMAS = (0.04, 0.06, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3)
+CHECK_SIGMAS = (0.15, 0.2, 0.3, 0.4, 0.6)
+THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+BLIND_THRESHOLD = 0.5  # without a proxy no higher: teachers weaker than thought would never pass
+SKILLS = (0.2, 0.4, 0.6, 0.8, 0.95)  # how good teachers may be, where nothing is known
+FEWEST_TEACHERS = 25
+PROXY_TEACHERS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """How teachers of some size vote on public points: shares of the votes per point and class.
+
+    Attributes
+    ----------
+    shares : array of shape (points, C)
+        Each row sums to 1; the first column is the true class.
+    points_per_teacher : int
+        How much data such teachers have.
+    source : str
+        Where the profile comes from, in words.
+    measured : bool
+        Whether teachers were really trained for it, on public data.
+    """
+
+    shares: Floats
+    points_per_teacher: int
+    source: str
+    measured: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Parameters of a run, and why: everything that led to them is public."""
+
+    n_teachers: int
+    points_per_teacher: int
+    sigma: float
+    check_sigma: float
+    threshold: float
+    expected_labels: int
+    expected_accuracy: float
+    reason: str
+
+
+def reference_profile(n_classes: int, points_per_teacher: int, *, skill: float = 0.6) -> Profile:
+    """Return a stated difficulty mix: a teacher is right with a chance that varies from point to point.
+
+    The chance follows a Beta distribution of concentration 3 whose mean is `skill` of the way from
+    guessing to always right; half of the errors fall on one rival class, the rest on all others alike.
+    """
+    accuracy = 1 / n_classes + skill * (1 - 1 / n_classes)
+    chance = beta.ppf((np.arange(200) + 0.5) / 200, 3 * accuracy, 3 * (1 - accuracy))
+    shares = np.empty((200, n_classes))
+    shares[:, 0] = chance
+    shares[:, 1:] = (1 - chance)[:, None] / (n_classes - 1)
+    if n_classes > 2:
+        shares[:, 1:] /= 2
+        shares[:, 1] += (1 - chance) / 2
+    return Profile(
+        shares=shares,
+        points_per_teacher=points_per_teacher,
+        source=f"reference profiles (teachers from {SKILLS[0]:.0%} to {SKILLS[-1]:.0%} of the way to perfect)",
+    )
+
+
+def proxy_profiles(
+    estimator: Any, X: NDArray[Any], y: NDArray[np.int64], *, n_classes: int, sizes: Sequence[int], seed: int = 0
+) -> tuple[Profile, ...]:
+    """Train a few teachers of each size on half of a public labelled task; let them vote on the other half.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+        The teacher.
+    X, y : arrays
+        Public labelled data that resembles the private task.
+    sizes : sequence of int
+        Points per teacher to try; those that the data cannot supply are left out.
+    """
+    from sklearn.base import clone
+
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(y))
+    train, hold = order[: len(order) // 2], order[len(order) // 2 :][:1000]
+    profiles = []
+    for size in sizes:
+        if size > len(train):
+            continue
+        votes = np.zeros((len(hold), n_classes))
+        for _ in range(PROXY_TEACHERS):
+            rows = rng.choice(train, size=size, replace=False)
+            known = np.unique(y[rows])
+            heard = known[0] if known.size == 1 else clone(estimator).fit(X[rows], y[rows]).predict(X[hold])
+            votes[np.arange(len(hold)), heard] += 1
+        shares = votes / PROXY_TEACHERS
+        truth = shares[np.arange(len(hold)), y[hold]][:, None]
+        others = np.sort(np.where(np.arange(n_classes) == y[hold][:, None], -1.0, shares), axis=1)[:, :0:-1]
+        profiles.append(
+            Profile(
+                shares=np.hstack([truth, others]),
+                points_per_teacher=size,
+                source=f"a public proxy task of {len(y)} points",
+                measured=True,
+            )
+        )
+    if not profiles:
+        raise InputError(f"the proxy task has {len(y)} points: half of it must hold at least {min(sizes)}")
+    return tuple(profiles)
+
+
+def choose(
+    *,
+    groups: Sequence[Group],
+    n_public: int,
+    n_classes: int,
+    profiles: Sequence[Profile] | None = None,
+    points_per_teacher: int | None = None,
+    n_teachers: int | None = None,
+    variant: str = "weighting",
+    **options: Any,
+) -> Choice:
+    """Return k, σ, σ_T and T that promise the best student under the releasable gdp account.
+
+    Every candidate is scored by the labels it affords times ((a − 1/C)/(1 − 1/C))², a the expected share of
+    right labels: the number of clean labels that teach as much as that many noisy ones. Labels are
+    those of the group that is exhausted first, at most the answered part of the pool.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        With budgets and numbers of people.
+    n_public, n_classes : int
+        The size of the pool, and C.
+    profiles : sequence of Profile, optional
+        Candidates. Without them reference profiles of several skills, of which nothing is known, at
+        `points_per_teacher`, or at 10 points per class and at least 50 (fewer where there would be less
+        than 25 teachers): what does well on average over them is chosen.
+    n_teachers : int, optional
+        Fix k; then only noise and threshold are chosen.
+    variant, **options
+        As in `ipate.allocation.lay_out`.
+    """
+    people = sum(group.people or 0 for group in groups)
+    if people < 1:
+        raise InputError("the groups hold no people: at least one is needed")
+    candidates: dict[int, list[Profile]] = {}
+    for profile in profiles or _default_profiles(people, n_classes, points_per_teacher, n_teachers):
+        candidates.setdefault(profile.points_per_teacher, []).append(profile)
+    best: tuple[float, Choice] | None = None
+    for points, known in candidates.items():
+        k = n_teachers or max(1, people // points)
+        layout = lay_out(variant, groups=groups, n_teachers=k, **options)
+        worth = min(
+            float(gdp.mu_of(g.epsilon, g.delta)) ** 2 / g.sensitivity**2 for g in layout.groups if g.sensitivity > 0
+        )
+        base = round(layout.n_teachers / layout.scale)
+        scored = _best_noise(known, base, worth * layout.scale**2, n_public)
+        if best is None or scored[0] > best[0]:
+            best = scored
+    if best is None:
+        raise InputError("there is no candidate to choose from")
+    return best[1]
+
+
+def _default_profiles(people: int, n_classes: int, points: int | None, n_teachers: int | None) -> tuple[Profile, ...]:
+    if n_teachers is not None:
+        points = max(1, people // n_teachers)
+    elif points is None:
+        points = max(1, min(max(50, 10 * n_classes), people // FEWEST_TEACHERS))
+    return tuple(reference_profile(n_classes, points, skill=skill) for skill in SKILLS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Grid:
+    """Scores, labels and accuracies of one profile over all (σ_T, T, σ)."""
+
+    score: Floats
+    labels: Floats
+    accuracy: Floats
+
+
+def _best_noise(profiles: Sequence[Profile], k: int, worth: float, n_public: int) -> tuple[float, Choice]:
+    """Pick the noise and threshold that do well, relative to the best, on average over the profiles."""
+    grids = [_score(profile, k, worth, n_public) for profile in profiles]
+    allowed = np.array(THRESHOLDS)[None, :, None] <= (1.0 if profiles[0].measured else BLIND_THRESHOLD)
+    regret = allowed * np.mean([grid.score / max(float(grid.score.max()), 1e-300) for grid in grids], axis=0)
+    place = np.unravel_index(int(np.argmax(regret)), regret.shape)
+    check_sigma, threshold, sigma = CHECK_SIGMAS[place[0]], THRESHOLDS[place[1]], SIGMAS[place[2]]
+    labels = int(np.mean([grid.labels[place] for grid in grids]))
+    accuracy = float(np.mean([grid.accuracy[place] for grid in grids]))
+    points = profiles[0].points_per_teacher
+    choice = Choice(
+        n_teachers=k,
+        points_per_teacher=points,
+        sigma=sigma * k,
+        check_sigma=check_sigma * k,
+        threshold=threshold * k,
+        expected_labels=labels,
+        expected_accuracy=accuracy,
+        reason=(
+            f"{k} teachers of about {points} people each, σ = {sigma:g}k, σ_T = {check_sigma:g}k, T = {threshold:g}k: "
+            f"by {profiles[0].source} this affords about {labels} labels, {accuracy:.0%} of them right"
+        ),
+    )
+    return float(np.mean([grid.score[place] for grid in grids])), choice
+
+
+def _score(profile: Profile, k: int, worth: float, n_public: int) -> _Grid:
+    """Score every combination at k teachers; `worth` is the smallest μ²/Δ² of all groups."""
+    n_classes = profile.shares.shape[1]
+    right = np.stack([np.exp(argmax_log_law(profile.shares, sigma)[:, 0]) for sigma in SIGMAS], axis=1)
+    top = profile.shares.max(axis=1)
+    check_sigma = np.array(CHECK_SIGMAS)[:, None]
+    passed = ndtr((top - np.array(THRESHOLDS)[:, None, None]) / check_sigma[None]).transpose(1, 0, 2)
+    rate = passed.mean(axis=2)[..., None]
+    sigma = np.array(SIGMAS)
+    per_query = (1 / check_sigma[..., None] ** 2 + 2 * rate / sigma**2) / k**2
+    labels = rate * np.minimum(worth / per_query, n_public)
+    accuracy = (passed @ right) / np.maximum(passed.sum(axis=2), 1e-300)[..., None]
+    skill = np.maximum(0.0, (accuracy - 1 / n_classes) / (1 - 1 / n_classes))
+    return _Grid(score=labels * skill**2, labels=labels, accuracy=accuracy)

@@ -1,0 +1,226 @@
+"""Public references for graded propose-test-release: what the votes may look like, without looking at them.
+
+A design needs a guess of how clearly teachers will agree. It comes from votes of other teachers (a public proxy
+task) or from a simulator with a few public parameters; never from the private votes. Privacy does not depend on the
+guess, only the chance to pass the test does, so a *reserve* raises its costs.
+
+The simulator. A query's difficulty is normal on the logit scale: a teacher votes for the truth with probability
+p = 1/(1 + e^{−(c + spread·z)}), z ~ N(0, 1) per query, with c such that the mean of p is the teachers' accuracy. Wrong
+votes go to the query's own list of wrong classes: the first takes the share `confusion` of them, the next that share
+of what is left, and so on, the last what remains. Given the query, teachers vote independently.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from ipate.accounting.ptr.design import Design, hash_queries
+from ipate.accounting.ptr.search import Profile, make_design, most_queries, profile_of
+from ipate.accounting.ptr.setting import Setting
+from ipate.errors import InputError
+from ipate.files import write_text
+from ipate.labelling.aggregators import Mechanism
+from ipate.labelling.tested import _BLOCK, setting_for, votes_hash
+from ipate.votes import Votes
+from ipate.votes.panel import Panel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulator:
+    """A public guess of how teachers vote.
+
+    Attributes
+    ----------
+    accuracy : float
+        How often one teacher is right, on average over queries.
+    spread : float
+        Standard deviation of the queries' difficulty on the logit scale; 0: all are alike.
+    confusion : float
+        Share of the wrong votes that go to a query's most likely wrong class, and so on down its list.
+    queries : int
+        How many queries are simulated: more make the profile steadier.
+    seed : int
+        The simulator is no source of privacy; its seed is public.
+    """
+
+    accuracy: float
+    spread: float = 2.0
+    confusion: float = 0.65
+    queries: int = 2000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in (("accuracy", self.accuracy), ("confusion", self.confusion)):
+            if not 0 < value < 1:
+                raise InputError(f"{name} is {value}: it must lie strictly between 0 and 1")
+        if not (np.isfinite(self.spread) and 0 <= self.spread <= 20):
+            raise InputError(f"spread is {self.spread}: it must lie between 0 and 20")
+        if self.queries < 1:
+            raise InputError(f"queries is {self.queries}: at least one must be simulated")
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}: it must be 0 or above")
+
+    def votes(self, *, n_teachers: int, n_classes: int) -> Votes:
+        """Simulate the votes of `n_teachers` teachers, with the truth as labels."""
+        rng = np.random.default_rng(self.seed)
+        right = expit(self._centre() + self.spread * rng.standard_normal(self.queries))
+        order = np.argsort(rng.random((self.queries, n_classes)), axis=1)  # the truth, then wrong classes by likelihood
+        shares = self.confusion * (1 - self.confusion) ** np.arange(n_classes - 1)
+        shares[-1] = 1 - shares[:-1].sum()
+        law = np.concatenate([right[:, None], (1 - right)[:, None] * shares], axis=1)
+        limits = np.cumsum(law, axis=1)[:, :-1]
+        draws = rng.random((n_teachers, self.queries))
+        votes = np.empty((n_teachers, self.queries), dtype=np.int16)
+        for teacher, draw in enumerate(draws):
+            place = (draw[:, None] >= limits).sum(axis=1)
+            votes[teacher] = order[np.arange(self.queries), place]
+        return Votes(votes=votes, n_classes=n_classes, labels=order[:, 0])
+
+    def _centre(self) -> float:
+        """Return c: the mean of expit(c + spread·z) is the accuracy (Gauss–Hermite, 64 nodes)."""
+        nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+        weights = weights / weights.sum()
+        return float(brentq(lambda c: weights @ expit(c + self.spread * nodes) - self.accuracy, -200, 200))
+
+    def __str__(self) -> str:
+        return (
+            f"simulator: accuracy {self.accuracy:g}, spread {self.spread:g}, confusion {self.confusion:g}, "
+            f"{self.queries} queries, seed {self.seed}"
+        )
+
+
+def votes_profile(
+    setting: Setting,
+    panel: Panel,
+    votes: Votes,
+    *,
+    source: str,
+    radii: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Profile:
+    """Make a profile of reference votes: as many teachers as the panel has, weighted as it says."""
+    if votes.n_teachers != panel.n_teachers:
+        raise InputError(
+            f"the reference has {votes.n_teachers} teachers, the panel {panel.n_teachers}: it must have as many"
+        )
+    if votes.n_classes != setting.classes:
+        raise InputError(f"the reference has {votes.n_classes} classes: it must have {setting.classes}")
+    counts = np.concatenate(
+        [
+            panel.tally(votes.votes[:, start : start + _BLOCK], votes.n_classes).counts
+            for start in range(0, votes.n_queries, _BLOCK)
+        ]
+    )
+    return profile_of(setting, counts, source=source, source_hash=votes_hash(votes), radii=radii, progress=progress)
+
+
+def simulated_profile(
+    setting: Setting,
+    panel: Panel,
+    simulator: Simulator,
+    *,
+    radii: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Profile:
+    """Make a profile of simulated votes."""
+    votes = simulator.votes(n_teachers=panel.n_teachers, n_classes=setting.classes)
+    return votes_profile(setting, panel, votes, source=str(simulator), radii=radii, progress=progress)
+
+
+RESERVE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """What a design is made from: a simulator's votes, or votes of other teachers.
+
+    Attributes
+    ----------
+    simulator : Simulator, optional
+        A public guess of how teachers vote; or else
+    votes : Votes, optional
+        of as many other teachers, on public data: a proxy task, an earlier study.
+    source : str
+        Where those votes come from, in words: it stands in the design.
+    reserve : float
+        By how much more than the reference, relatively, the private votes may cost before passing becomes unlikely.
+    fallback : bool
+        Keep (ε/2, δ/10) for a data-independent run after a failed test.
+    """
+
+    simulator: Simulator | None = None
+    votes: Votes | None = None
+    source: str = "votes"
+    reserve: float = RESERVE
+    fallback: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.simulator is None) == (self.votes is None):
+            raise InputError(
+                "a design needs one reference: how often a teacher is expected to be right (accuracy), or votes of "
+                "other teachers on public data; never the private votes"
+            )
+
+
+def as_reference(given: "Reference | float | None") -> Reference | None:
+    """Return a reference as it is, or the simulator's for an accuracy; None where nothing is given."""
+    if given is None or isinstance(given, Reference):
+        return given
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise InputError(f"reference is {given!r}: it must be an accuracy between 0 and 1, or a Reference")
+    return Reference(simulator=Simulator(accuracy=float(given)))
+
+
+def design_for(
+    reference: Reference, panel: Panel, mechanism: Mechanism, *, n_classes: int, queries: Sequence[str]
+) -> Design:
+    """Return the design that asks as many of these queries, in this order, as the reference affords.
+
+    Parameters
+    ----------
+    reference : Reference
+    panel, mechanism
+        Teachers, groups and noise, all public.
+    n_classes : int
+    queries : sequence of str
+        The ids of the pool; the design asks the first of them.
+    """
+    setting = setting_for(panel, mechanism, n_classes=n_classes)
+    if reference.simulator is not None:
+        profile = simulated_profile(setting, panel, reference.simulator)
+    elif reference.votes is not None:
+        profile = votes_profile(setting, panel, reference.votes, source=reference.source)
+    most = most_queries(profile, pool=len(queries), reserve=reference.reserve, fallback=reference.fallback)
+    if most == 0:
+        raise InputError(
+            "the reference affords no query: its teachers agree too little, or are too few, for these budgets and this "
+            "noise; use the bound gdp or sup, more noise, more teachers, or a lower threshold"
+        )
+    return make_design(
+        profile,
+        n_queries=most,
+        queries_hash=hash_queries(queries[:most]),
+        reserve=reference.reserve,
+        fallback=reference.fallback,
+    )
+
+
+def write_design(path: Path, design: Design) -> None:
+    """Write a design, whole or not at all; it is public."""
+    write_text(path, design.to_json() + "\n")
+
+
+def read_design(path: Path) -> Design:
+    """Read a design and verify every condition of it: privacy does not depend on who wrote the file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a readable design ({error}); make one with ipate design") from None
+    try:
+        return Design.from_json(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None

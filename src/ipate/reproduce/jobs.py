@@ -1,0 +1,272 @@
+"""Training jobs as files: what to train is decided here, the training runs wherever there is a GPU.
+
+A job is an npz file that says which rows of a data set each model learns from, and what the models are asked
+afterwards; the images stay in the data set's own files. `python -m ipate.reproduce.training` runs a folder of jobs
+with numpy and torch alone and writes one result file per job. A result carries the digest of its job and is accepted
+for no other.
+"""
+
+import hashlib
+import json
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.errors import InputError
+from ipate.files import read_npz, replacing
+
+Ints: TypeAlias = NDArray[np.integer[Any]]
+Kind: TypeAlias = Literal["teachers", "students"]
+_ARRAYS = ("offsets", "indices", "asked", "labels", "pool")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """Models to train together, and the points they are then asked about.
+
+    Attributes
+    ----------
+    name : str
+        The job's and its result's file name; a number before it says when its turn is.
+    kind : {"teachers", "students"}
+        Teachers learn the data set's own labels and all vote on `asked`; students learn `labels` and
+        each predicts the points of its own pool.
+    dataset, preset : str
+    n_classes : int
+    seed : int
+        Of training; no privacy noise comes from it.
+    offsets, indices : integer arrays
+        Model m learns from the rows indices[offsets[m]:offsets[m + 1]].
+    asked : integer array
+        The rows to predict: (points,) for teachers, (pools, points) for students.
+    labels : integer array, optional
+        Students: the class that each slot of `indices` was labelled with.
+    pool : integer array, optional
+        Students: which row of `asked` each of them is tested on.
+    epochs, steps : optional
+        Another length of training than the preset's.
+    """
+
+    name: str
+    kind: Kind
+    dataset: str
+    preset: str
+    n_classes: int
+    seed: int
+    offsets: Ints
+    indices: Ints
+    asked: Ints
+    labels: Ints | None = None
+    pool: Ints | None = None
+    epochs: float | None = None
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("teachers", "students"):
+            raise InputError(f"job {self.name!r}: kind is {self.kind!r}: it must be teachers or students")
+        if self.offsets.ndim != 1 or len(self.offsets) < 2 or self.offsets[-1] != len(self.indices):
+            raise InputError(f"job {self.name!r}: offsets must rise from 0 to the number of indices")
+        students = self.kind == "students"
+        if students != (self.labels is not None) or students != (self.pool is not None):
+            raise InputError(f"job {self.name!r}: students, and they alone, need labels and a pool each")
+        if self.labels is not None and self.labels.shape != self.indices.shape:
+            raise InputError(f"job {self.name!r}: there are {self.labels.size} labels for {self.indices.size} points")
+        if self.asked.ndim != 1 + students:
+            raise InputError(f"job {self.name!r}: asked has the shape {self.asked.shape}")
+
+    @property
+    def n_models(self) -> int:
+        """How many models are trained."""
+        return len(self.offsets) - 1
+
+    def about(self) -> dict[str, Any]:
+        """Everything but the arrays and the name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*_ARRAYS, "name")}
+
+    def digest(self) -> str:
+        """A digest of all that decides the result; not of the name."""
+        found = hashlib.sha256(json.dumps(self.about(), sort_keys=True).encode())
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            if array is not None:
+                found.update(f"{name}{array.shape}".encode())
+                found.update(np.ascontiguousarray(array, dtype="<i8").data)
+        return found.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Result:
+    """What a job gave.
+
+    Attributes
+    ----------
+    predicted : integer array (models, points)
+        Votes of teachers, or each student's predictions of its own pool.
+    truth : integer array
+        The data set's classes of `asked`, in the shape of `asked`; for scoring only.
+    digest : str
+        The job's.
+    meta : dict
+        Device, seconds and the like.
+    """
+
+    predicted: Ints
+    truth: Ints
+    digest: str
+    meta: dict[str, Any]
+
+
+def narrow(array: NDArray[Any]) -> Ints:
+    """Return whole numbers from 0 in the smallest type that holds them."""
+    largest = int(array.max()) if array.size else 0
+    return np.asarray(array, dtype=np.min_scalar_type(largest))
+
+
+def write_job(job: Job, folder: str | Path, *, order: int | None = None) -> Path:
+    """Write a job as FOLDER/NAME.job.npz, compressed, in the smallest integers; `order` goes before the name."""
+    first = "" if order is None else f"{order:03d}-"
+    arrays = {name: narrow(array) for name in _ARRAYS if (array := getattr(job, name)) is not None}
+    return _write(Path(folder) / f"{first}{job.name}.job.npz", {"about": np.array(json.dumps(job.about())), **arrays})
+
+
+def read_job(path: str | Path) -> Job:
+    """Read a job file; nothing is unpickled."""
+    file = Path(path)
+    arrays: dict[str, Any] = {**_read(file, ("about", *_ARRAYS))}
+    about = _json(file, arrays.pop("about", None))
+    known = {field.name for field in fields(Job)} - {"name"}
+    if not set(about) <= known or not {"offsets", "indices", "asked"} <= set(arrays):
+        raise InputError(f"{file}: not a job file; `ipate reproduce NAME --jobs DIR` writes them")
+    return Job(name=re.sub(r"^\d{3,}-", "", file.name.removesuffix(".job.npz")), **about, **arrays)
+
+
+def write_result(job: Job, result: Result, folder: str | Path) -> Path:
+    """Write a result as FOLDER/NAME.votes.npz or NAME.students.npz; votes query after query, to compress well."""
+    suffix = "votes" if job.kind == "teachers" else "students"
+    arrays = {
+        "votes": np.asfortranarray(narrow(result.predicted)),
+        "labels": narrow(result.truth),
+        "classes": np.array(job.n_classes),
+        "meta": np.array(json.dumps({**result.meta, "job": job.name, "digest": result.digest})),
+    }
+    return _write(Path(folder) / f"{job.name}.{suffix}.npz", arrays)
+
+
+def read_result(job: Job, folder: str | Path) -> Result | None:
+    """Read the result of exactly this job from a folder; None where there is none."""
+    suffix = "votes" if job.kind == "teachers" else "students"
+    file = Path(folder) / f"{job.name}.{suffix}.npz"
+    if not file.is_file():
+        return None
+    arrays = _read(file, ("votes", "labels", "meta"))
+    meta = _json(file, arrays.get("meta"))
+    if meta.get("digest") != job.digest() or not {"votes", "labels"} <= set(arrays):
+        return None
+    return Result(predicted=arrays["votes"], truth=arrays["labels"], digest=meta["digest"], meta=meta)
+
+
+def _read(file: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    if not file.is_file():
+        raise InputError(f"{file}: no such file")
+    return read_npz(file, names)
+
+
+def _json(file: Path, array: NDArray[Any] | None) -> dict[str, Any]:
+    try:
+        found = json.loads(str(array))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(f"{file}: not a file of a training job")
+    return found
+
+
+def _write(path: Path, arrays: dict[str, NDArray[Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+    return path
+
+
+FOREST = "forest"  # what a job calls them in place of a torch preset
+
+
+def run_forests(
+    job: Job,
+    data: tuple[NDArray[Any], NDArray[np.int64]],
+    *,
+    n_jobs: int = -1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Train forests of scikit-learn's defaults, 100 trees each (the paper, 'Datasets and Models'), and ask them.
+
+    Parameters
+    ----------
+    job : Job
+    data : (X, y)
+        The data set's features and classes.
+    n_jobs : int
+        Processes, as in joblib.
+    progress : callable(done, total), optional
+        Receives how many teachers have voted.
+    """
+    X, y = data
+    start = time.perf_counter()
+    predicted = _votes(job, X, y, n_jobs, progress) if job.pool is None else _students(job, X, n_jobs)
+    meta = {
+        "train_s": round(time.perf_counter() - start, 2), "ask_s": 0.0, "device": "cpu", "models": job.n_models,
+    }  # fmt: skip
+    return Result(predicted=predicted, truth=y[job.asked], digest=job.digest(), meta=meta)
+
+
+def _votes(
+    job: Job, X: NDArray[Any], y: NDArray[np.int64], n_jobs: int, progress: Callable[[int, int], None] | None
+) -> NDArray[Any]:
+    from sklearn.ensemble import RandomForestClassifier
+
+    from ipate.teachers.ensemble import train_and_vote
+    from ipate.votes.store import VoteStore
+
+    rows = [job.indices[job.offsets[t] : job.offsets[t + 1]].astype(np.int64) for t in range(job.n_models)]
+    with tempfile.TemporaryDirectory() as folder:
+        store = VoteStore(
+            folder, n_teachers=job.n_models, n_queries=len(job.asked), n_classes=job.n_classes,
+            fingerprint=job.digest(),
+        )  # fmt: skip
+        train_and_vote(
+            RandomForestClassifier(n_estimators=100), X, y, rows=rows, X_public=X[job.asked], store=store,
+            seed=job.seed, n_jobs=n_jobs, progress=None if progress is None else lambda n: progress(n, job.n_models),
+        )  # fmt: skip
+        return np.array(store.matrix)
+
+
+def _students(job: Job, X: NDArray[Any], n_jobs: int) -> NDArray[Any]:
+    from joblib import Parallel, delayed
+
+    if job.labels is None or job.pool is None:
+        raise InputError(f"job {job.name!r} has no labels: students need them")
+    bounds = zip(job.offsets[:-1], job.offsets[1:], job.pool, strict=True)
+    said = Parallel(n_jobs=n_jobs)(
+        delayed(_one_student)(
+            X[job.indices[a:b]], job.labels[a:b], X[job.asked[pool]], seed=int(job.seed * 10_000 + number)
+        )
+        for number, (a, b, pool) in enumerate(bounds)
+    )
+    return np.stack(said)
+
+
+def _one_student(X: NDArray[Any], y: NDArray[Any], X_test: NDArray[Any], *, seed: int) -> NDArray[Any]:
+    """Train one forest; a student that saw one class only says that class."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    if len(np.unique(y)) < 2:
+        return np.full(len(X_test), y[0], dtype=np.uint8)
+    said = RandomForestClassifier(n_estimators=100, random_state=seed).fit(X, y).predict(X_test)
+    return np.asarray(said, dtype=np.uint8)

@@ -1,0 +1,224 @@
+"""Votes files: what teachers said about public points, read strictly and never held as a whole.
+
+An npz with `votes` (teachers × queries, integer class ids, −1 abstains) and optionally `weights`
+and `groups` (one per teacher), `participation` (teachers × queries), `labels` (the truth, for
+scoring only), `classes` and `queries` (ids). Nothing is unpickled. Members stored without
+compression are mapped, not loaded; counting looks at a chunk of queries at a time.
+"""
+
+import json
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.errors import ClassesWarning, InputError
+from ipate.files import read_npy, read_npz
+from ipate.votes.counting import Ints, row_blocks
+
+_KNOWN = ("votes", "weights", "groups", "participation", "labels", "classes", "queries")
+_STORE = "a votes file is an npz with an array 'votes', a folder with votes.npy, or an npy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Votes:
+    """The votes of k teachers on Q queries, with what is known of the teachers.
+
+    Attributes
+    ----------
+    votes : integer array of shape (k, Q)
+        Class ids from 0 to `n_classes` − 1; −1 abstains.
+    n_classes : int
+        C, the number of classes; public.
+    weights : float array of shape (k,), optional
+        A teacher's weight, used as given.
+    groups : tuple of k strings, optional
+        The group whose people a teacher learnt from; None where teachers mix groups (upsampling).
+    participation : bool array of shape (k, Q), optional
+        Who takes part in which voting (vanishing).
+    labels : integer array of shape (Q,), optional
+        The truth, for scoring only.
+    queries : tuple of Q strings, optional
+        Ids of the queries; their row numbers if not given.
+    """
+
+    votes: Ints
+    n_classes: int
+    weights: NDArray[np.float64] | None = None
+    groups: tuple[str, ...] | None = None
+    participation: NDArray[np.bool_] | None = None
+    labels: Ints | None = None
+    queries: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_votes(self.votes, self.n_classes)
+        k, q = self.votes.shape
+        if self.weights is not None:
+            _check_shape("weights", self.weights.shape, (k,), "one per teacher")
+            bad = self.weights[~(np.isfinite(self.weights) & (self.weights >= 0))]
+            if bad.size:
+                raise InputError(f"weights hold {bad[0]:g}: each must be a finite number, 0 or above")
+        if self.groups is not None:
+            _check_shape("groups", (len(self.groups),), (k,), "one per teacher")
+        if self.participation is not None:
+            _check_shape("participation", self.participation.shape, (k, q), "teachers × queries")
+        if self.labels is not None:
+            _check_shape("labels", self.labels.shape, (q,), "one per query")
+        if self.queries is not None:
+            _check_shape("queries", (len(self.queries),), (q,), "one per query")
+
+    @property
+    def n_teachers(self) -> int:
+        """The number of teachers, k."""
+        return int(self.votes.shape[0])
+
+    @property
+    def n_queries(self) -> int:
+        """The number of queries, Q."""
+        return int(self.votes.shape[1])
+
+    @cached_property
+    def abstains(self) -> bool:
+        """Whether any teacher abstains anywhere."""
+        if self.votes.dtype.kind == "u":
+            return False
+        return any(block.size and int(block.min()) < 0 for block in row_blocks(self.votes))
+
+
+def read_votes(path: str | Path, *, classes: int | None = None) -> Votes:
+    """Read a votes file, refusing whatever could be misread.
+
+    Parameters
+    ----------
+    path : path
+        An npz file; a folder with `votes.npy`, mapped, and beside it whatever else an npz may hold, as
+        `groups.npy`; or an npy with the votes alone.
+    classes : int, optional
+        The number of classes. Without it, and without `classes` in the file, it is 1 + the largest
+        id, with a warning: which classes exist is then taken as public.
+    """
+    file = Path(path)
+    if file.is_dir():
+        arrays = _read_store(file)
+    elif not file.is_file():
+        raise InputError(f"{file}: no such file; {_STORE}")
+    elif file.suffix == ".npy":
+        arrays = {"votes": read_npy(file)}
+    else:
+        arrays = read_npz(file, _KNOWN)
+    if "votes" not in arrays:
+        found = ", ".join(sorted(arrays)) or "nothing"
+        raise InputError(f"{file}: holds {found}; it must hold 'votes' (teachers × queries, class ids)")
+    votes = arrays["votes"]
+    if votes.ndim != 2 or votes.size == 0:
+        raise InputError(f"{file}: votes have the shape {votes.shape}; it must be teachers × queries, not empty")
+    if not np.issubdtype(votes.dtype, np.integer):
+        raise InputError(f"{file}: votes are {votes.dtype}; they must be integers, the classes' ids")
+    try:
+        return Votes(
+            votes=votes,
+            n_classes=_number_of_classes(votes, arrays.get("classes"), classes),
+            weights=_floats("weights", arrays.get("weights")),
+            groups=_strings("groups", arrays.get("groups")),
+            participation=_bools("participation", arrays.get("participation")),
+            labels=_truth(arrays.get("labels")),
+            queries=_strings("queries", arrays.get("queries")),
+        )
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def _read_store(folder: Path) -> dict[str, NDArray[Any]]:
+    """Read the arrays of a folder, mapped; a store that teachers still write to is refused."""
+    arrays = {name: read_npy(folder / f"{name}.npy") for name in _KNOWN if (folder / f"{name}.npy").is_file()}
+    if (folder / "store.json").is_file():
+        try:
+            arrays.setdefault("classes", np.array(int(json.loads((folder / "store.json").read_text())["classes"])))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{folder / 'store.json'}: not readable ({error})") from None
+        done = read_npy(folder / "done.npy")
+        if not done.all():
+            raise InputError(
+                f"{folder}: {int(np.count_nonzero(~done))} of {done.size} teachers have not voted yet; let them finish"
+            )
+    return arrays
+
+
+def _number_of_classes(votes: Ints, stored: NDArray[Any] | None, given: int | None) -> int:
+    """C as given, else as stored, else read off the votes with a warning."""
+    if given is not None:
+        if given < 2:
+            raise InputError(f"classes is {given}: there must be at least 2")
+        return given
+    if stored is not None:
+        if stored.ndim == 0 and np.issubdtype(stored.dtype, np.integer) and int(stored) >= 2:
+            return int(stored)
+        if stored.ndim == 1 and stored.size >= 2:  # the classes' names
+            return int(stored.size)
+        raise InputError(f"classes is {stored!r}: it must be a number of at least 2, or a list of names")
+    largest = max(int(block.max()) for block in row_blocks(votes))
+    if largest < 1:
+        raise InputError("every vote is for class 0 or none: say how many classes there are (--classes N)")
+    warnings.warn(
+        f"taking the classes to be 0 to {largest}, as voted: this treats the set of classes as public "
+        "(--classes N or 'classes' in the file says it)",
+        ClassesWarning,
+        stacklevel=3,
+    )
+    return largest + 1
+
+
+def _check_votes(votes: Ints, n_classes: int) -> None:
+    signed = votes.dtype.kind != "u"
+    for block in row_blocks(votes):
+        low, high = int(block.min()) if signed else 0, int(block.max())
+        if low < -1 or high >= n_classes:
+            bad = low if low < -1 else high
+            raise InputError(f"votes hold {bad}: class ids go from 0 to {n_classes - 1}, and −1 abstains")
+
+
+def _check_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...], meaning: str) -> None:
+    if found != wanted:
+        raise InputError(f"{name} have the shape {found}: it must be {wanted}, {meaning}")
+
+
+def _floats(name: str, array: NDArray[Any] | None) -> NDArray[np.float64] | None:
+    if array is None:
+        return None
+    if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
+        raise InputError(f"{name} are {array.dtype}: they must be numbers")
+    return np.array(array, dtype=np.float64)
+
+
+def _bools(name: str, array: NDArray[Any] | None) -> NDArray[np.bool_] | None:
+    if array is None:
+        return None
+    if array.dtype != np.bool_:
+        raise InputError(f"{name} is {array.dtype}: it must be bool, whether a teacher takes part in a query")
+    return array
+
+
+def _truth(array: NDArray[Any] | None) -> Ints | None:
+    if array is None:
+        return None
+    if not np.issubdtype(array.dtype, np.integer):
+        raise InputError(f"labels are {array.dtype}: they must be integers, the classes' ids")
+    return array
+
+
+def _strings(name: str, array: NDArray[Any] | None) -> tuple[str, ...] | None:
+    """Ids as strings: 1 and '1' are the same id; fractions are refused, they would not be stable."""
+    if array is None:
+        return None
+    if array.ndim != 1 or array.dtype.kind not in "iuUS":
+        raise InputError(f"{name} are {array.dtype} of shape {array.shape}: they must be a list of ids")
+    if array.dtype.kind == "S":
+        try:
+            array = np.char.decode(array, "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name} hold {error.object!r}: ids must be text in UTF-8") from None
+    return tuple(str(value).strip() for value in array.tolist())

@@ -1,0 +1,272 @@
+"""Who votes with which weight, and whose account pays: teachers, groups and accounts by id.
+
+Costs follow people by id: a teacher's weight and a group's budget meet here through the group's
+id, once, and are never sorted apart.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.errors import InputError
+from ipate.votes import Votes
+from ipate.votes.counting import Ints, count_votes, weigh_votes
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelGroup:
+    """A group as the voting sees it: its budget and the largest weight that one of its people moves."""
+
+    id: str
+    epsilon: float
+    delta: float
+    sensitivity: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """The votes of B queries, counted.
+
+    Attributes
+    ----------
+    counts : array of shape (B, C)
+        Weighted vote counts n.
+    voted : bool array of shape (blocs, B, C + 1)
+        Which classes the teachers of a bloc voted for; the last column: whether one abstained. Without
+        blocs where that was not asked for.
+    votes : integer array of shape (k, B)
+        Who voted what; −1 where a teacher abstained or did not take part.
+    present : bool array of shape (k, B), optional
+        Who took part (vanishing).
+    scale : array of shape (B,), optional
+        The weight of a participant's vote (vanishing): k over the number of participants.
+    """
+
+    counts: Floats
+    voted: NDArray[np.bool_]
+    votes: Ints
+    present: NDArray[np.bool_] | None = None
+    scale: Floats | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """The teachers of an ensemble and the accounts that their votes are charged to.
+
+    Attributes
+    ----------
+    groups : tuple of PanelGroup
+        In any order; everything else refers to them by position in this tuple, never by rank.
+    weights : array of shape (k,)
+        Every teacher's weight.
+    member : integer array of shape (k,), optional
+        Which group's people a teacher learnt from; None where teachers mix groups (upsampling).
+    rotating : bool
+        Teachers take turns (vanishing): every teacher has its own account.
+    disjoint : bool
+        Every person is known to one teacher only, even where `member` does not say whose.
+    """
+
+    groups: tuple[PanelGroup, ...]
+    weights: Floats
+    member: NDArray[np.intp] | None = None
+    rotating: bool = False
+    disjoint: bool = False
+
+    def __post_init__(self) -> None:
+        ids = [group.id for group in self.groups]
+        if len(set(ids)) != len(ids):
+            raise InputError(f"group {next(i for i in ids if ids.count(i) > 1)!r} stands twice: ids must differ")
+        bad = self.weights[~(np.isfinite(self.weights) & (self.weights >= 0))]
+        if bad.size:
+            raise InputError(f"weights hold {bad[0]:g}: each must be a finite number, 0 or above")
+        if self.member is not None and self.member.shape != self.weights.shape:
+            raise InputError(f"there are {self.weights.size} weights and {self.member.size} teachers with a group")
+        if self.rotating and self.member is None:
+            raise InputError("teachers take turns without groups: vanishing needs one group per teacher")
+        if self.rotating and np.any(self.weights != 1):
+            raise InputError("participation and weights are both given: vanishing sets the weights itself")
+        for position, group in enumerate(self.groups):
+            own = self.weights if self.member is None else self.weights[self.member == position]
+            heaviest = float(own.max()) if own.size else 0.0
+            if not self.rotating and group.sensitivity < heaviest:
+                raise InputError(
+                    f"group {group.id!r} has the sensitivity {group.sensitivity:g}, "
+                    f"below the weight {heaviest:g} of one of its teachers: one person can move at least that"
+                )
+
+    @classmethod
+    def from_votes(
+        cls,
+        votes: Votes,
+        groups: Sequence[tuple[str, float, float, float | None]],
+        *,
+        weights: Floats | None = None,
+    ) -> "Panel":
+        """Match a votes file with budgets by group id.
+
+        Parameters
+        ----------
+        votes : Votes
+            Its `groups` name every teacher's group; without them teachers mix groups (upsampling).
+        groups : sequence of (id, epsilon, delta, sensitivity)
+            A sensitivity of None means the weight of the group's teachers.
+        weights : array of shape (k,), optional
+            Teachers' weights, 1 unless given.
+        """
+        weight = np.ones(votes.n_teachers) if weights is None else np.asarray(weights, dtype=np.float64)
+        rotating = votes.participation is not None
+        position = {row[0]: index for index, row in enumerate(groups)}
+        member = None
+        if rotating and votes.groups is None:
+            raise InputError("participation is given without groups: vanishing needs one group per teacher")
+        if votes.groups is not None:
+            unknown = sorted(set(votes.groups) - set(position))
+            if unknown:
+                raise InputError(f"group {unknown[0]!r} has teachers but no budget: add it to the file")
+            idle = sorted(set(position) - set(votes.groups))
+            if idle:
+                raise InputError(f"group {idle[0]!r} has a budget but no teachers: remove it from the group file")
+            member = np.array([position[name] for name in votes.groups], dtype=np.intp)
+        made = []
+        for index, (name, epsilon, delta, sensitivity) in enumerate(groups):
+            if sensitivity is None:
+                if member is None:
+                    raise InputError(
+                        f"group {name!r} has no sensitivity: the votes name no groups, so the group file must "
+                        "say how much weight one person of each group can move"
+                    )
+                moved = 1.0 if rotating else float(weight[member == index].max())
+            elif rotating:
+                raise InputError(
+                    f"group {name!r} has the sensitivity {sensitivity:g}: where teachers take turns it follows from "
+                    "who takes part; leave it out"
+                )
+            else:
+                moved = float(sensitivity)
+            made.append(PanelGroup(id=name, epsilon=epsilon, delta=delta, sensitivity=moved))
+        return cls(groups=tuple(made), weights=weight, member=member, rotating=rotating)
+
+    @property
+    def n_teachers(self) -> int:
+        """The number of teachers, k."""
+        return int(self.weights.size)
+
+    @cached_property
+    def total_weight(self) -> float:
+        """The weight of all teachers together, a public constant."""
+        return float(self.weights.sum())
+
+    @property
+    def account_ids(self) -> tuple[str, ...]:
+        """The accounts: one per group, or one per teacher where teachers take turns."""
+        if self.rotating:
+            return tuple(f"teacher {index}" for index in range(self.n_teachers))
+        return tuple(group.id for group in self.groups)
+
+    @cached_property
+    def account_group(self) -> NDArray[np.intp]:
+        """Which group every account belongs to, by position in `groups`."""
+        if self.rotating and self.member is not None:
+            return self.member
+        return np.arange(len(self.groups), dtype=np.intp)
+
+    @cached_property
+    def budgets(self) -> tuple[Floats, Floats]:
+        """ε and δ of every account."""
+        epsilon = np.array([group.epsilon for group in self.groups])[self.account_group]
+        delta = np.array([group.delta for group in self.groups])[self.account_group]
+        return epsilon, delta
+
+    @cached_property
+    def blocs(self) -> tuple[tuple[int, float, NDArray[np.intp]], ...]:
+        """Teachers of the same group and weight: (group position, weight, teacher indices)."""
+        member = np.zeros(self.n_teachers, np.intp) if self.member is None else self.member
+        keys = np.column_stack([member.astype(np.float64), self.weights])
+        unique, inverse = np.unique(keys, axis=0, return_inverse=True)
+        return tuple(
+            (int(group), float(weight), np.flatnonzero(inverse.ravel() == index))
+            for index, (group, weight) in enumerate(unique)
+        )
+
+    def blocs_of(self, position: int) -> tuple[int, ...] | None:
+        """Return the blocs that may hold a person of this group; None where several votes may move."""
+        if self.member is None and not self.disjoint:
+            return None
+        mine = [
+            (index, weight)
+            for index, (owner, weight, _) in enumerate(self.blocs)
+            if self.member is None or owner == position
+        ]
+        moved = self.groups[position].sensitivity
+        if any(weight not in (moved, 0.0) for _, weight in mine):
+            return None
+        return tuple(index for index, _ in mine)
+
+    def tally(
+        self, votes: Ints, n_classes: int, present: NDArray[np.bool_] | None = None, *, blocs: bool = True
+    ) -> Tally:
+        """Count a chunk of votes (k, B) with the teachers' weights; `present` under vanishing.
+
+        Without `blocs` it is left open who voted what, which the exact bound alone asks for.
+        """
+        if present is not None:
+            return self._tally_present(votes, n_classes, present)
+        if not blocs:
+            nobody = np.zeros((0, votes.shape[1], n_classes + 1), dtype=bool)
+            return Tally(counts=weigh_votes(votes, n_classes, self.weights), voted=nobody, votes=votes)
+        counts = np.zeros((votes.shape[1], n_classes))
+        voted = np.empty((len(self.blocs), votes.shape[1], n_classes + 1), dtype=bool)
+        for index, (_, weight, teachers) in enumerate(self.blocs):
+            own = count_votes(votes, n_classes, rows=teachers)
+            counts += weight * own
+            voted[index, :, :-1] = own > 0
+            voted[index, :, -1] = own.sum(axis=1) < teachers.size
+        return Tally(counts=counts, voted=voted, votes=votes)
+
+    def _tally_present(self, votes: Ints, n_classes: int, present: NDArray[np.bool_]) -> Tally:
+        signed = np.result_type(votes.dtype, np.int8)  # −1 must fit: votes are often uint8
+        heard = np.where(present, votes.astype(signed), signed.type(-1))
+        attending = present.sum(axis=0)
+        scale = np.where(attending > 0, self.n_teachers / np.maximum(attending, 1), 0.0)
+        counts = count_votes(heard, n_classes)
+        voted = np.empty((1, votes.shape[1], n_classes + 1), dtype=bool)
+        voted[0, :, :-1] = counts > 0
+        voted[0, :, -1] = ((votes < 0) & present).any(axis=0)
+        weighted = np.asarray(counts * scale[:, None], dtype=np.float64)
+        return Tally(counts=weighted, voted=voted, votes=heard, present=present, scale=scale)
+
+    def sensitivities(self, tally: Tally) -> Floats:
+        """Δ of every account: (accounts,), or (B, accounts) where teachers take turns."""
+        if tally.present is not None and tally.scale is not None:
+            return np.asarray(tally.present.T * tally.scale[:, None])
+        return self.own_sensitivities
+
+    @cached_property
+    def own_sensitivities(self) -> Floats:
+        """Δ of every group, where all teachers vote in every voting."""
+        return np.array([group.sensitivity for group in self.groups])
+
+    def without(self, leaving: frozenset[str]) -> "Panel":
+        """Return the panel after groups left: their teachers fall silent, the others' weights grow.
+
+        The weights of those who stay sum to the old total again, and so do their sensitivities:
+        noise and threshold keep their meaning and everybody is charged for the weight they have.
+        """
+        if self.member is None or self.rotating:
+            raise InputError("groups can leave only where every teacher belongs to one group (not upsampling)")
+        gone = np.array([group.id in leaving for group in self.groups])
+        staying = np.where(gone[self.member], 0.0, self.weights)
+        if staying.sum() <= 0:
+            raise InputError("every group would leave: nobody is left to vote")
+        factor = self.total_weight / float(staying.sum())
+        groups = tuple(
+            replace(group, sensitivity=0.0 if left else group.sensitivity * factor)
+            for group, left in zip(self.groups, gone, strict=True)
+        )
+        return Panel(groups=groups, weights=staying * factor, member=self.member)

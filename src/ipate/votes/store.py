@@ -1,0 +1,219 @@
+"""Votes on disk, teacher by teacher: what was voted stays when a run is interrupted.
+
+A folder with `votes.npy` (teachers × queries, mapped), `done.npy` (which teachers have voted), `learnt.npy`
+(a hash of what each of them had learnt from) and `store.json` (what all votes belong to). A teacher's row is
+written, flushed and only then marked, so a row that is marked is whole. Votes of a teacher that learnt from
+somebody who has left since are erased when the store is opened: there is no moment at which they could be used.
+Votes are private: the folder is readable by its owner alone.
+`ipate.votes.read_votes` reads such a folder, mapped, chunk by chunk.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.errors import InputError
+from ipate.files import write_text
+
+Ints = NDArray[np.integer[Any]]
+_VERSION = 2
+_HASH = 16  # bytes
+_SECONDS = 1.0  # votes are written at least this often,
+_HELD = 1 << 26  # and as soon as they take this many bytes
+
+
+def vote_dtype(n_classes: int) -> np.dtype[Any]:
+    """Return the type of a vote: the smallest that holds every class."""
+    return np.dtype(np.uint8 if n_classes <= 256 else np.uint16)
+
+
+class VoteStore:
+    """The votes of k teachers on Q queries, in a folder.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there; an existing store is continued.
+    n_teachers, n_queries, n_classes : int
+        The shape of the votes.
+    fingerprint : str
+        What all votes depend on (public points, kind of teacher, seed); a store made for something else is refused.
+    learnt : sequence of bytes, optional
+        What each teacher learns from, as 16 bytes (`ipate.teachers.ensemble.learnt_from`).
+    vacant : collection of int
+        The teachers that somebody has left. Only they may have learnt from something else before: their votes are
+        erased, and they are to be trained again. Any other teacher with other data is refused.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        n_teachers: int,
+        n_queries: int,
+        n_classes: int,
+        fingerprint: str,
+        learnt: Sequence[bytes] | None = None,
+        vacant: Collection[int] = (),
+    ) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        self.n_classes = n_classes
+        facts: dict[str, Any] = {
+            "version": _VERSION,
+            "teachers": n_teachers,
+            "queries": n_queries,
+            "classes": n_classes,
+            "fingerprint": fingerprint,
+        }
+        stated = self.folder / "store.json"
+        if stated.exists():
+            self._check(stated, facts)
+        arrays: dict[Path, tuple[np.dtype[Any], tuple[int, ...]]] = {
+            self._votes: (vote_dtype(n_classes), (n_teachers, n_queries)),
+            self._done: (np.dtype(np.bool_), (n_teachers,)),
+            self._learnt: (np.dtype(np.uint8), (n_teachers, _HASH)),
+        }
+        if not stated.exists():
+            for path, (dtype, shape) in arrays.items():
+                np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
+            write_text(stated, json.dumps(facts, indent=2) + "\n")
+        self.matrix, self.done, self._from = (self._mapped(path, *kind) for path, kind in arrays.items())
+        self._now = np.zeros((n_teachers, _HASH), dtype=np.uint8)
+        if learnt is not None:
+            self._now[:] = np.frombuffer(b"".join(learnt), dtype=np.uint8).reshape(n_teachers, _HASH)
+        self._forget_those_who_learnt_otherwise(frozenset(vacant))
+
+    @property
+    def _votes(self) -> Path:
+        return self.folder / "votes.npy"
+
+    @property
+    def _done(self) -> Path:
+        return self.folder / "done.npy"
+
+    @property
+    def _learnt(self) -> Path:
+        return self.folder / "learnt.npy"
+
+    def _forget_those_who_learnt_otherwise(self, vacant: frozenset[int]) -> None:
+        stale = np.flatnonzero(self.done & (self._from != self._now).any(axis=1)).tolist()
+        for teacher in stale:
+            if teacher not in vacant:
+                raise InputError(
+                    f"{self.folder}: teacher {teacher} learnt from other data than it has now, and nobody left it; "
+                    "restore the data, or begin a new run in another folder"
+                )
+        for teacher in stale:
+            self.forget(teacher)
+
+    def _check(self, stated: Path, facts: dict[str, Any]) -> None:
+        try:
+            found = json.loads(stated.read_text())
+        except (OSError, ValueError) as error:
+            raise InputError(f"{stated}: not readable ({error}); remove the folder to start afresh") from None
+        for name, wanted in facts.items():
+            if found.get(name) != wanted:
+                raise InputError(
+                    f"{self.folder}: holds votes with {name} {found.get(name)!r}, not {wanted!r}; "
+                    "use another folder, or remove this one to start afresh"
+                )
+
+    def _mapped(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Map an array of the store; one that is gone, cut short or another one is refused, never filled up."""
+        try:
+            found: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")  # for writing, numpy fills up with zeros
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: not readable ({error}); remove {self.folder} to start afresh") from None
+        if found.dtype != dtype or found.shape != shape:
+            raise InputError(
+                f"{path}: holds {found.dtype} of the shape {found.shape}, not {dtype} of {shape}; remove {self.folder} "
+                "to start afresh"
+            )
+        return np.lib.format.open_memmap(path, mode="r+")
+
+    def put(self, teacher: int, votes: Ints) -> None:
+        """Write one teacher's votes, then mark the teacher as done."""
+        self.put_all({teacher: votes})
+
+    def put_all(self, votes: Mapping[int, Ints]) -> None:
+        """Write the votes of several teachers, then mark them as done: one flush for all, whatever their number."""
+        width = self.matrix.shape[1]
+        for teacher, own in votes.items():
+            if own.shape != (width,) or own.min(initial=0) < 0 or own.max(initial=0) >= self.n_classes:
+                raise InputError(f"teacher {teacher}: its votes must be {width} class ids below {self.n_classes}")
+        for teacher, own in votes.items():
+            self.matrix[teacher] = own
+        self.matrix.flush()  # type: ignore[attr-defined]
+        teachers = list(votes)
+        self._from[teachers] = self._now[teachers]
+        self._from.flush()  # type: ignore[attr-defined]
+        self.done[teachers] = True
+        self.done.flush()  # type: ignore[attr-defined]
+
+    @contextmanager
+    def writing(self) -> Iterator[Callable[[int, Ints], None]]:
+        """Yield a `put` that gathers votes and writes them together, at least every second and at the end."""
+        held: dict[int, Ints] = {}
+        last = time.monotonic()
+
+        def put(teacher: int, votes: Ints) -> None:
+            nonlocal last
+            held[teacher] = votes
+            if time.monotonic() - last > _SECONDS or len(held) * votes.nbytes > _HELD:
+                self._write(held)
+                last = time.monotonic()
+
+        try:
+            yield put
+        finally:
+            self._write(held)
+
+    def _write(self, held: dict[int, Ints]) -> None:
+        if held:
+            self.put_all(held)
+            held.clear()
+
+    def describe(self, *, groups: Sequence[str]) -> None:
+        """Say whose teachers these are, in `groups.npy` beside the votes, as labelling wants to know."""
+        if len(groups) != len(self.done):
+            raise InputError(f"there are {len(groups)} groups and {len(self.done)} teachers: there must be one each")
+        with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as aside:
+            np.save(aside, np.array(groups, dtype=np.str_), allow_pickle=False)
+        os.replace(aside.name, self.folder / "groups.npy")
+
+    def forget(self, teacher: int) -> None:
+        """Mark a teacher for training again, as when one of its people withdrew, and erase its votes."""
+        self.done[teacher] = False
+        self.done.flush()  # type: ignore[attr-defined]
+        self.matrix[teacher] = 0
+        self.matrix.flush()  # type: ignore[attr-defined]
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The teachers that have not voted yet."""
+        return tuple(np.flatnonzero(~self.done).tolist())
+
+
+def voted_in(folder: Path) -> NDArray[np.bool_]:
+    """Return which teachers of a store have voted; nothing where there is no store yet."""
+    path = folder / "done.npy"
+    return np.load(path) if path.is_file() else np.zeros(0, dtype=np.bool_)
+
+
+def erase_votes(folder: Path, teachers: Sequence[int]) -> None:
+    """Erase the votes of some teachers of a store, wherever it stands; they count as not having voted."""
+    for name in ("done.npy", "votes.npy"):
+        if (folder / name).is_file():
+            rows = np.lib.format.open_memmap(folder / name, mode="r+")
+            rows[list(teachers)] = 0
+            rows.flush()

@@ -1,0 +1,414 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipate.accounting import gdp
+from ipate.accounting.meter import Meter
+from ipate.errors import BudgetExceededError, InputError
+from ipate.labelling.aggregators import Confident, GNMax, Mechanism
+from ipate.labelling.engine import Engine
+from ipate.labelling.loop import label, open_ledger
+from ipate.labelling.noise import SeededNoise
+from ipate.ledger.memory import MemoryLedger
+from ipate.ledger.records import Charge, Terms
+from ipate.votes import Votes
+from ipate.votes.panel import Panel, PanelGroup
+
+DELTA = 1e-5
+BUDGETS = {"strict": 1.0, "lax": 3.0, "middle": 2.0}
+EMPTY = {name: [0.0] for name in BUDGETS}
+LIMITS = {name: float(gdp.mu_of(epsilon, DELTA)) ** 2 for name, epsilon in BUDGETS.items()}
+
+
+def terms(name, epsilon, *, group=None, meter=None):
+    return Terms(account=name, group=group or name, epsilon=epsilon, delta=DELTA, meter=meter or Meter())
+
+
+def ledger(names=tuple(BUDGETS), **more):
+    return MemoryLedger([terms(name, BUDGETS[name]) for name in names], **more)
+
+
+def charge(cost, *, queries=("q",)):
+    return Charge(
+        cost={name: np.atleast_1d(np.asarray(value, dtype=float)) for name, value in cost.items()},
+        queries=queries,
+        answered=np.ones(len(queries), dtype=bool),
+        sensitivity=dict.fromkeys(cost, np.array(1.0)),
+        sigma=40.0,
+        check_sigma=None,
+        bound="gdp",
+    )
+
+
+def balances(book):
+    return {name: book.spent(name).tolist() for name in book.terms}
+
+
+def test_an_account_opens_empty_with_its_own_limit():
+    book = ledger()
+    for name, limit in LIMITS.items():
+        assert book.spent(name).tolist() == [0.0]
+        assert book.limit(name).tolist() == [limit]
+        assert book.epsilon(name) == 0.0
+
+
+def test_what_is_affordable_can_be_charged_and_is_then_spent():
+    book, cost = ledger(), {"strict": [0.01], "lax": [0.02]}
+    assert book.unaffordable({name: np.array(value) for name, value in cost.items()}) == ()
+    book.charge(charge(cost))
+    book.charge(charge(cost))
+    assert balances(book) == {"strict": [0.02], "lax": [0.04], "middle": [0.0]}
+    assert book.epsilon("strict") == pytest.approx(float(gdp.epsilon_of(np.sqrt(0.02), DELTA)))
+
+
+def test_a_whole_budget_can_be_spent_and_not_a_hair_more():
+    book = ledger()
+    book.charge(charge({"strict": LIMITS["strict"]}))
+    assert book.epsilon("strict") <= 1.0
+    with pytest.raises(BudgetExceededError):
+        book.charge(charge({"strict": 1e-12 * LIMITS["strict"]}))
+    assert book.spent("strict").tolist() == [LIMITS["strict"]]
+
+
+def test_those_who_cannot_pay_are_named_by_id():
+    book = ledger()
+    much = np.array([LIMITS["middle"]])
+    assert book.unaffordable(dict.fromkeys(BUDGETS, much)) == ("strict",)
+    assert book.unaffordable(dict.fromkeys(BUDGETS, 1.001 * much)) == ("strict", "middle")
+    assert balances(book) == EMPTY
+
+
+@pytest.mark.parametrize("order", [("lax", "strict", "middle"), ("strict", "middle", "lax")])
+def test_a_refusal_names_group_asked_and_left_and_touches_no_balance(order):
+    book = ledger(transcript=True)
+    book.charge(charge(dict.fromkeys(order, LIMITS["strict"] / 2)))
+    before = balances(book)
+    with pytest.raises(BudgetExceededError) as caught:
+        book.charge(charge(dict.fromkeys(order, LIMITS["strict"])))
+    asked = float(gdp.epsilon_of(np.sqrt(1.5 * LIMITS["strict"]), DELTA))
+    have = book.epsilon("strict")
+    for words in (
+        "'strict'",
+        f"{asked:.6g}",
+        "budget 1,",
+        f"{have:.6g} is spent",
+        f"{1 - have:.6g} left",
+        "nothing was charged",
+    ):
+        assert words in str(caught.value)
+    assert "lax" not in str(caught.value)
+    assert balances(book) == before
+    assert len(book.charges) == 1
+
+
+def test_a_refusal_names_a_teachers_account_and_its_group():
+    book = MemoryLedger([terms("teacher 4", 1.0, group="strict")])
+    with pytest.raises(BudgetExceededError, match=r"group 'strict' \(account 'teacher 4'\)"):
+        book.charge(charge({"teacher 4": 1.0}))
+
+
+def test_an_unknown_account_is_refused_everywhere_and_nothing_is_charged():
+    book = ledger()
+    for action in (
+        lambda: book.charge(charge({"strict": 0.01, "nobody": 0.01})),
+        lambda: book.unaffordable({"nobody": np.array([0.01])}),
+        lambda: book.spent("nobody"),
+        lambda: book.limit("nobody"),
+        lambda: book.epsilon("nobody"),
+        lambda: ledger(opening={"nobody": np.array([0.01])}),
+    ):
+        with pytest.raises(InputError, match="'nobody' is unknown"):
+            action()
+    assert balances(book) == EMPTY
+
+
+@pytest.mark.parametrize("cost", [[-1e-9], [float("nan")], [0.01, 0.01], [], 0.01])
+def test_a_cost_that_is_no_cost_is_refused_and_nothing_is_charged(cost):
+    book = ledger()
+    bad = charge({"lax": 0.01})
+    bad.cost["strict"] = np.asarray(cost, dtype=float)
+    with pytest.raises(InputError, match="account 'strict': the cost"):
+        book.charge(bad)
+    with pytest.raises(InputError, match="account 'strict': the cost"):
+        ledger(opening={"strict": np.asarray(cost, dtype=float)})
+    assert balances(book) == EMPTY
+
+
+def test_what_was_spent_elsewhere_counts_from_the_start():
+    opening = {"strict": np.array([0.9 * LIMITS["strict"]])}
+    book = ledger(opening=opening)
+    opening["strict"][0] = 0.0
+    assert book.spent("strict").tolist() == [0.9 * LIMITS["strict"]]
+    assert book.unaffordable({"strict": np.array([0.2 * LIMITS["strict"]])}) == ("strict",)
+    book.charge(charge({"strict": 0.05 * LIMITS["strict"]}))
+    assert book.spent("strict")[0] == pytest.approx(0.95 * LIMITS["strict"])
+    assert book.spent("lax").tolist() == [0.0]
+
+
+def test_two_accounts_with_the_same_id_are_refused():
+    with pytest.raises(InputError, match="stands twice"):
+        ledger(("strict", "lax", "strict"))
+
+
+def test_a_balance_cannot_be_changed_from_outside():
+    book = ledger()
+    cost = np.array([0.01])
+    book.charge(charge({"strict": cost}))
+    cost[0] = 5.0
+    book.spent("strict")[0] = 0.0
+    book.limit("strict")[0] = 1e9
+    book.terms.pop("strict")
+    assert book.spent("strict").tolist() == [0.01]
+    assert book.limit("strict").tolist() == [LIMITS["strict"]]
+    assert "strict" in book.terms
+
+
+def test_a_renyi_account_is_within_budget_while_one_order_is():
+    meter = Meter("tight", "improved", (2.0, 20.0))
+    book = MemoryLedger([terms("strict", 1.0, meter=meter)])
+    low, high = book.limit("strict")
+    assert low == -np.inf
+    book.charge(charge({"strict": [100.0, high]}))
+    with pytest.raises(BudgetExceededError):
+        book.charge(charge({"strict": [0.0, 1e-6]}))
+
+
+def test_the_transcript_is_kept_only_where_asked_and_in_order():
+    first, second = charge({"strict": 0.01}, queries=("a",)), charge({"lax": 0.02}, queries=("b", "c"))
+    book, forgetful = ledger(transcript=True), ledger()
+    for entry in (first, second):
+        book.charge(entry)
+        forgetful.charge(entry)
+    assert [entry.queries for entry in book.charges] == [("a",), ("b", "c")]
+    assert forgetful.charges == ()
+
+
+COSTS = st.dictionaries(st.sampled_from(sorted(BUDGETS)), st.floats(0, 0.3), min_size=1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(COSTS, max_size=10))
+def test_no_sequence_of_charges_passes_a_limit_and_what_was_accepted_is_what_is_spent(sequence):
+    book = ledger(transcript=True)
+    accepted = dict.fromkeys(BUDGETS, 0.0)
+    refused = 0
+    for cost in sequence:
+        before = balances(book)
+        payable = not book.unaffordable({name: np.array([value]) for name, value in cost.items()})
+        try:
+            book.charge(charge(cost))
+        except BudgetExceededError:
+            refused += 1
+            assert not payable
+            assert balances(book) == before
+        else:
+            assert payable
+            for name, value in cost.items():
+                accepted[name] += value
+        for name, limit in LIMITS.items():
+            assert book.spent(name)[0] <= limit
+    for name, epsilon in BUDGETS.items():
+        assert book.epsilon(name) <= epsilon
+    assert {name: value for name, (value,) in balances(book).items()} == pytest.approx(accepted, rel=1e-12)
+    assert len(book.charges) == len(sequence) - refused
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.permutations(sorted(BUDGETS)), st.lists(COSTS, max_size=8))
+def test_the_order_of_terms_does_not_matter_ids_do(order, sequence):
+    books = ledger(), ledger(tuple(order))
+    for cost in sequence:
+        outcomes = []
+        for book in books:
+            try:
+                book.charge(charge(cost))
+            except BudgetExceededError as error:
+                outcomes.append(str(error))
+            else:
+                outcomes.append("charged")
+        assert outcomes[0] == outcomes[1]
+    assert balances(books[0]) == balances(books[1])
+
+
+GROUPS = ("strict", "strict", "lax", "lax", "middle")
+WEIGHTS = np.array([0.5, 0.5, 1.5, 1.5, 1.0])
+CONFIDENT = Confident(mechanism=Mechanism(sigma=20.0, check_sigma=30.0, threshold=4.0))
+GNMAX = GNMax(mechanism=Mechanism(sigma=20.0))
+
+
+def voting(size, *, names=("middle", "strict", "lax"), **more):
+    votes = np.random.default_rng(0).integers(0, 3, (5, size))
+    made = Votes(votes=votes, n_classes=3, groups=GROUPS, **more)
+    rotating = made.participation is not None
+    panel = Panel.from_votes(
+        made, [(name, BUDGETS[name], DELTA, None) for name in names], weights=None if rotating else WEIGHTS
+    )
+    return made, panel
+
+
+@pytest.mark.parametrize("bound", ["loose", "sup"])
+@pytest.mark.parametrize("conversion", ["classic", "improved"])
+def test_a_filter_fixes_one_order_per_account_from_its_own_budget(bound, conversion):
+    _, panel = voting(1)
+    meter = Meter(bound, conversion)
+    book = open_ledger(panel, meter, CONFIDENT)
+    assert tuple(book.terms) == ("middle", "strict", "lax")
+    for group in panel.groups:
+        own = book.terms[group.id]
+        (order,) = own.meter.orders
+        assert (own.epsilon, own.delta, own.meter.bound) == (BUDGETS[group.id], DELTA, bound)
+        cost = meter.worst_label(sensitivity=group.sensitivity, sigma=20.0)
+        cost = cost + meter.worst_check(sensitivity=group.sensitivity, check_sigma=30.0)
+        afforded = meter.limit(group.epsilon, DELTA) / cost
+        assert order == meter.orders[int(np.argmax(afforded))]
+        assert book.limit(group.id)[0] == meter.limit(group.epsilon, DELTA)[meter.orders.index(order)]
+    assert len({entry.meter.orders for entry in book.terms.values()}) > 1
+
+
+@pytest.mark.parametrize("bound", ["gdp", "tight", "exact"])
+def test_other_accounts_keep_the_whole_meter(bound):
+    _, panel = voting(1)
+    meter = Meter(bound)
+    book = open_ledger(panel, meter, GNMAX)
+    for name, epsilon in BUDGETS.items():
+        assert book.terms[name].meter == meter
+        np.testing.assert_array_equal(book.limit(name), meter.limit(epsilon, DELTA))
+
+
+def test_teachers_who_take_turns_have_accounts_of_their_own_with_their_groups_budget():
+    _, panel = voting(2, participation=np.ones((5, 2), dtype=bool))
+    book = open_ledger(panel, Meter(), GNMAX)
+    assert [(entry.account, entry.group, entry.epsilon) for entry in book.terms.values()] == [
+        (f"teacher {index}", name, BUDGETS[name]) for index, name in enumerate(GROUPS)
+    ]
+
+
+def mu2(weight, *, checks=0, labels=0):
+    return checks * (weight / 30) ** 2 + labels * 2 * (weight / 20) ** 2
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_every_check_is_charged_and_every_label_that_was_given(batch):
+    votes, panel = voting(60)
+    book = open_ledger(panel, Meter(), CONFIDENT, transcript=True)
+    run = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(1), ledger=book, batch=batch, max_queries=40)
+    labels = int(run.answered.sum())
+    assert 0 < labels < run.n_queries == 40
+    for name, weight in {"strict": 0.5, "lax": 1.5, "middle": 1.0}.items():
+        assert book.spent(name)[0] == pytest.approx(mu2(weight, checks=40, labels=labels), rel=1e-9)
+    assert [query for entry in book.charges for query in entry.queries] == [str(i) for i in range(40)]
+    np.testing.assert_array_equal(np.concatenate([entry.answered for entry in book.charges]), run.answered)
+
+
+@pytest.mark.parametrize("bound", ["gdp", "loose", "sup", "tight", "exact"])
+@pytest.mark.parametrize("batch", [1, 50, None])
+def test_labelling_stops_before_the_ledger_would_refuse(bound, batch):
+    votes, panel = voting(3000)
+    noisy = Confident(mechanism=Mechanism(sigma=6.0, check_sigma=8.0, threshold=2.0))
+    book = open_ledger(panel, Meter(bound), noisy)
+    queries = 40 if bound == "exact" else None
+    run = label(votes, panel, noisy, Meter(bound), noise=SeededNoise(2), ledger=book, batch=batch, max_queries=queries)
+    assert run.stopped_by == ("count" if bound == "exact" and run.n_queries == 40 else "budget")
+    assert run.n_labels > 0
+    for name, epsilon in BUDGETS.items():
+        assert np.any(book.spent(name) <= book.limit(name))
+        assert 0 < book.epsilon(name) <= epsilon
+
+
+class Refusing(MemoryLedger):
+    """Says that everything is affordable, and then refuses."""
+
+    def charge(self, charge):
+        raise BudgetExceededError("refused")
+
+
+def test_nothing_is_released_where_the_ledger_refuses():
+    votes, panel = voting(4, queries=("a", "b", "a", "c"))
+    book = Refusing(list(open_ledger(panel, Meter(), GNMAX).terms.values()))
+    run = Engine(
+        votes=votes,
+        panel=panel,
+        aggregator=GNMAX,
+        meter=Meter(),
+        ledger=book,
+        noise=SeededNoise(3),
+        probs=None,
+        may_repeat=True,
+    )
+    with pytest.raises(BudgetExceededError, match="refused"):
+        run.ask(np.arange(4), np.inf, np.inf)
+    assert (run.parts, run.store, run.n_labels, run.n_asked) == ([], {}, 0, 0)
+
+
+def test_a_query_asked_again_is_charged_once():
+    votes, panel = voting(6, queries=("a", "b", "a", "a", "c", "b"))
+    book = open_ledger(panel, Meter(), CONFIDENT, transcript=True)
+    run = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(4), ledger=book, batch=2)
+    assert [query for entry in book.charges for query in entry.queries] == ["a", "b", "c"]
+    labels = int(run.answered[[0, 1, 4]].sum())
+    assert book.spent("lax")[0] == pytest.approx(mu2(1.5, checks=3, labels=labels), rel=1e-9)
+
+
+def test_a_teacher_pays_for_the_votings_it_took_part_in_and_no_others():
+    present = np.array([[1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]], dtype=bool)
+    votes, panel = voting(4, participation=present)
+    sure = Confident(mechanism=Mechanism(sigma=80.0, check_sigma=120.0, threshold=-1e6))
+    book = open_ledger(panel, Meter(), sure)
+    run = label(votes, panel, sure, Meter(), noise=SeededNoise(5), ledger=book)
+    assert run.n_labels == 4
+    weight = 5 / present.sum(axis=0)
+    for teacher in range(5):
+        own = sum(mu2(weight[query] / 4, checks=1, labels=1) for query in range(4) if present[teacher, query])
+        assert book.spent(f"teacher {teacher}")[0] == pytest.approx(own, rel=1e-9, abs=0)
+    assert {group.group: group.epsilon > 0 for group in run.groups} == {
+        "middle": False,
+        "strict": True,
+        "lax": True,
+    }
+
+
+def test_those_who_stay_are_charged_for_the_weight_they_take_over():
+    votes, panel = voting(400)
+    costly = GNMax(mechanism=Mechanism(sigma=25.0))
+    book = open_ledger(panel, Meter(), costly, transcript=True)
+    label(votes, panel, costly, Meter(), noise=SeededNoise(6), ledger=book, stop="drop", batch=50)
+    stages = {tuple(float(entry.sensitivity[name]) for name in BUDGETS): entry for entry in book.charges}
+    assert len(stages) > 1
+    for sensitivities in stages:
+        weights = dict(zip(BUDGETS, sensitivities, strict=True))
+        assert sum(weights[name] for name in GROUPS) == pytest.approx(WEIGHTS.sum())
+    total = dict.fromkeys(BUDGETS, 0.0)
+    for entry in book.charges:
+        for name in BUDGETS:
+            total[name] += len(entry.queries) * 2 * (float(entry.sensitivity[name]) / 25) ** 2
+    assert {name: book.spent(name)[0] for name in BUDGETS} == pytest.approx(total, rel=1e-9)
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_weight_meets_its_budget_by_id_however_the_groups_are_listed(names):
+    budgets, weight = {"a": 3.0, "b": 1.0}, {"a": 1.0, "b": 2.0}
+    votes = Votes(votes=np.zeros((3, 5), dtype=int), n_classes=2, groups=("b", "a", "a"))
+    panel = Panel.from_votes(
+        votes, [(name, budgets[name], DELTA, None) for name in names], weights=np.array([2.0, 1.0, 1.0])
+    )
+    assert {group.id: group.sensitivity for group in panel.groups} == weight
+    book = open_ledger(panel, Meter(), GNMAX)
+    label(votes, panel, GNMAX, Meter(), noise=SeededNoise(7), ledger=book, max_queries=2)
+    for name in names:
+        assert book.terms[name].epsilon == budgets[name]
+        assert book.spent(name)[0] == pytest.approx(mu2(weight[name], labels=2))
+    np.testing.assert_array_equal(panel.budgets[0], [budgets[name] for name in names])
+
+
+def test_a_group_that_moves_more_than_one_teacher_is_charged_what_it_moves():
+    votes = Votes(votes=np.zeros((4, 3), dtype=int), n_classes=2)
+    groups = (
+        PanelGroup(id="one", epsilon=3.0, delta=DELTA, sensitivity=1.0),
+        PanelGroup(id="three", epsilon=9.0, delta=DELTA, sensitivity=3.0),
+    )
+    panel = Panel(groups=groups, weights=np.ones(4))
+    book = open_ledger(panel, Meter(), GNMAX)
+    label(votes, panel, GNMAX, Meter(), noise=SeededNoise(8), ledger=book)
+    assert book.spent("one")[0] == pytest.approx(mu2(1, labels=3))
+    assert book.spent("three")[0] == pytest.approx(9 * mu2(1, labels=3))

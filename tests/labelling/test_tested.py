@@ -1,0 +1,392 @@
+"""A release that is tested as a whole: the order of charge, bit and labels, and what survives an interruption."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ipate.accounting import gdp
+from ipate.accounting.meter import Meter
+from ipate.accounting.ptr.design import level
+from ipate.errors import BudgetExceededError, InputError
+from ipate.labelling.aggregators import Confident, Interactive, Mechanism
+from ipate.labelling.loop import account_terms, label
+from ipate.labelling.noise import SecureNoise
+from ipate.labelling.tested import label_tested
+from ipate.ledger.memory import MemoryLedger
+from ipate.ledger.sqlite import SqliteLedger
+from ipate.planning.reference import Reference, Simulator, design_for, read_design, write_design
+from ipate.votes import Votes
+from ipate.votes.panel import Panel, PanelGroup
+
+K, CLASSES, POOL = 60, 3, 90
+MECHANISM = Mechanism(sigma=8.0, check_sigma=20.0, threshold=40.0)
+CONFIDENT = Confident(mechanism=MECHANISM)
+PTR = Meter("ptr")
+
+
+def panel(epsilon=2.0, delta=1e-3):
+    group = PanelGroup(id="all", epsilon=epsilon, delta=delta, sensitivity=1.0)
+    return Panel(groups=(group,), weights=np.ones(K), disjoint=True)
+
+
+def two_groups():
+    groups = (
+        PanelGroup(id="strict", epsilon=2.0, delta=1e-3, sensitivity=0.75),
+        PanelGroup(id="lax", epsilon=3.0, delta=1e-3, sensitivity=1.25),
+    )
+    member = np.repeat([0, 1], K // 2)
+    return Panel(groups=groups, weights=np.array([0.75, 1.25])[member], member=member)
+
+
+GENEROUS = panel(epsilon=8.0, delta=1e-2)
+
+
+def clear_votes(seed=0, wrong=1):
+    """Teachers agree on almost everything."""
+    truth = np.random.default_rng(seed).integers(CLASSES, size=POOL)
+    votes = np.broadcast_to(truth, (K, POOL)).copy()
+    votes[:wrong] = (truth + 1) % CLASSES
+    return Votes(votes=votes, n_classes=CLASSES, labels=truth)
+
+
+def divided_votes():
+    """Every query is tied between two classes: nothing is clear, and the level is 0."""
+    votes = np.zeros((K, POOL), dtype=np.int64)
+    votes[K // 2 :] = 1
+    return Votes(votes=votes, n_classes=CLASSES)
+
+
+def make(whose=None, fallback=False, queries=POOL):
+    guess = Reference(simulator=Simulator(accuracy=0.95, queries=300), fallback=fallback)
+    return design_for(
+        guess, whose or panel(), MECHANISM, n_classes=CLASSES, queries=[str(index) for index in range(queries)]
+    )
+
+
+@pytest.fixture(scope="module")
+def design():
+    made = make()
+    assert made.n_queries == POOL
+    return made
+
+
+@pytest.fixture(scope="module")
+def cautious():
+    return make(GENEROUS, fallback=True)
+
+
+class Noise(SecureNoise):
+    """Secure noise whose test says what is wanted, and which notes the order of its draws."""
+
+    def __init__(self, says=0.0, events=None):
+        super().__init__()
+        self.says, self.events = says, [] if events is None else events
+
+    def uniform(self, purpose, queries, width):
+        self.events.append(purpose)
+        if isinstance(self.says, BaseException):
+            raise self.says
+        return np.full((len(queries), width), self.says)
+
+    def normal(self, purpose, queries, width):
+        self.events.append(purpose)
+        return super().normal(purpose, queries, width)
+
+
+PASS, FAIL = 0.0, 1 - 2.0**-53
+
+
+class Spy(MemoryLedger):
+    def __init__(self, terms, events):
+        super().__init__(terms)
+        self.events = events
+
+    def charge(self, charge):
+        super().charge(charge)
+        self.events.append(("charged", float(max(cost[0] for cost in charge.cost.values())), charge.queries))
+
+
+def test_the_budget_is_charged_first_then_the_bit_stored_and_only_then_labels_drawn(design):
+    events = []
+    ledger = Spy(account_terms(panel(), PTR, CONFIDENT), events)
+    result = label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(PASS, events), ledger=ledger)
+    kinds = [event if isinstance(event, str) else event[0] for event in events]
+    assert kinds[:3] == ["charged", "test", "charged"]
+    assert events[0][1] == 2.0
+    assert events[2][1:] == (0.0, ("the test of run",))
+    assert kinds.index("check") > 2
+    assert kinds.index("label") > 2
+    assert kinds.count("test") == 1
+    assert all(event[1] == 0.0 for event in events[3:] if not isinstance(event, str))
+    assert result.passed
+    assert result.n_queries == POOL == design.n_queries
+    assert ledger.spent("all").tolist() == [2.0]
+
+
+def test_after_a_pass_every_query_is_asked_and_the_budget_is_the_cost(design):
+    votes = clear_votes()
+    result = label_tested(votes, panel(), CONFIDENT, design, noise=Noise(PASS))
+    assert result.queries.tolist() == list(range(POOL))
+    assert 0 < result.n_labels <= POOL
+    right = result.labels[result.answered] == votes.labels[result.answered]
+    assert right.mean() > 0.95
+    (group,) = result.groups
+    assert (group.epsilon, group.budget, group.delta, group.labels_until_exhausted) == (2.0, 2.0, 1e-3, None)
+    assert result.guarantee.kind == "releasable"
+    assert "private test" in result.guarantee.statement
+
+
+def test_after_a_fail_nothing_is_drawn_and_everything_is_spent(design):
+    events = []
+    noise = Noise(FAIL, events)
+    ledger = MemoryLedger(account_terms(panel(), PTR, CONFIDENT))
+    result = label_tested(clear_votes(), panel(), CONFIDENT, design, noise=noise, ledger=ledger)
+    assert result.passed is False
+    assert result.stopped_by == "failed"
+    assert result.n_queries == result.n_labels == 0
+    assert events == ["test"]
+    assert ledger.epsilon("all") == 2.0
+    assert result.groups[0].epsilon == 2.0
+    with pytest.raises(BudgetExceededError, match="a budget pays for one"):
+        label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(PASS), ledger=ledger)
+
+
+def test_the_bit_follows_the_votes(design):
+    """Clear votes pass nearly always, divided ones next to never."""
+    assert design.pi[level(design, np.array([[59.0, 1, 0]] * POOL))] > 0.95
+    assert design.pi[level(design, np.array([[30.0, 30, 0]] * POOL))] < 0.01
+    said = [label_tested(divided_votes(), panel(), CONFIDENT, design, noise=Noise(u)).passed for u in (0.01, 0.5)]
+    assert said == [False, False]
+    said = [label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(u)).passed for u in (0.01, 0.95)]
+    assert said == [True, True]
+
+
+def test_the_rest_after_a_fail_is_spent_by_a_data_independent_run_and_no_more(cautious):
+    ledger = MemoryLedger(account_terms(GENEROUS, PTR, CONFIDENT))
+    result = label_tested(clear_votes(), GENEROUS, CONFIDENT, cautious, noise=Noise(FAIL), ledger=ledger)
+    assert result.passed is False
+    assert result.stopped_by == "budget"
+    assert result.n_queries < POOL
+    labels, queries = result.n_labels, result.n_queries
+    spent = 2 * labels / MECHANISM.sigma**2 + queries / MECHANISM.check_sigma**2
+    limit = float(gdp.mu_of(4.0, 1e-3)) ** 2  # (ε/2, δ/10)
+    one = 2 / MECHANISM.sigma**2 + 1 / MECHANISM.check_sigma**2
+    assert spent <= limit < spent + one
+    assert ledger.epsilon("all") == 8.0
+    assert result.groups[0].epsilon == 8.0
+    assert result.meter == PTR
+    assert result.guarantee.kind == "releasable"
+
+
+def test_groups_pay_their_own_budgets():
+    whose = two_groups()
+    made = make(whose)
+    result = label_tested(clear_votes(), whose, CONFIDENT, made, noise=Noise(PASS))
+    assert {group.group: group.epsilon for group in result.groups} == {"strict": 2.0, "lax": 3.0}
+    swapped = replace(whose, groups=tuple(replace(g, epsilon=5.0 - g.epsilon) for g in whose.groups))
+    with pytest.raises(InputError, match="other figures for group 'strict'"):
+        label_tested(clear_votes(), swapped, CONFIDENT, made, noise=Noise(PASS))
+
+
+def opened(path, whose=None, run="march"):
+    return SqliteLedger.open(path, account_terms(whose or panel(), PTR, CONFIDENT), run=run)
+
+
+def test_interrupted_before_the_bit_the_charge_is_found_and_not_made_again(design, tmp_path):
+    with opened(tmp_path / "l") as ledger, pytest.raises(KeyboardInterrupt):
+        label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(KeyboardInterrupt()), ledger=ledger)
+    with opened(tmp_path / "l") as ledger:
+        assert ledger.epsilon("all") == 2.0
+        assert ledger.head.charges == 1
+        result = label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(PASS), ledger=ledger)
+        assert result.passed
+        assert ledger.epsilon("all") == 2.0
+
+
+@pytest.mark.parametrize("says", [PASS, FAIL], ids=["passed", "failed"])
+def test_interrupted_after_the_bit_no_second_one_is_drawn(design, tmp_path, says):
+    class Breaks(Noise):
+        def normal(self, purpose, queries, width):
+            raise KeyboardInterrupt
+
+    with opened(tmp_path / "l") as ledger:
+        if says == PASS:
+            with pytest.raises(KeyboardInterrupt):
+                label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Breaks(says), ledger=ledger)
+        else:
+            label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Breaks(says), ledger=ledger)
+    other = Noise(AssertionError("a second test was drawn"))
+    with opened(tmp_path / "l") as ledger:
+        result = label_tested(clear_votes(), panel(), CONFIDENT, design, noise=other, ledger=ledger)
+        again = label_tested(clear_votes(), panel(), CONFIDENT, design, noise=other, ledger=ledger)
+    assert result.passed is again.passed is (says == PASS)
+    assert result.n_queries == (POOL if says == PASS else 0)
+    assert np.array_equal(result.labels, again.labels)
+
+
+def test_interrupted_between_labels_the_stored_ones_stay(design, tmp_path):
+    class Breaks(Noise):
+        def normal(self, purpose, queries, width):
+            if len([event for event in self.events if event == "label"]) == 3:
+                raise KeyboardInterrupt
+            return super().normal(purpose, queries, width)
+
+    with opened(tmp_path / "l") as ledger, pytest.raises(KeyboardInterrupt):
+        label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Breaks(PASS), ledger=ledger, batch=10)
+    with opened(tmp_path / "l") as ledger:
+        before = {name: entry for name, entry in ledger.stored().answers.items() if name.isdecimal()}
+        result = label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(FAIL), ledger=ledger)
+    assert 0 < len(before) < POOL
+    assert result.n_queries == POOL
+    assert all(result.labels[int(name)] == entry[0] for name, entry in before.items())
+
+
+def test_an_interrupted_fallback_goes_on_within_its_rest(cautious, tmp_path):
+    undisturbed = label_tested(clear_votes(), GENEROUS, CONFIDENT, cautious, noise=Noise(FAIL))
+
+    class Breaks(Noise):
+        def normal(self, purpose, queries, width):
+            if self.events.count("label") == 2:
+                raise KeyboardInterrupt
+            return super().normal(purpose, queries, width)
+
+    with opened(tmp_path / "l", GENEROUS) as ledger, pytest.raises(KeyboardInterrupt):
+        label_tested(clear_votes(), GENEROUS, CONFIDENT, cautious, noise=Breaks(FAIL), ledger=ledger, batch=2)
+    with opened(tmp_path / "l", GENEROUS) as ledger:
+        result = label_tested(clear_votes(), GENEROUS, CONFIDENT, cautious, noise=Noise(PASS), ledger=ledger, batch=2)
+        assert ledger.epsilon("all") == 8.0
+    spent = 2 * result.n_labels / MECHANISM.sigma**2 + result.n_queries / MECHANISM.check_sigma**2
+    assert spent <= float(gdp.mu_of(4.0, 1e-3)) ** 2
+    assert result.n_queries > 4
+    assert abs(result.n_queries - undisturbed.n_queries) <= 10
+
+
+def test_a_charge_for_one_design_pays_for_no_other(design, tmp_path):
+    with opened(tmp_path / "l") as ledger, pytest.raises(KeyboardInterrupt):
+        label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(KeyboardInterrupt()), ledger=ledger)
+    other = make(queries=POOL - 1)
+    with opened(tmp_path / "l") as ledger, pytest.raises(InputError, match="charged for another design"):
+        label_tested(clear_votes(), panel(), CONFIDENT, other, noise=Noise(PASS), ledger=ledger)
+
+
+@pytest.mark.parametrize("says", [PASS, FAIL], ids=["passed", "failed"])
+@pytest.mark.parametrize("change", ["votes", "weights"])
+def test_a_bit_lets_no_other_votes_be_labelled_than_those_that_were_tested(tmp_path, says, change):
+    """Teachers that learnt again, or whose weights were swapped: their labels were never tested."""
+    whose = two_groups()
+    made = make(whose)
+
+    class Breaks(Noise):
+        def normal(self, purpose, queries, width):
+            raise KeyboardInterrupt
+
+    with opened(tmp_path / "l", whose) as ledger:
+        try:
+            label_tested(clear_votes(), whose, CONFIDENT, made, noise=Breaks(says), ledger=ledger)
+        except KeyboardInterrupt:
+            assert says == PASS
+    votes = divided_votes() if change == "votes" else clear_votes()
+    now = whose if change == "votes" else replace(whose, weights=whose.weights[::-1], member=whose.member[::-1])
+    with opened(tmp_path / "l", now) as ledger, pytest.raises(InputError, match="another design or other votes"):
+        label_tested(votes, now, CONFIDENT, made, noise=Noise(PASS), ledger=ledger)
+    with opened(tmp_path / "l", whose) as ledger:
+        again = replace(clear_votes(), votes=clear_votes().votes.astype(np.uint8))  # the same, stored otherwise
+        assert label_tested(again, whose, CONFIDENT, made, noise=Noise(FAIL), ledger=ledger).passed is (says == PASS)
+
+
+@pytest.mark.parametrize("says", [PASS, FAIL], ids=["passed", "fallback"])
+def test_answers_of_a_private_run_are_not_published_by_a_test(cautious, tmp_path, says):
+    """Other people's run under tight ended where their votes said so: what it left in the pool is no release."""
+    tight = Meter("tight")
+    terms = account_terms(GENEROUS, tight, CONFIDENT)
+    with SqliteLedger.open(tmp_path / "l", terms, run="one", pool="pool", people={"ann": "all"}) as ledger:
+        first = label(clear_votes(), GENEROUS, CONFIDENT, tight, max_queries=9, ledger=ledger)
+    terms = account_terms(GENEROUS, PTR, CONFIDENT)
+    with SqliteLedger.open(tmp_path / "l", terms, run="two", pool="pool", people={"bob": "all"}) as ledger:
+        result = label_tested(clear_votes(seed=1), GENEROUS, CONFIDENT, cautious, noise=Noise(says), ledger=ledger)
+    assert result.passed is (says == PASS)
+    assert np.array_equal(result.labels[:9], first.labels)
+    assert result.guarantee.kind == "private"
+
+
+@pytest.mark.parametrize("first", ["ptr", "gdp"])
+def test_a_whole_budget_cannot_be_spent_twice(design, tmp_path, first):
+    """Whatever comes first, a tested release and another run do not share a budget."""
+    meters = {"ptr": PTR, "gdp": Meter("gdp")}
+    second = "gdp" if first == "ptr" else "ptr"
+    with SqliteLedger.open(tmp_path / "l", account_terms(panel(), meters[first], CONFIDENT), run="one") as ledger:
+        if first == "ptr":
+            label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(FAIL), ledger=ledger)
+        else:
+            label(clear_votes(), panel(), CONFIDENT, meters[first], max_queries=1, ledger=ledger)
+    for unit in {second, "ptr"}:
+        with pytest.raises(BudgetExceededError, match="takes a whole budget"):
+            SqliteLedger.open(tmp_path / "l", account_terms(panel(epsilon=9.0), meters[unit], CONFIDENT), run="two")
+
+
+def test_people_who_were_not_tested_keep_their_budget(design, tmp_path):
+    people = {"ann": "all", "bob": "all"}
+    terms = account_terms(panel(), PTR, CONFIDENT)
+    with SqliteLedger.open(tmp_path / "l", terms, run="one", people=people) as ledger:
+        label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(PASS), ledger=ledger)
+    with pytest.raises(BudgetExceededError):
+        SqliteLedger.open(tmp_path / "l", terms, run="two", people={"bob": "all", "cid": "all"})
+    with SqliteLedger.open(tmp_path / "l", terms, run="two", people={"cid": "all"}) as ledger:
+        assert ledger.epsilon("all") == 0.0
+        events = []
+        result = label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(PASS, events), ledger=ledger)
+        assert result.passed
+        assert "test" in events
+        assert ledger.epsilon("all") == 2.0
+
+
+def test_what_a_design_does_not_cover_is_refused(design):
+    votes, whose = clear_votes(), panel()
+    with pytest.raises(InputError, match="gnmax and confident, not interactive"):
+        label_tested(votes, whose, Interactive(mechanism=MECHANISM), design)
+    with pytest.raises(InputError, match="made for sigma 8"):
+        label_tested(votes, whose, Confident(mechanism=replace(MECHANISM, sigma=4.0)), design)
+    with pytest.raises(InputError, match="for other queries"):
+        label_tested(votes, whose, CONFIDENT, design, order=np.arange(POOL)[::-1])
+    with pytest.raises(InputError, match="stands twice"):
+        label_tested(votes, whose, CONFIDENT, design, order=np.zeros(POOL, dtype=int))
+    with pytest.raises(InputError, match="use label_tested"):
+        label(votes, whose, CONFIDENT, PTR)
+    named = replace(votes, queries=("the test of run", *map(str, range(1, POOL))))
+    with pytest.raises(InputError, match="other queries"):
+        label_tested(named, whose, CONFIDENT, design)
+
+
+def test_a_design_made_from_the_votes_it_is_used_on_is_refused():
+    votes = clear_votes()
+    peeking = design_for(
+        Reference(votes=votes), panel(), MECHANISM, n_classes=CLASSES, queries=[str(index) for index in range(POOL)]
+    )
+    with pytest.raises(InputError, match="these very votes"):
+        label_tested(votes, panel(), CONFIDENT, peeking)
+    assert label_tested(clear_votes(seed=1, wrong=2), panel(), CONFIDENT, peeking, noise=Noise(PASS)).passed
+
+
+def test_designs_are_kept_as_files_and_verified_when_read(design, tmp_path):
+    path = tmp_path / "design.json"
+    write_design(path, design)
+    assert read_design(path) == design
+    text = path.read_text()
+    bound = f"{design.tables[0].bounds[-1]!r}"
+    assert text.count(bound) == 1
+    path.write_text(text.replace(bound, repr(design.tables[0].bounds[-1] * 2)))
+    with pytest.raises(InputError, match=r"design\.json: .* above"):
+        read_design(path)
+    with pytest.raises(InputError, match="make one with ipate design"):
+        read_design(tmp_path / "none.json")
+
+
+def test_a_reference_that_affords_nothing_is_said_so():
+    with pytest.raises(InputError, match="affords no query"):
+        design_for(
+            Reference(simulator=Simulator(accuracy=0.4, queries=200)), panel(epsilon=0.05, delta=1e-6), MECHANISM,
+            n_classes=CLASSES, queries=["a", "b"],
+        )  # fmt: skip
+    with pytest.raises(InputError, match="one reference"):
+        Reference()

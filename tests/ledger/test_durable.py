@@ -1,0 +1,286 @@
+"""Charges and answers on disk: committed together, continued after an interruption, and read back as they were."""
+
+import re
+import sqlite3
+
+import numpy as np
+import pytest
+
+from ipate.accounting.meter import Meter
+from ipate.errors import InputError, IpateError
+from ipate.labelling.aggregators import GNMax, Interactive, Mechanism
+from ipate.labelling.loop import account_terms, label
+from ipate.labelling.noise import SecureNoise, SeededNoise
+from ipate.ledger.entries import Head
+from ipate.ledger.sqlite import SqliteLedger
+from ipate.votes import Votes
+from ipate.votes.panel import Panel
+from ledger.making import BUDGETS, CONFIDENT, all_terms, charge, opened, terms, voting
+
+
+class CrashError(Exception):
+    """Stands for a crash."""
+
+
+def interrupt_after(book, batches):
+    """Let a ledger die at the beginning of a later charge."""
+    real, done = book.charge, []
+
+    def dying(entry):
+        if len(done) == batches:
+            raise CrashError
+        done.append(entry)
+        real(entry)
+
+    book.charge = dying
+
+
+def same(one, two):
+    np.testing.assert_array_equal(one.queries, two.queries)
+    np.testing.assert_array_equal(one.labels, two.labels)
+    np.testing.assert_array_equal(one.answered, two.answered)
+    np.testing.assert_array_equal(one.reinforced, two.reinforced)
+    np.testing.assert_array_equal(one.repeated, two.repeated)
+    assert (one.stopped_by, one.n_labels, one.n_queries) == (two.stopped_by, two.n_labels, two.n_queries)
+    for mine, its in zip(one.groups, two.groups, strict=True):
+        assert mine.epsilon == pytest.approx(its.epsilon, rel=1e-9)
+        assert (mine.sensitivity, mine.labels_until_exhausted) == (its.sensitivity, its.labels_until_exhausted)
+
+
+CASES = {
+    "to the end of a budget": {},
+    "a number of labels": {"stop": "count", "max_labels": 11},
+    "a number of queries": {"max_queries": 23},
+    "another order": {"order": list(range(600))[::-1]},
+    "groups drop out": {"stop": "drop"},
+    "repeats": {"order": [3, 4, 3, 5, 4, 6, 7, 8, 8, 9, 10, 11, 12, 3, 13, 14, 15, 16]},
+}
+
+
+@pytest.mark.parametrize("bound", ["gdp", "tight"])
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("after", [0, 2, 9])
+def test_an_interrupted_labelling_ends_like_one_that_was_not(tmp_path, bound, case, after):
+    votes, panel = voting(600)
+    meter, how = Meter(bound), {"noise": SeededNoise(3), "batch": 5, **CASES[case]}
+    aggregator = GNMax(mechanism=Mechanism(sigma=25.0)) if case == "groups drop out" else CONFIDENT
+    undisturbed = label(votes, panel, aggregator, meter, **how)
+    path = tmp_path / "ledger.sqlite"
+    with opened(path, panel, meter, aggregator) as book:
+        interrupt_after(book, after)
+        try:
+            label(votes, panel, aggregator, meter, ledger=book, **how)
+        except CrashError:
+            pass
+        else:
+            assert after == 9  # it had come to its end before
+    with opened(path, panel, meter, aggregator) as book:
+        assert book.head.charges <= after
+        same(label(votes, panel, aggregator, meter, ledger=book, **how), undisturbed)
+        head = book.head
+        same(label(votes, panel, aggregator, meter, ledger=book, **how), undisturbed)  # all stored: nothing is charged
+        assert book.head == head == book.verify()
+
+
+def test_groups_that_left_stay_away_after_an_interruption(tmp_path):
+    votes, panel = voting(400)
+    meter, aggregator = Meter("tight"), GNMax(mechanism=Mechanism(sigma=25.0))
+    how = {"noise": SeededNoise(6), "batch": 10, "stop": "drop"}
+    undisturbed = label(votes, panel, aggregator, meter, **how)
+    assert sum(group.labels_until_exhausted is not None for group in undisturbed.groups) > 1
+    with opened(tmp_path / "a.sqlite", panel, meter, aggregator) as book:
+        label(votes, panel, aggregator, meter, ledger=book, **how)
+        batches = book.head.charges
+    for after in range(0, batches, max(1, batches // 12)):
+        path = tmp_path / f"{after}.sqlite"
+        with opened(path, panel, meter, aggregator) as book:
+            interrupt_after(book, after)
+            with pytest.raises(CrashError):
+                label(votes, panel, aggregator, meter, ledger=book, **how)
+        with opened(path, panel, meter, aggregator) as book:
+            same(label(votes, panel, aggregator, meter, ledger=book, **how), undisturbed)
+
+
+def test_stored_answers_are_given_again_whatever_the_noise_and_count_as_asked(tmp_path):
+    votes, panel = voting(60)
+    with opened(tmp_path / "ledger.sqlite", panel) as book:
+        first = label(votes, panel, CONFIDENT, Meter(), noise=SecureNoise(), ledger=book, max_queries=40)
+        head, spent = book.head, book.spent("lax")
+        again = label(votes, panel, CONFIDENT, Meter(), noise=SecureNoise(), ledger=book, max_queries=40)
+        same(again, first)
+        assert book.head == head
+        np.testing.assert_array_equal(book.spent("lax"), spent)
+        fewer = label(votes, panel, CONFIDENT, Meter(), noise=SecureNoise(), ledger=book, max_labels=3, stop="count")
+        assert fewer.n_labels == 3
+        assert book.head == head
+
+
+def test_the_students_own_classes_are_stored_too(tmp_path):
+    votes, panel = voting(50)
+    rng = np.random.default_rng(1)
+    probs = rng.dirichlet(np.full(3, 0.1), 50)
+    aggregator = Interactive(mechanism=Mechanism(sigma=20.0, check_sigma=30.0, threshold=4.0), gamma=0.7)
+    with opened(tmp_path / "ledger.sqlite", panel, None, aggregator) as book:
+        first = label(votes, panel, aggregator, Meter(), student_probs=probs, ledger=book, noise=SeededNoise(4))
+        assert 0 < first.reinforced.sum() < first.n_queries
+    with opened(tmp_path / "ledger.sqlite", panel, None, aggregator) as book:
+        same(label(votes, panel, aggregator, Meter(), student_probs=probs, ledger=book), first)
+
+
+def test_teachers_who_take_turns_are_charged_by_the_query_and_continued(tmp_path):
+    present = np.random.default_rng(2).random((5, 200)) < 0.6
+    present[0] = True
+    votes, panel = voting(200, participation=present)
+    undisturbed = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(5), batch=4)
+    with opened(tmp_path / "ledger.sqlite", panel) as book:
+        interrupt_after(book, 2)
+        with pytest.raises(CrashError):
+            label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(5), ledger=book, batch=4)
+    with opened(tmp_path / "ledger.sqlite", panel) as book:
+        same(label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(5), ledger=book, batch=4), undisturbed)
+        for account in panel.account_ids:
+            np.testing.assert_allclose(book.cost_of(account, Meter()), book.spent(account), rtol=1e-9)
+
+
+def test_a_teachers_place_in_the_votes_is_no_name(tmp_path):
+    """The same teachers vote in both runs, in other rows of the file: their people must not pay twice."""
+    present = np.repeat([[True], [False]], 3, axis=0) & np.ones((6, 200), dtype=bool)
+    aggregator, spent = GNMax(mechanism=Mechanism(sigma=40.0)), 0.0
+    for run, here in (("one", present), ("two", present[::-1])):
+        votes = Votes(votes=np.zeros((6, 200), np.int64), n_classes=2, groups=("all",) * 6, participation=here)
+        panel = Panel.from_votes(votes, [("all", 1.0, 1e-5, None)])
+        with SqliteLedger.open(tmp_path / "l", account_terms(panel, Meter(), aggregator), run=run) as book:
+            label(votes, panel, aggregator, Meter(), ledger=book, max_queries=9)
+            now = [float(book.spent(account)[0]) for account in panel.account_ids]
+            assert min(now) == spent  # those who did not vote start where the others ended
+            spent = max(now)
+    assert Meter().epsilon([spent], 1e-5)[0] <= 1.0
+    votes = Votes(votes=votes.votes, n_classes=2, groups=("other",) * 6, participation=present)
+    terms = account_terms(Panel.from_votes(votes, [("other", 1.0, 1e-5, None)]), Meter(), aggregator)
+    with pytest.raises(InputError, match="'other' is new"):
+        SqliteLedger.open(tmp_path / "l", terms, run="three")
+
+
+def test_a_charge_and_its_answers_must_agree(tmp_path):
+    with SqliteLedger.open(tmp_path / "ledger.sqlite", all_terms()) as book:
+        wrong = [
+            charge({"lax": 0.01}, queries=("a", "b"), labels=[1, 2], answered=[True, False]),
+            charge({"lax": 0.01}, queries=("a", "b"), labels=[1, -1]),
+            charge({"lax": 0.01}, queries=("a", "a"), labels=[1, 1]),
+            charge({"lax": 0.01}, queries=("a", "b"), labels=[1]),
+            charge({"lax": 0.01}, queries=("a", "b"), answered=[True]),
+            charge({"lax": 0.01}, queries=("a", "b"), sensitivity=[1.0, 1.0, 1.0]),
+        ]
+        for bad in wrong:
+            with pytest.raises(InputError):
+                book.charge(bad)
+        book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
+        with pytest.raises(InputError, match="'a' stands twice"):
+            book.charge(charge({"lax": 0.01}, queries=("b", "a"), labels=[1, 1]))
+        assert book.head.charges == 1
+        assert book.spent("lax").tolist() == [0.01]
+
+
+def test_the_file_says_what_was_released_to_other_tools(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    votes, panel = voting(12)
+    with opened(path, panel) as book:
+        run = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(1), ledger=book, batch=5)
+    with sqlite3.connect(path) as file:
+        rows = file.execute("SELECT query, account, kind, sigma, sensitivity, bound FROM transcript").fetchall()
+    file.close()
+    expected = {
+        (str(query), group, kind, sigma, weight, "gdp")
+        for query, given in zip(run.queries, run.answered, strict=True)
+        for group, weight in (("strict", 0.5), ("middle", 1.0), ("lax", 1.5))
+        for kind, sigma in (("check", 30.0), ("label", 20.0))
+        if kind == "check" or given
+    }
+    assert set(rows) == expected
+    assert len(rows) == len(expected)
+    assert path.stat().st_mode & 0o077 == 0  # nobody else reads answers and costs
+
+
+@pytest.mark.parametrize("table", ["entries", "runs", "accounts", "batches", "charges", "releases", "members"])
+def test_sqlite_itself_refuses_to_change_or_remove_what_was_written(tmp_path, table):
+    path = tmp_path / "ledger.sqlite"
+    with SqliteLedger.open(path, all_terms(), people={"ada": "strict"}) as book:
+        book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
+    file = sqlite3.connect(path)
+    column = file.execute(f"SELECT * FROM {table}").description[0][0]
+    for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET {column} = {column}"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            file.execute(statement)
+    file.close()
+
+
+def test_a_head_is_written_and_read_back(tmp_path):
+    with SqliteLedger.open(tmp_path / "ledger.sqlite", all_terms()) as book:
+        book.charge(charge({"lax": 0.01}))
+        head = book.head
+    assert (head.entries, head.charges) == (2, 1)
+    assert Head.parse(str(head)) == head
+    for bad in ("", "1:2", "a:b:" + "0" * 64, "1:2:3"):
+        with pytest.raises(InputError, match="head is"):
+            Head.parse(bad)
+
+
+def test_a_run_is_continued_only_as_it_was_opened(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    SqliteLedger.open(path, all_terms(), people={"ada": "strict"}, pool="images").close()
+    for terms_, more in (
+        (all_terms(("strict", "lax")), {}),
+        ([*all_terms(("strict", "lax")), terms("middle", 2.5)], {}),
+        ([*all_terms(("strict", "lax")), terms("middle", 2.0, meter=Meter("loose"))], {}),
+        (all_terms(), {"pool": "texts"}),
+        (all_terms(), {"people": {"ada": "lax"}}),
+    ):
+        with pytest.raises(InputError, match="begin a new run"):
+            SqliteLedger.open(path, terms_, **more)
+    with SqliteLedger.open(path) as book:
+        assert tuple(book.terms) == tuple(BUDGETS)
+        assert book.run == "run"
+    with pytest.raises(InputError, match="'other' is not in this ledger"):
+        SqliteLedger.open(path, run="other")
+
+
+def test_readers_see_what_is_committed_while_another_writes_and_cannot_charge(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    with SqliteLedger.open(path, all_terms()) as writer:
+        writer.charge(charge({"lax": 0.01}, queries=("a",), labels=[2]))
+        with SqliteLedger.open(path, readonly=True) as reader:
+            assert dict(reader.stored().answers) == {"a": (2, True, False)}
+            assert reader.head == writer.head
+            with pytest.raises(IpateError, match="read-only"):
+                reader.charge(charge({"lax": 0.01}))
+
+
+def test_terms_and_answers_survive_unusual_names(tmp_path):
+    path = tmp_path / "a ledger ünd more?#.sqlite"
+    odd = [terms("größe 'x' — \"y\"", 1.0), terms("", 2.0)]
+    with SqliteLedger.open(path, odd) as book:
+        book.charge(charge({entry.account: 0.01 for entry in odd}, queries=("é\n\0z", "日本"), labels=[0, 1]))
+    with SqliteLedger.open(path, odd) as book:
+        assert set(book.stored().answers) == {"é\n\0z", "日本"}
+
+
+def test_the_terms_of_a_panel_are_those_of_its_ledger_in_memory():
+    _, panel = voting(1)
+    from ipate.labelling.loop import open_ledger
+
+    for bound in ("gdp", "loose", "exact"):
+        made = open_ledger(panel, Meter(bound), CONFIDENT)
+        assert list(made.terms.values()) == account_terms(panel, Meter(bound), CONFIDENT)
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "b (seeded)"), ("a (seeded)", "b"), ("a (seeded)", "after 1: a")])
+def test_the_ledger_itself_refuses_a_run_with_the_other_kind_of_noise(tmp_path, first, second):
+    """Two commands may have looked at the same time, before either began: who holds the lock looks again."""
+    path = tmp_path / "shared.sqlite"
+    SqliteLedger.open(path, all_terms(), run=first).close()
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=f"run {re.escape(repr(first))} of this ledger is"):
+        SqliteLedger.open(path, all_terms(), run=second)
+    with SqliteLedger.open(path, readonly=True) as book:
+        assert book.runs == (first,)
+    assert len(path.read_bytes()) == len(before)

@@ -1,0 +1,205 @@
+"""What goes wrong outside: a full disk, a read-only one, another process; nothing is released, the error is clear."""
+
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections import deque
+from contextlib import closing
+
+import pytest
+
+from ipate.accounting.meter import Meter
+from ipate.errors import IpateError
+from ipate.labelling.loop import label
+from ipate.labelling.noise import SeededNoise
+from ipate.ledger.file import connect, plain_errors
+from ipate.ledger.opening import run_names
+from ipate.ledger.sqlite import SqliteLedger
+from ledger.making import CONFIDENT, all_terms, charge, label_into, opened, voting
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of half a megabyte, where this user may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", folder]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def charges(count, *, start=0):
+    for number in range(start, start + count):
+        queries = tuple(f"{number}/{index}" for index in range(50))
+        yield charge({"lax": 1e-5}, queries=queries, labels=[1] * 50)
+
+
+def test_a_full_disk_releases_nothing_and_room_lets_it_go_on(small_disk):
+    path = small_disk / "ledger.sqlite"
+    ballast = small_disk / "ballast"
+    with SqliteLedger.open(path, all_terms()) as book:
+        ballast.write_bytes(bytes(200_000))
+        with pytest.raises(IpateError, match=r"the disk (is full|refused)"):
+            deque(map(book.charge, charges(2000)), maxlen=0)
+        done = book.head.charges
+        assert 0 < done < 2000
+        spent = book.spent("lax")[0]
+        assert len(book.stored().answers) == 50 * done
+        ballast.unlink()
+        book.charge(next(charges(1, start=5000)))
+        assert book.spent("lax")[0] == spent + 1e-5
+    with SqliteLedger.open(path, all_terms()) as book:
+        assert book.head.charges == done + 1
+
+
+def test_a_ledger_with_no_more_pages_refuses_and_stays_whole(tmp_path):
+    votes, panel = voting(600)
+    path = tmp_path / "ledger.sqlite"
+    undisturbed = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(3), batch=1)
+    with opened(path, panel) as book:
+        pages = book._connection.execute("PRAGMA page_count").fetchone()[0]
+        book._connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+        with pytest.raises(IpateError, match=r"the disk is full.*nothing of it was released"):
+            label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(3), ledger=book, batch=1)
+        assert 0 < book.head.charges < undisturbed.n_queries
+        assert book.verify() == book.head
+    with opened(path, panel) as book:
+        assert (
+            label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(3), ledger=book).n_labels == undisturbed.n_labels
+        )
+
+
+def test_a_read_only_disk_is_said_so_and_can_be_read(small_disk):
+    path = small_disk / "ledger.sqlite"
+    with SqliteLedger.open(path, all_terms()) as book:
+        book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
+        head = book.head
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(IpateError, match=r"cannot be written.*read-only"):
+        SqliteLedger.open(path, all_terms())
+    with SqliteLedger.open(path, readonly=True) as book:
+        assert book.head == head
+
+
+def test_sqlites_errors_become_one_line_of_ours():
+    for made, words in (
+        ("attempt to write a readonly database", "read-only"),
+        ("database is locked", "another process holds the ledger"),
+        ("something else", "nothing of this batch was released"),
+    ):
+        error = sqlite3.OperationalError(made)
+        error.sqlite_errorname = {"attempt": "SQLITE_READONLY", "database": "SQLITE_BUSY"}.get(made.split()[0], "")
+        with pytest.raises(IpateError, match=words) as caught, plain_errors("book"):
+            raise error
+        assert "\n" not in str(caught.value)
+
+
+def test_a_missing_folder_is_said_so(tmp_path):
+    with pytest.raises(IpateError, match="its folder cannot be written"):
+        SqliteLedger.open(tmp_path / "nowhere" / "ledger.sqlite", all_terms())
+
+
+def test_the_second_writer_is_refused_after_its_time_and_let_in_when_the_first_ends(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    first = SqliteLedger.open(path, all_terms())
+    start = time.monotonic()
+    with pytest.raises(IpateError, match=r"another process writes this ledger.*0\.2 s.*nothing was charged"):
+        SqliteLedger.open(path, all_terms(), timeout=0.2)
+    assert 0.2 <= time.monotonic() - start < 5
+    first.close()
+    SqliteLedger.open(path, all_terms(), timeout=0.2).close()
+
+
+def test_a_writer_without_the_lock_cannot_spend_twice(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    with SqliteLedger.open(path, all_terms()) as one:
+        one._lock._path.unlink()  # somebody cleans up
+        with SqliteLedger.open(path, all_terms()) as two:
+            one.charge(charge({"strict": 0.04}))
+            with pytest.raises(IpateError, match="has changed since it was opened"):
+                two.charge(charge({"strict": 0.04}))
+            assert two.spent("strict").tolist() == [0.0]
+    with SqliteLedger.open(path, all_terms()) as book:
+        assert book.spent("strict").tolist() == [0.04]
+
+
+def test_an_sqlite_tool_that_holds_the_file_makes_a_charge_fail_clearly(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    with SqliteLedger.open(path, all_terms(), timeout=0.2) as book:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(IpateError, match="another process holds the ledger; nothing was charged"):
+            book.charge(charge({"lax": 0.01}))
+        other.execute("ROLLBACK")
+        other.close()
+        book.charge(charge({"lax": 0.01}))
+        assert book.head.charges == 1
+
+
+def test_two_processes_on_one_ledger_release_what_one_would(tmp_path):
+    votes, panel = voting(600)
+    alone = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(3), batch=3)
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    workers = [context.Process(target=label_into, args=(tmp_path / "ledger.sqlite", 60.0, queue)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    told = [queue.get(timeout=60) for _ in workers]
+    for worker in workers:
+        worker.join()
+    assert told == [alone.n_labels] * 2  # the second waited and was given the stored answers
+    with SqliteLedger.open(tmp_path / "ledger.sqlite", readonly=True) as book:
+        assert len(book.stored().answers) == alone.n_queries
+        assert book.epsilon("lax") == pytest.approx(next(g.epsilon for g in alone.groups if g.group == "lax"))
+
+
+def test_what_a_kill_left_half_made_is_set_right_by_whoever_looks_first(tmp_path):
+    """A journal that is hot: SQLite rolls it back for writers only, and a run that goes on looks before it writes."""
+    made, left = tmp_path / "made.sqlite", tmp_path / "left.sqlite"
+    file = sqlite3.connect(made, isolation_level=None)
+    file.execute("PRAGMA journal_mode = DELETE")
+    file.execute("CREATE TABLE half (made)")
+    file.execute("PRAGMA cache_size = 1")  # pages reach the file before the commit does
+    file.execute("BEGIN")
+    file.executemany("INSERT INTO half VALUES (?)", [("x" * 4000,)] * 50)
+    for suffix in ("", "-journal"):  # the process dies here
+        shutil.copy(f"{made}{suffix}", f"{left}{suffix}")
+    file.close()
+    with (
+        closing(sqlite3.connect(f"{left.as_uri()}?mode=ro", uri=True)) as plain,
+        pytest.raises(sqlite3.OperationalError),
+    ):
+        plain.execute("SELECT * FROM half").fetchall()
+    with closing(connect(left, readonly=True, timeout=1)) as looked:
+        assert looked.execute("SELECT * FROM half").fetchall() == []
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            looked.execute("INSERT INTO half VALUES (1)")
+
+
+def test_ledgers_killed_while_they_are_made_are_made_anew(tmp_path):
+    begin = time.perf_counter()
+    SqliteLedger.open(tmp_path / "whole.sqlite", all_terms()).close()
+    unit, rng = time.perf_counter() - begin, random.Random(0)
+    for number in range(60):
+        path = tmp_path / f"{number}.sqlite"
+        child = os.fork()
+        if not child:
+            try:
+                SqliteLedger.open(path, all_terms()).close()
+            finally:
+                os._exit(0)
+        time.sleep(unit * rng.random())
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert run_names(path) in ((), ("run",))
+        with SqliteLedger.open(path, all_terms()) as book:
+            assert book.runs == ("run",)

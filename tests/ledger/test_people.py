@@ -1,0 +1,193 @@
+"""Balances follow people: through other groupings, other budgets and other units."""
+
+import numpy as np
+import pytest
+
+from ipate.accounting.meter import Meter
+from ipate.allocation import allocate
+from ipate.errors import BudgetExceededError, InputError, IpateError
+from ipate.labelling.aggregators import GNMax, LNMax, Mechanism
+from ipate.labelling.audit import account_for
+from ipate.labelling.loop import account_terms, label
+from ipate.labelling.noise import SeededNoise
+from ipate.ledger.sqlite import SqliteLedger
+from ipate.people.people import People
+from ledger.making import BUDGETS, CONFIDENT, DELTA, LIMITS, all_terms, charge, opened, terms, voting
+
+PEOPLE = {"ada": "strict", "bob": "strict", "cem": "lax", "dia": "middle"}
+
+
+def labels_charge(name_to_delta, count, *, start=0, bound="gdp", sigma=40.0, meter=None):
+    """A charge for `count` labels, by Δ."""
+    unit = meter or Meter()
+    queries = tuple(f"q{start + index}" for index in range(count))
+    cost = {name: count * unit.worst_label(sensitivity=moved, sigma=sigma) for name, moved in name_to_delta.items()}
+    made = charge(cost, queries=queries, labels=[0] * count, sigma=sigma, bound=bound)
+    made.sensitivity.update({name: np.asarray(moved) for name, moved in name_to_delta.items()})
+    return made
+
+
+def mu2(*pairs):
+    return sum(2 * count * moved**2 / 40.0**2 for count, moved in pairs)
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A first run in which strict people moved 1, lax people 3 and middle ones 2, ten times."""
+    file = tmp_path / "ledger.sqlite"
+    with SqliteLedger.open(file, all_terms(), people=PEOPLE, pool="images") as book:
+        book.charge(labels_charge({"strict": 1.0, "lax": 3.0, "middle": 2.0}, 10))
+    return file
+
+
+def test_a_new_account_starts_from_the_worst_of_its_members(path):
+    mixed = [terms("one", 3.0), terms("two", 3.0), terms("new", 3.0)]
+    with SqliteLedger.open(
+        path, mixed, run="second", people={"ada": "one", "cem": "one", "bob": "two", "eve": "new", "dia": "two"}
+    ) as book:
+        assert book.spent("one")[0] == pytest.approx(mu2((10, 3.0)))
+        assert book.spent("two")[0] == pytest.approx(mu2((10, 2.0)))
+        assert book.spent("new").tolist() == [0.0]
+        book.charge(labels_charge({"one": 1.0, "two": 2.0, "new": 1.0}, 5))
+        assert book.verify() == book.head
+    third = [terms(name, 3.0) for name in ("a", "b", "c")]
+    with SqliteLedger.open(path, third, run="third", people={"ada": "a", "cem": "b", "bob": "c", "eve": "c"}) as book:
+        assert book.spent("a")[0] == pytest.approx(mu2((10, 1.0), (5, 1.0)))  # her own history, not her group's worst
+        assert book.spent("b")[0] == pytest.approx(mu2((10, 3.0), (5, 1.0)))
+        assert book.spent("c")[0] == pytest.approx(mu2((10, 1.0), (5, 2.0)))
+        np.testing.assert_allclose(book.cost_of("cem", Meter()), [mu2((10, 3.0), (5, 1.0))])
+
+
+def test_the_worst_member_binds_what_the_new_account_can_pay(path):
+    small = terms("one", 1.0)
+    with SqliteLedger.open(path, [small], run="second", people={"ada": "one", "dia": "one"}) as book:
+        left = book.limit("one")[0] - book.spent("one")[0]
+        assert left == pytest.approx(LIMITS["strict"] - mu2((10, 2.0)))
+        with pytest.raises(BudgetExceededError):
+            book.charge(charge({"one": 1.001 * left}))
+        book.charge(charge({"one": 0.999 * left}))
+
+
+def test_a_run_is_refused_where_nothing_is_left_and_the_group_is_named(path):
+    with pytest.raises(BudgetExceededError, match=r"group 'careful' has nothing left.*of the budget 0\.2"):
+        SqliteLedger.open(path, [terms("careful", 0.2)], run="second", people={"cem": "careful"})
+    with SqliteLedger.open(path) as book:  # nothing was written
+        assert (book.run, book.head.entries) == ("run", 2)
+
+
+def test_a_changed_consent_counts_from_then_on(path):
+    before = mu2((10, 3.0))
+    with SqliteLedger.open(path, [terms("lax", 1.5)], run="stricter", people={"cem": "lax"}) as book:
+        assert book.limit("lax") == Meter().limit(1.5, DELTA)
+        assert book.spent("lax")[0] == pytest.approx(before)
+    with SqliteLedger.open(path, [terms("lax", 9.0)], run="laxer", people={"cem": "lax"}) as book:
+        book.charge(labels_charge({"lax": 3.0}, 5))
+        assert book.spent("lax")[0] == pytest.approx(before + mu2((5, 3.0)))
+        records = book.person("cem")
+        assert [(entry.run, entry.budget, entry.labels) for entry in records] == [
+            ("run", 3.0, 10),
+            ("stricter", 1.5, 0),
+            ("laxer", 9.0, 5),
+        ]
+        assert records[0].epsilon == pytest.approx(float(Meter().epsilon([before], DELTA)[0]))
+        with pytest.raises(InputError, match="'zoe'"):
+            book.person("zoe")
+
+
+def test_an_earlier_run_cannot_be_charged_any_more(path):
+    people = {"ada": "strict", "cem": "strict"}
+    SqliteLedger.open(path, [terms("strict", 3.0)], run="second", people=people).close()
+    with SqliteLedger.open(path, all_terms(), run="run") as book:
+        assert len(book.stored().answers) == 10
+        with pytest.raises(IpateError, match=r"run 'run' has ended.*nothing was charged"):
+            book.charge(labels_charge({"lax": 1.0}, 1, start=50))
+
+
+def test_runs_on_one_pool_share_its_answers_and_others_do_not(path):
+    people = {"ada": "strict"}
+    with SqliteLedger.open(path, [terms("strict", 3.0)], run="second", people=people, pool="images") as book:
+        assert len(book.stored().answers) == 10
+    with SqliteLedger.open(path, [terms("strict", 3.0)], run="third", people=people) as book:
+        assert len(book.stored().answers) == 0
+
+
+def test_who_is_in_an_account_is_never_guessed(path, tmp_path):
+    with pytest.raises(InputError, match="names its people"):
+        SqliteLedger.open(path, all_terms(), run="second")
+    with pytest.raises(InputError, match="account 'nowhere' is unknown"):
+        SqliteLedger.open(path, all_terms(), run="second", people={"ada": "nowhere"})
+    nameless = tmp_path / "nameless.sqlite"
+    with SqliteLedger.open(nameless, all_terms()) as book:
+        book.charge(labels_charge({"strict": 1.0, "lax": 3.0}, 10))
+    with pytest.raises(InputError, match="'one' is new and this ledger names no people"):
+        SqliteLedger.open(nameless, [terms("one", 3.0)], run="second")
+    with pytest.raises(InputError, match="names no people"):
+        SqliteLedger.open(nameless, all_terms(), run="second", people=PEOPLE)
+    with SqliteLedger.open(nameless, [terms("lax", 4.0), terms("strict", 1.0)], run="second") as book:
+        assert book.spent("lax")[0] == pytest.approx(mu2((10, 3.0)))
+        assert book.spent("strict")[0] == pytest.approx(mu2((10, 1.0)))
+
+
+@pytest.mark.parametrize("old", ["exact", "tight", "loose", "gdp", "sup"])
+@pytest.mark.parametrize("new", ["gdp", "loose", "sup"])
+@pytest.mark.parametrize("aggregator", [CONFIDENT, GNMax(mechanism=Mechanism(sigma=20.0))], ids=["checks", "labels"])
+def test_any_history_is_recharged_from_its_releases_as_account_for_counts_them(tmp_path, old, new, aggregator):
+    votes, panel = voting(40)
+    with opened(tmp_path / "ledger.sqlite", panel, Meter(old), aggregator) as book:
+        run = label(votes, panel, aggregator, Meter(old), noise=SeededNoise(9), ledger=book, batch=7, max_queries=30)
+        assert book.private_history == (("run",) if old in ("exact", "tight") else ())
+    asked = np.full(40, -1, dtype=np.int8)
+    asked[run.queries] = run.answered
+    generous = dict.fromkeys(BUDGETS, 1000.0)
+    _, wide = voting(40, budgets=generous)
+    entries = account_terms(wide, Meter(new), aggregator)
+    orders = entries[0].meter.orders
+    account = account_for(votes, wide, aggregator.mechanism, Meter(new, orders=orders), answered=asked)
+    with SqliteLedger.open(tmp_path / "ledger.sqlite", entries, run="releasable") as book:
+        for group in account.groups:
+            if book.terms[group.group].meter.orders == orders:
+                assert book.epsilon(group.group) == pytest.approx(group.epsilon, rel=1e-9)
+        assert book.epsilon("lax") > 0
+
+
+def test_a_private_history_stays_as_recorded_under_the_same_bound_and_is_worst_case_under_another(tmp_path):
+    votes, panel = voting(30)
+    path = tmp_path / "ledger.sqlite"
+    aggregator = GNMax(mechanism=Mechanism(sigma=20.0))
+    with opened(path, panel, Meter("exact"), aggregator) as book:
+        label(votes, panel, aggregator, Meter("exact"), noise=SeededNoise(9), ledger=book, max_queries=20)
+        spent = {name: book.spent(name) for name in BUDGETS}
+    with opened(path, panel, Meter("exact"), aggregator, run="same") as book:
+        for name in BUDGETS:
+            np.testing.assert_array_equal(book.spent(name), spent[name])
+        loose = 20 * Meter("loose").worst_label(sensitivity=1.5, sigma=20.0)
+        np.testing.assert_allclose(book.cost_of("lax", Meter("tight")), loose)
+        assert np.all(book.cost_of("lax", Meter("exact")) < loose)
+
+
+def test_laplace_labels_are_recharged_as_laplace_labels(tmp_path):
+    votes, panel = voting(20, budgets=dict.fromkeys(BUDGETS, 50.0))
+    aggregator = LNMax(mechanism=Mechanism(sigma=20.0, noise="laplace"))
+    with opened(tmp_path / "ledger.sqlite", panel, Meter("tight"), aggregator) as book:
+        label(votes, panel, aggregator, Meter("tight"), noise=SeededNoise(1), ledger=book)
+    for bound in ("gdp", "loose"):
+        account = account_for(votes, panel, aggregator.mechanism, Meter(bound))
+        with SqliteLedger.open(tmp_path / "ledger.sqlite", readonly=True) as book:
+            for group in account.groups:
+                cost = book.cost_of(group.group, Meter(bound))
+                assert float(Meter(bound).epsilon(cost, DELTA)[0]) == pytest.approx(group.epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["weighting", "upsampling", "vanishing"])
+def test_people_are_found_in_an_allocation(variant):
+    people = People.from_budgets([1.0] * 30 + [3.0] * 30, delta=DELTA)
+    made = allocate(variant, people=people, n_teachers=10, seed=0)
+    found = made.members()
+    panel = made.panel()
+    assert len(found) == 60
+    assert set(found.values()) <= set(panel.account_ids)
+    for person, account in found.items():
+        group = panel.groups[int(panel.account_group[panel.account_ids.index(account)])]
+        assert group.epsilon <= people.group_of(person).epsilon
+        if variant == "vanishing":
+            assert made.teachers_of(people.index_of(person)) == (int(account.split()[1]),)

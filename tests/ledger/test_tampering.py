@@ -1,0 +1,183 @@
+"""A changed, damaged or older file is noticed, and the error says what is wrong and what to do."""
+
+import shutil
+import sqlite3
+import struct
+
+import pytest
+
+from ipate.errors import IpateError
+from ipate.ledger.sqlite import SqliteLedger
+from ledger.making import all_terms, charge
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "ledger.sqlite"
+    with SqliteLedger.open(file, all_terms(), people={"ada": "strict", "bob": "lax"}) as book:
+        for number in range(4):
+            queries = (f"a{number}", f"b{number}")
+            book.charge(charge({"strict": 0.001, "lax": 0.01}, queries=queries, labels=[1, 2]))
+    return file
+
+
+def edit(path, *statements):
+    """Change the file as somebody with an SQLite tool would, who puts the triggers back afterwards."""
+    file = sqlite3.connect(path, isolation_level=None)
+    triggers = file.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for name, _ in triggers:
+        file.execute(f"DROP TRIGGER {name}")
+    for statement in statements:
+        file.execute(statement)
+    for _, sql in triggers:
+        file.execute(sql)
+    file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    file.close()
+
+
+EDITS = {
+    "a label": ["UPDATE releases SET label = 3 WHERE batch = 3 AND position = 0"],
+    "an answered": ["UPDATE releases SET answered = 0 WHERE batch = 3 AND position = 0"],
+    "a query": ["UPDATE releases SET query = 'z' WHERE batch = 2 AND position = 1"],
+    "a cost": ["UPDATE charges SET cost = zeroblob(8) WHERE batch = 2 AND account = 'lax'"],
+    "a sensitivity": ["UPDATE charges SET sensitivity = 0.5 WHERE batch = 2"],
+    "a sigma": ["UPDATE batches SET sigma = 80 WHERE entry = 4"],
+    "a bound": ["UPDATE batches SET bound = 'exact'"],
+    "a time": ["UPDATE entries SET time = '2001-01-01' WHERE entry = 3"],
+    "a budget": ["UPDATE accounts SET epsilon = 30 WHERE account = 'strict'"],
+    "an opening": ["UPDATE accounts SET opening = x'0000000000000000' || x'00' WHERE account = 'strict'"],
+    "a person's account": ["UPDATE members SET account = 'lax' WHERE person = 'ada'"],
+    "a dropped release": ["DELETE FROM releases WHERE batch = 3 AND position = 1"],
+    "a dropped charge": ["DELETE FROM charges WHERE batch = 3 AND account = 'lax'"],
+    "a dropped person": ["DELETE FROM members WHERE person = 'ada'"],
+    "a dropped batch": [f"DELETE FROM {t} WHERE {c} = 3" for t, c in (("releases", "batch"), ("charges", "batch"))]
+    + ["DELETE FROM batches WHERE entry = 3", "DELETE FROM entries WHERE entry = 3"],
+    "a batch without its entry": ["DELETE FROM entries WHERE entry = 5"],
+    "an added release": ["INSERT INTO releases VALUES (3, 2, 'new', 1, 1, 0)"],
+    "a stray release": ["INSERT INTO releases VALUES (99, 0, 'new', 1, 1, 0)"],
+    "an added batch": ["INSERT INTO batches VALUES (9, 1, 'gdp', 'gaussian', 1, NULL)"],
+    "two batches that change places": [
+        "UPDATE releases SET batch = 77 WHERE batch = 2",
+        "UPDATE releases SET batch = 2 WHERE batch = 3",
+        "UPDATE releases SET batch = 3 WHERE batch = 77",
+    ],
+    "the start": ["UPDATE entries SET hash = zeroblob(32) WHERE entry = 0"],
+    "a balance": ["UPDATE balances SET spent = zeroblob(8) WHERE account = 'lax'"],
+    "a dropped balance": ["DELETE FROM balances WHERE account = 'lax'"],
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_an_edit_is_refused_on_opening_with_a_way_out(path, what):
+    edit(path, *EDITS[what])
+    for how in ({}, {"readonly": True}):
+        with pytest.raises(IpateError) as caught:
+            SqliteLedger.open(path, **how)
+        for words in ("does not verify", "restore a copy", "do not start a new ledger"):
+            assert words in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_an_untouched_file_is_not_refused(path):
+    edit(path, "UPDATE balances SET spent = spent")
+    SqliteLedger.open(path).close()
+
+
+def test_an_edit_is_noticed_by_verify_while_the_ledger_is_open(path):
+    with SqliteLedger.open(path) as book:
+        assert book.verify() == book.head
+        edit(path, *EDITS["a label"])
+        with pytest.raises(IpateError, match=r"entry 3 \(a batch of .*does not match its hash"):
+            book.verify()
+
+
+def test_a_trigger_that_is_gone_is_noticed(path):
+    file = sqlite3.connect(path)
+    file.execute("DROP TRIGGER releases_no_update")
+    file.close()
+    with pytest.raises(IpateError, match="'releases_no_update' is not as it was made"):
+        SqliteLedger.open(path)
+
+
+def test_a_budget_that_was_passed_is_noticed_even_with_right_sums(tmp_path, monkeypatch):
+    file = tmp_path / "over.sqlite"
+    with SqliteLedger.open(file, all_terms()) as book:
+        monkeypatch.setattr(book._book, "require", lambda entry: None)
+        monkeypatch.setattr(book._book, "charge", lambda entry: None)
+        book.charge(charge({"strict": 5.0}))
+    with pytest.raises(IpateError, match="'strict' is over its budget"):
+        SqliteLedger.open(file)
+
+
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.95])
+def test_a_truncated_file_is_refused(path, part):
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(int(size * part))
+    with pytest.raises(IpateError, match="does not verify"):
+        SqliteLedger.open(path)
+
+
+def test_scribbled_pages_are_refused(path):
+    raw = bytearray(path.read_bytes())
+    for offset in range(4096, len(raw), 4096):
+        raw[offset : offset + 64] = b"\xff" * 64
+    path.write_bytes(raw)
+    with pytest.raises(IpateError, match="does not verify"):
+        SqliteLedger.open(path)
+
+
+def test_an_older_copy_is_noticed_by_the_head_that_was_seen(path, tmp_path):
+    with SqliteLedger.open(path) as book:
+        early = book.head
+    shutil.copy(path, tmp_path / "copy")
+    with SqliteLedger.open(path, expected_head=early) as book:
+        book.charge(charge({"lax": 0.01}, queries=("later",), labels=[1]))
+        late = book.head
+    SqliteLedger.open(path, expected_head=early).close()  # an earlier head of the same chain is fine
+    SqliteLedger.open(path, expected_head=str(late)).close()
+    shutil.copy(tmp_path / "copy", path)
+    SqliteLedger.open(path, expected_head=early).close()
+    with pytest.raises(IpateError, match=r"an older copy of the ledger: it ends at entry 5 and entry 6 was seen"):
+        SqliteLedger.open(path, expected_head=str(late))
+    with SqliteLedger.open(path) as book:  # who goes on with the copy makes another history
+        book.charge(charge({"lax": 0.01}, queries=("later",), labels=[1]))
+    with pytest.raises(IpateError, match="has another history"):
+        SqliteLedger.open(path, expected_head=late)
+
+
+def test_a_lost_file_is_not_silently_replaced(path):
+    with SqliteLedger.open(path) as book:
+        head = book.head
+    path.unlink()
+    for how in ({"expected_head": head}, {"readonly": True}):
+        with pytest.raises(IpateError, match="there is no ledger here"):
+            SqliteLedger.open(path, all_terms(), **how)
+    path.touch()
+    with pytest.raises(IpateError, match="not a ledger"):
+        SqliteLedger.open(path, all_terms(), expected_head=head)
+
+
+@pytest.mark.parametrize(("version", "words"), [(99, "update ipate"), (0, "use the ipate that wrote it")])
+def test_another_schema_is_refused_with_what_to_do(path, version, words):
+    file = sqlite3.connect(path)
+    file.execute(f"PRAGMA user_version = {version}")
+    file.close()
+    with pytest.raises(IpateError, match=rf"the schema {version}\b.*{words}"):
+        SqliteLedger.open(path)
+
+
+def test_files_that_are_no_ledger_are_refused_and_left_alone(tmp_path):
+    text = tmp_path / "notes.txt"
+    text.write_text("not a ledger at all, " * 100)
+    with pytest.raises(IpateError, match="not an SQLite file"):
+        SqliteLedger.open(text, all_terms())
+    assert text.read_text().startswith("not a ledger")
+    other = tmp_path / "other.sqlite"
+    file = sqlite3.connect(other)
+    file.execute("CREATE TABLE mine (x)")
+    file.commit()
+    file.close()
+    with pytest.raises(IpateError, match="not a ledger of ipate"):
+        SqliteLedger.open(other, all_terms())
+    assert struct.unpack(">I", other.read_bytes()[68:72]) == (0,)

@@ -1,0 +1,164 @@
+"""A file of people against a policy: counted as a plain loop would, every problem with its lines."""
+
+import math
+import re
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ipate.errors import DeltaWarning, InputError
+from ipate.people.budgets import read_groups, write_groups
+from ipate.people.consent import check_consent, meaning
+from ipate.people.people import People
+from ipate.people.policy import Policy
+from ipate.report.claims import promise
+from report.examples import facts, group
+
+POLICY = Policy(levels={"high": 1.0, "average": 2.0, "low": 3.0}, max_epsilon=3.0, delta=1e-5)
+
+
+def people_file(tmp_path, rows, header="patient,consent,age"):
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def check(tmp_path, rows, **options):
+    path = people_file(tmp_path, rows)
+    return check_consent(path, **{"policy": POLICY, "level": "consent", "person": "patient", **options})
+
+
+def counts(found):
+    return {entry.level: (entry.rows, entry.people) for entry in found.levels}
+
+
+def test_levels_are_counted_and_the_group_file_is_what_other_commands_read(tmp_path):
+    found = check(tmp_path, ["p1,high,3", "p2,low,4", "p3,high,3", "p3,high,9"])
+    assert counts(found) == {"high": (3, 2), "average": (0, 0), "low": (1, 1)}
+    assert (found.people, found.rows, found.repeated, found.conflicts, found.problems) == (3, 4, 1, 0, ())
+    write_groups(tmp_path / "groups.csv", found.groups)
+    assert {row.group: (row.epsilon, row.delta) for row in read_groups(tmp_path / "groups.csv")} == {
+        "high": (1.0, 1e-5),
+        "low": (3.0, 1e-5),
+    }
+
+
+def test_the_strictest_of_somebodys_levels_binds_and_it_is_said(tmp_path):
+    found = check(tmp_path, ["p1,low,3", "p2,low,4", "p1,high,3", "p1,average,3"])
+    assert counts(found) == {"high": (1, 1), "average": (1, 0), "low": (2, 1)}
+    assert (found.repeated, found.conflicts) == (0, 1)
+    (note,) = found.notes
+    assert note.startswith("1 of 2 people have rows that disagree; the strictest binds all their rows: 'p1' says low")
+    assert "high binds" in note
+    assert [row.group for row in found.groups] == ["high", "low"]
+
+
+def test_every_problem_is_found_at_once_with_its_lines(tmp_path):
+    found = check(tmp_path, ["p1,high,3", "p2,hihg,4", ",low,3", "p3,,3", "p4,hihg,1", "p5,LOW,2"])
+    assert [(problem.kind, problem.rows, problem.lines, problem.nearest) for problem in found.problems] == [
+        ("missing", 1, (4,), None),
+        ("unknown level", 2, (3, 6), "high"),
+        ("missing", 1, (5,), None),
+        ("unknown level", 1, (7,), "low"),
+    ]
+    assert "level is 'hihg': allowed are high, average, low; nearest is 'high'" in found.problems[1].text
+    assert found.groups == ()
+    assert (found.rows, found.unusable, found.people) == (1, 5, 1)
+
+
+def test_a_row_with_two_problems_is_one_row(tmp_path):
+    found = check(tmp_path, [",nothing,3", "p1,low,3"])
+    assert found.unusable == 1
+    assert len(found.problems) == 2
+
+
+def test_numbers_above_the_most_allowed_are_refused(tmp_path):
+    rows = ["p1,1,3", "p2,3.0,4", "p3,3.01,3", "p4,nan,3", "p5,-1,1", "p6,much,2", "p7,inf,2"]
+    found = check(tmp_path, rows, level=None, epsilon="consent")
+    assert counts(found) == {"eps=1": (1, 1), "eps=3": (1, 1)}
+    assert [(problem.kind, problem.lines) for problem in found.problems] == [
+        ("above the most allowed", (4,)), ("no number", (5,)), ("no number", (6,)), ("no number", (7,)),
+        ("no number", (8,)),
+    ]  # fmt: skip
+    assert "at most max_epsilon = 3.0 is allowed" in found.problems[0].text
+    free = check(tmp_path, rows[:3], level=None, epsilon="consent", policy=replace(POLICY, max_epsilon=None))
+    assert free.problems == ()
+    assert [row.epsilon for row in free.groups] == [1.0, 3.0, 3.01]
+
+
+def test_a_policy_above_its_own_floor_is_refused(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text("high = 1.0\nlow = 5.0\nmax_epsilon = 3.0\n")
+    with pytest.raises(InputError, match=r"level 'low' is 5\.0: at most max_epsilon = 3\.0"):
+        Policy.from_file(path)
+
+
+def test_a_wrong_column_gives_one_sentence_about_the_rest(tmp_path):
+    rows = [f"p{i},x{i},3" for i in range(300)] + ["p,low,3", "q,high,3"]
+    found = check(tmp_path, rows)
+    assert len(found.problems) == 101
+    assert found.problems[-1].rows == 200
+    assert "is this the right column?" in found.problems[-1].text
+    assert (found.unusable, found.people) == (300, 2)
+    assert found.problems[99].lines == (101,)
+
+
+def test_nothing_usable_is_said_without_counts(tmp_path):
+    found = check(tmp_path, ["p1,x,3"])
+    assert (found.people, found.levels, found.unusable) == (0, (), 1)
+
+
+def test_ids_that_look_alike_are_named(tmp_path):
+    found = check(tmp_path, ["Ann,low,3", "ann,low,4", "bob,high,1"])
+    assert found.people == 3
+    assert "1 id differs from another in capitals alone ('Ann' and 'ann')" in found.notes[0]
+
+
+def test_delta_is_the_policys_or_less_or_small_for_so_many_people(tmp_path):
+    rows = [f"p{i},low,3" for i in range(30)]
+    assert check(tmp_path, rows).levels[0].delta == 1e-5
+    assert check(tmp_path, rows, delta=1e-6).groups[0].delta == 1e-6
+    with pytest.raises(InputError, match=r"delta is 0\.001: at most the policy's 1e-05"):
+        check(tmp_path, rows, delta=1e-3)
+    silent = check(tmp_path, rows, policy=replace(POLICY, delta=None))
+    assert silent.groups[0].delta == 1e-5
+    assert "δ = 1e-05 is used, for 30 people" in silent.notes[-1]
+    with pytest.warns(DeltaWarning):
+        check(tmp_path, rows, policy=replace(POLICY, delta=None), delta=0.2)
+    with pytest.raises(InputError, match="one or the other"):
+        check(tmp_path, rows, epsilon="age")
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from(["high", "average", "low", "", "odd"])), min_size=1))
+def test_the_counts_are_those_of_a_plain_loop(tmp_path, rows):
+    found = check(tmp_path, [f"p{who},{said},1" for who, said in rows])
+    good = [(f"p{who}", said) for who, said in rows if said in POLICY.levels]
+    said = Counter(level for _, level in good)
+    strictest = {}
+    for who, level in good:
+        strictest[who] = min(strictest.get(who, level), level, key=lambda name: POLICY.levels[name])
+    binds = Counter(strictest.values())
+    if good:
+        assert counts(found) == {level: (said[level], binds[level]) for level in POLICY.levels}
+    assert found.unusable == len(rows) - len(good)
+    assert found.people == len(strictest)
+    assert found.conflicts == sum(len({level for who, level in good if who == name}) > 1 for name in strictest)
+    if not found.problems:
+        people = People.from_levels([level for _, level in good], policy=POLICY, person_id=[who for who, _ in good])
+        assert [(row.group, row.epsilon) for row in found.groups] == [(g.id, g.epsilon) for g in people.groups]
+
+
+@pytest.mark.parametrize("epsilon", [0.1, math.log(2), 1.0, 3.0, 12.0, 800.0])
+def test_the_meaning_of_a_level_is_the_reports_own_promise_and_never_smaller_than_the_truth(epsilon):
+    said = meaning("high", epsilon, 1e-5)
+    report = facts(groups=(group("high", budget=epsilon),))
+    assert said == promise(report, report.groups[0])
+    factor = re.search(r"at most a factor (\S+) \(ε", said).group(1).replace(",", "")
+    if epsilon < 700:
+        assert factor.startswith("10") or float(factor) >= math.exp(epsilon) * (1 - 1e-12)
+    assert ("weak promise" in said) == (epsilon > 10)
+    assert "A person of group eps=1:" in meaning("eps=1", 1.0, 1e-5, named=False)

@@ -1,0 +1,307 @@
+"""Plans: what they guarantee is affordable, one more query is not, and costs follow ids."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import typer
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+from allocation.cases import many_groups
+from ipate.accounting.meter import Meter
+from ipate.allocation import lay_out
+from ipate.cli import plan as command
+from ipate.errors import InputError, ReproductionWarning
+from ipate.labelling.aggregators import Mechanism
+from ipate.people.budgets import Group
+from ipate.planning.afforded import RATES, auto_teachers, default_mechanism, groups_of_shares, labels_in
+from ipate.planning.plan import make_plan
+
+PAPER = [
+    Group(id=name, epsilon=epsilon, delta=1e-5, people=people)
+    for name, epsilon, people in (("low", 3.0, 5400), ("high", 1.0, 32400), ("mid", 2.0, 22200))
+]
+
+
+def affordable(mu2, epsilon, delta):
+    """Whether a composed μ² is within (ε, δ): the textbook profile, not the library's."""
+    mu = math.sqrt(mu2)
+    return ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2) <= delta
+
+
+def spent(group, noise, queries, labels):
+    check = 0 if noise.check_sigma is None else (group.sensitivity / noise.check_sigma) ** 2
+    return queries * check + labels * 2 * (group.sensitivity / noise.sigma) ** 2
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("rate", RATES)
+def test_guaranteed_labels_are_affordable_and_one_more_query_is_not(rate, check):
+    made = make_plan(groups=PAPER, n_teachers=250, mechanism=default_mechanism(250, check=check))
+    for variant in made.variants[:3]:
+        given_ = next(g for g in variant.guaranteed if g.rate == rate)
+        n = given_.queries
+        fine = [affordable(spent(g, variant.mechanism, n, given_.labels), g.epsilon, g.delta) for g in variant.groups]
+        assert all(fine)
+        beyond = n + (1 if rate == 1 else 3)  # below 1, a label may fall between queries
+        more = {
+            g.id: affordable(spent(g, variant.mechanism, beyond, labels_in(beyond, rate)), g.epsilon, g.delta)
+            for g in variant.groups
+        }
+        assert not all(more.values())
+        assert not more[given_.binding]
+
+
+@settings(deadline=None, max_examples=30)
+@given(groups=many_groups(largest=4000), n_teachers=st.integers(5, 200))
+def test_every_group_of_every_variant_is_counted_with_its_own_sensitivity(groups, n_teachers):
+    """Mutant: sorted sensitivities beside sorted budgets would afford other numbers here."""
+    assume(n_teachers <= sum(g.people for g in groups))
+    for variant in ("standard", "weighting"):
+        made = next(v for v in _variants(groups, n_teachers, (variant,)))
+        for group in made.groups:
+            for rate, n in zip(RATES, group.queries, strict=True):
+                if n:
+                    cost = spent(group, made.mechanism, n, labels_in(n, rate))
+                    assert affordable(cost * (1 - 1e-9), group.epsilon, group.delta)
+                more = n + (1 if rate == 1 else 3)
+                beyond = spent(group, made.mechanism, more, labels_in(more, rate))
+                assert not affordable(beyond * (1 + 1e-9), group.epsilon, group.delta)
+
+
+def _variants(groups, n_teachers, names):
+    from ipate.planning.afforded import plan_variant
+
+    for name in names:
+        layout = lay_out(name, groups=groups, n_teachers=n_teachers)
+        yield plan_variant(layout, default_mechanism(n_teachers), Meter(), RATES)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("power", [None, 1, 4])
+def test_vanishing_counts_every_teachers_turns(power, seed):
+    made = make_plan(groups=PAPER, n_teachers=400, seed=seed, options={"vanishing": {"power": power}})
+    variant = made.variants[3]
+    n = variant.guaranteed[-1].queries
+    schedule = lay_out("vanishing", groups=PAPER, n_teachers=400, seed=seed, power=power).participation
+    present = schedule.participants(np.arange(n + 1))
+    noise = variant.mechanism
+    cost = present * (400 / present.sum(axis=0)) ** 2 * (1 / noise.check_sigma**2 + 2 / noise.sigma**2)
+    budget = {g.id: g for g in PAPER}
+
+    def within(queries):
+        total = cost[:, :queries].sum(axis=1)
+        return all(
+            mu2 == 0 or affordable(mu2, budget[name].epsilon, budget[name].delta)
+            for mu2, name in zip(total, schedule.teacher_groups, strict=True)
+        )
+
+    assert n > 0
+    assert within(n)
+    assert not within(n + 1)
+
+
+def test_long_rotations_get_a_bound_from_below():
+    groups = [Group(id="a", epsilon=1.0, delta=1e-5, people=500), Group(id="b", epsilon=1.2, delta=1e-5, people=500)]
+    far = make_plan(groups=groups, n_teachers=50, mechanism=Mechanism(sigma=20_000.0)).variants[3]
+    near = make_plan(groups=groups, n_teachers=50, mechanism=Mechanism(sigma=500.0)).variants[3]
+    assert far.guaranteed[-1].queries > 50_000
+    assert 0.9 < far.guaranteed[-1].queries / (1600 * near.guaranteed[-1].queries) <= 1
+
+
+def test_labels_grow_with_the_square_of_k():
+    made = make_plan(groups=PAPER, n_teachers=500)
+    assert [row.n_teachers for row in made.more] == [250, 500, 1000, 2000, 4000]
+    for before, after in zip(made.more, made.more[1:], strict=False):
+        assert after.people_per_teacher == before.people_per_teacher / 2
+        for variant, labels in after.labels.items():
+            assert labels == pytest.approx(4 * before.labels[variant], rel=0.04)
+    now = {variant.variant: variant.guaranteed[-1].labels for variant in made.variants}
+    assert made.more[1].labels == {name: now[name] for name in ("standard", "upsampling", "weighting")}
+
+
+def test_the_table_over_k_stops_where_people_run_out():
+    groups = [Group(id="a", epsilon=1.0, delta=1e-5, people=30), Group(id="b", epsilon=3.0, delta=1e-5, people=10)]
+    made = make_plan(groups=groups, n_teachers=20)
+    assert [row.n_teachers for row in made.more] == [10, 20, 40]
+    assert made.more[-1].people_per_teacher == 1
+
+
+def test_equal_budgets_make_all_variants_afford_the_same():
+    for n_teachers in (1, 7, 250):
+        made = make_plan(groups=[Group(id="g", epsilon=1.0, delta=1e-5, people=6000)], n_teachers=n_teachers)
+        assert len({tuple((g.queries, g.labels) for g in v.guaranteed) for v in made.variants}) == 1
+        assert {v.scale for v in made.variants} == {1.0}
+        assert made.suits == "standard"
+
+
+@pytest.mark.parametrize("bound", ["gdp", "loose"])
+def test_more_for_everybody(bound):
+    made = {v.variant: v for v in make_plan(groups=PAPER, n_teachers=250, meter=Meter(bound)).variants}
+    assert made["weighting"].guaranteed[-1].ratio > 2
+    assert made["upsampling"].guaranteed[-1].ratio > 2
+    assert made["standard"].guaranteed[-1].ratio == 1
+    queries = [group.queries[-1] for group in made["weighting"].groups]
+    assert max(queries) - min(queries) <= 2  # groups exhaust together
+
+
+def test_sup_affords_more_than_loose():
+    two = [Group(id="a", epsilon=1.0, delta=1e-5, people=60), Group(id="b", epsilon=2.0, delta=1e-5, people=60)]
+    made = {
+        bound: make_plan(groups=two, n_teachers=100, meter=Meter(bound, orders=[8.0, 16.0]))
+        for bound in ("sup", "loose")
+    }
+    for sup, loose in zip(made["sup"].variants, made["loose"].variants, strict=True):
+        assert sup.guaranteed[-1].labels >= loose.guaranteed[-1].labels
+
+
+def test_algorithm2_binds_its_strictest_group_and_warns():
+    options = {"weighting": {"rule": "algorithm2"}}
+    with pytest.warns(ReproductionWarning):
+        made = make_plan(groups=PAPER, n_teachers=250, options=options).variants[2]
+    queries = {group.id: group.queries[-1] for group in made.groups}
+    assert made.guaranteed[-1].binding == "high"
+    assert queries["high"] < queries["mid"] < queries["low"]
+
+
+def test_which_variant_suits():
+    assert make_plan(groups=PAPER, n_teachers=50).suits == "upsampling"
+    assert make_plan(groups=PAPER, n_teachers=50, parties=True).suits == "weighting"
+
+
+def test_chances():
+    chances = make_plan(groups=PAPER, n_teachers=250, n_classes=2).chances
+    assert chances.unanimous_passes == pytest.approx(float(ndtr(50 / 150)))
+    assert chances.label_right == pytest.approx(float(ndtr(150 / 40 / math.sqrt(2))), abs=1e-9)
+
+
+def test_shares_become_people():
+    rows = [("a", 1.0, 1e-5), ("b", 2.0, 1e-5), ("c", 3.0, 1e-5)]
+    made = groups_of_shares(rows, shares={"c": 1 / 3, "a": 1 / 3, "b": 1 / 3}, n_people=100)
+    assert [(group.id, group.people) for group in made] == [("a", 34), ("b", 33), ("c", 33)]
+    made = groups_of_shares(rows, shares={"c": 0.09, "b": 0.37, "a": 0.54}, n_people=60000)
+    assert [group.people for group in made] == [32400, 22200, 5400]
+    for shares, part in [
+        ({"a": 0.5, "b": 0.5}, "'c'"),
+        ({"a": 0.5, "b": 0.4, "c": 0.4}, "sum to 1.3"),
+        ({"a": 0.5, "b": 0.5, "c": 0.0}, "share of 'c' is 0.0"),
+        ({"a": 0.5, "b": 0.4, "c": 0.05, "d": 0.05}, "'d'"),
+        ({"a": 0.5, "b": 0.4999999, "c": 1e-7}, "nobody"),
+    ]:
+        with pytest.raises(InputError, match=part):
+            groups_of_shares(rows, shares=shares, n_people=1000)
+
+
+def test_auto_teachers():
+    assert auto_teachers(PAPER) == 250
+    assert auto_teachers(PAPER, points_per_teacher=60) == 1000
+    assert auto_teachers([Group(id=n, epsilon=1.0, delta=1e-5, people=9) for n in "abc"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"n_teachers": 0}, ["n_teachers is 0"]),
+        ({"n_teachers": 2}, ["3 groups", "2 teachers"]),
+        ({"n_classes": 1}, ["classes is 1"]),
+        ({"meter": Meter("tight")}, ["bound is 'tight'", "gdp"]),
+        ({"options": {"weighting": {"rule": "propotional"}}}, ["'propotional'", "'proportional'"]),
+        ({"groups": [Group(id="a", epsilon=1.0, delta=1e-5)]}, ["'a'", "number of people"]),
+    ],
+)
+def test_bad_input_is_named(options, parts):
+    with pytest.raises(InputError) as caught:
+        make_plan(**{"groups": PAPER, "n_teachers": 250, **options})
+    for part in parts:
+        assert part in str(caught.value)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "groups.csv").write_text("group,epsilon,delta\nlow,3,\nhigh,1,1e-6\nmid,2,\n")
+    (tmp_path / "shares.csv").write_text("group,epsilon,share\nlow,3,.1\nhigh,1,.9\n")
+    (tmp_path / "counts.csv").write_text("group,epsilon,people,weight\nlow,3,100,7\nhigh,1,900,1\n")
+    (tmp_path / "people.csv").write_text(
+        "id,consent\n" + "".join(f"{i},{'low' if i % 3 else 'high'}\n" for i in range(999))
+    )
+    (tmp_path / "policy.toml").write_text("low = 3.0\nhigh = 1.0\ndelta = 1e-6\n")
+    app = typer.Typer()
+    app.command("plan", epilog=command.EXAMPLE)(command.command)
+
+    def call(text):
+        app(args=text.split(), standalone_mode=False)
+        return capsys.readouterr().out
+
+    return call
+
+
+SHARES = "--groups groups.csv --people 60000 --share high=.54 --share mid=.37 --share low=.09"
+
+
+def test_command_json(run):
+    out = json.loads(run(f"{SHARES} --teachers 250 --classes 10 --json"))
+    assert {"groups", "n_people", "n_teachers", "classes", "bound", "variants", "more_teachers", "suits"} <= set(out)
+    assert [group["delta"] for group in out["groups"]] == [1e-5, 1e-6, 1e-5]
+    assert [group["people"] for group in out["groups"]] == [5400, 32400, 22200]
+    made = {variant["variant"]: variant for variant in out["variants"]}
+    assert list(made) == ["standard", "upsampling", "weighting", "vanishing"]
+    assert (made["weighting"]["sigma"], made["weighting"]["check_sigma"], made["weighting"]["threshold"]) == (
+        40,
+        150,
+        200,
+    )
+    up = made["upsampling"]
+    assert up["sigma"] == pytest.approx(40 * up["scale"])
+    assert up["threshold"] == pytest.approx(200 * up["scale"])
+    assert [given_["rate"] for given_ in up["guaranteed"]] == [0.5, 0.75, 1.0]
+    assert all("copies" in group for group in up["groups"])
+    assert all("fraction" in group for group in made["vanishing"]["groups"])
+
+
+def test_command_table_and_other_sources(run):
+    text = run(f"{SHARES} --teachers 250 --classes 10")
+    for part in ("upsampling", "copies", "against standard", "people each", "Suits: upsampling", "public information"):
+        assert part in text
+    assert json.loads(run("--groups shares.csv --people 1000 --teachers 20 --json"))["groups"][0]["people"] == 100
+    assert json.loads(run("--groups counts.csv --teachers 20 --json --parties"))["suits"] == "weighting"
+    out = json.loads(run("--people people.csv --level-column consent --policy policy.toml --json --aggregator gnmax"))
+    assert out["n_teachers"] == 4
+    assert {group["id"]: group["people"] for group in out["groups"]} == {"high": 333, "low": 666}
+    assert {group["delta"] for group in out["groups"]} == {1e-6}
+    assert out["variants"][0]["check_sigma"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", ["groups are not given"]),
+        ("--groups groups.csv", ["people is not given"]),
+        ("--groups groups.csv --people 60000", ["'low'", "no share"]),
+        (f"{SHARES} --teachers many", ["teachers is 'many'", "auto"]),
+        (f"{SHARES} --teachers 0", ["teachers is 0"]),
+        (f"{SHARES} --teachers -3", ["teachers is -3"]),
+        (f"{SHARES} --teachers 2", ["3 groups", "2 teachers"]),
+        (f"{SHARES} --weights gdpp", ["rule is 'gdpp'", "nearest is 'gdp'"]),
+        (f"{SHARES} --bound exact", ["bound is 'exact'"]),
+        (f"{SHARES} --delta 2", ["delta is 2"]),
+        (f"{SHARES} --sigma -1", ["sigma is -1"]),
+        (f"{SHARES} --aggregator confidant", ["'confidant'", "'confident'"]),
+        (f"{SHARES} --aggregator gnmax --threshold 3", ["gnmax has no check"]),
+        (f"{SHARES} --share high=x", ["share of 'high' is 'x'"]),
+        (f"{SHARES} --points-per-teacher 0", ["points_per_teacher is 0"]),
+        (f"{SHARES} --policy policy.toml", ["policy", "--groups"]),
+        ("--groups counts.csv --people 7", ["people is 7", "1000"]),
+        ("--groups groups.csv --people people.csv", ["people.csv", "whole number"]),
+        ("--people people.csv --share a=1", ["share"]),
+    ],
+)
+def test_command_refuses_in_one_line(run, text, parts):
+    with pytest.raises(InputError) as caught:
+        run(text)
+    assert "\n" not in str(caught.value)
+    for part in parts:
+        assert part in str(caught.value)

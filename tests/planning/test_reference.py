@@ -1,0 +1,161 @@
+"""Public references: the simulator, the hash of votes, and what a design is checked for before it is used."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ipate.accounting.ptr.design import hash_queries
+from ipate.accounting.ptr.search import make_design, most_queries
+from ipate.errors import InputError
+from ipate.labelling.aggregators import Mechanism
+from ipate.labelling.tested import check_design, query_ids, refuse_own_votes, setting_for, votes_hash
+from ipate.planning.reference import Simulator, simulated_profile, votes_profile
+from ipate.votes import Votes
+from ipate.votes.panel import Panel
+
+MECHANISM = Mechanism(sigma=40.0, check_sigma=150.0, threshold=200.0)
+SIMULATOR = Simulator(accuracy=0.95, spread=1.0, queries=60)
+ORDERS = (2.0, 6.0, 16.0)
+
+
+def panel(weights=None, sensitivity=None, teachers=250):
+    votes = Votes(votes=np.zeros((teachers, 1), int), n_classes=2, groups=("all",) * teachers)
+    return Panel.from_votes(votes, [("all", 1.0, 1e-5, sensitivity)], weights=weights)
+
+
+def designed():
+    spec = setting_for(panel(), MECHANISM, n_classes=10, orders=ORDERS)
+    profile = simulated_profile(spec, panel(), SIMULATOR)
+    ids = tuple(f"q{i}" for i in range(50))
+    return spec, ids, make_design(profile, n_queries=50, queries_hash=hash_queries(ids), reserve=0.1)
+
+
+@pytest.mark.parametrize(("accuracy", "spread"), [(0.9, 2.0), (0.6, 0.0), (0.99, 1.0)])
+def test_simulated_teachers_are_as_right_as_said(accuracy, spread):
+    votes = Simulator(accuracy=accuracy, spread=spread, queries=4000).votes(n_teachers=60, n_classes=10)
+    assert float(np.mean(np.asarray(votes.votes) == votes.labels)) == pytest.approx(accuracy, abs=0.015)
+
+
+def test_wrong_votes_prefer_a_query_s_own_wrong_classes_in_turn():
+    votes = Simulator(accuracy=0.5, spread=0.0, confusion=0.6, queries=3000).votes(n_teachers=200, n_classes=4)
+    counts = np.stack([(votes.votes == c).sum(axis=0) for c in range(4)], axis=1).astype(float)
+    counts[np.arange(3000), votes.labels] = -1
+    shares = np.sort(counts, axis=1)[:, :0:-1].mean(axis=0) / 100
+    assert shares == pytest.approx([0.6, 0.24, 0.16], abs=0.02)
+    votes = Simulator(accuracy=0.5, spread=0.0, queries=500).votes(n_teachers=50, n_classes=2)
+    assert set(np.unique(votes.votes)) == {0, 1}
+
+
+def test_difficulty_spreads_the_majorities():
+    tops = []
+    for spread in (0.0, 3.0):
+        votes = Simulator(accuracy=0.9, spread=spread, queries=2000).votes(n_teachers=100, n_classes=10)
+        tops.append(np.std((np.asarray(votes.votes) == votes.labels).mean(axis=0)))
+    assert tops[1] > 3 * tops[0]
+
+
+def test_a_simulator_repeats_itself_and_another_seed_does_not():
+    one, again = (SIMULATOR.votes(n_teachers=20, n_classes=10) for _ in range(2))
+    assert votes_hash(one) == votes_hash(again)
+    assert votes_hash(one) != votes_hash(replace(SIMULATOR, seed=1).votes(n_teachers=20, n_classes=10))
+    assert "seed 0" in str(SIMULATOR)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"accuracy": 1.0}, {"confusion": 0.0}, {"spread": -1.0}, {"spread": np.nan}, {"queries": 0}, {"seed": -1}],
+)
+def test_simulators_that_make_no_sense_are_refused(values):
+    with pytest.raises(InputError, match=next(iter(values))):
+        replace(SIMULATOR, **values)
+
+
+def test_the_hash_of_votes_does_not_see_the_order_of_teachers_or_queries():
+    votes = SIMULATOR.votes(n_teachers=20, n_classes=10)
+    rng = np.random.default_rng(0)
+    mixed = votes.votes[rng.permutation(20)][:, rng.permutation(60)]
+    assert votes_hash(replace(votes, votes=mixed, labels=None)) == votes_hash(votes)
+    changed = votes.votes.copy()
+    changed[0, 0] = (changed[0, 0] + 1) % 10
+    assert votes_hash(replace(votes, votes=changed)) != votes_hash(votes)
+
+
+def test_a_design_made_from_the_votes_it_is_used_on_is_refused():
+    _, _, design = designed()
+    own = SIMULATOR.votes(n_teachers=250, n_classes=10)
+    with pytest.raises(InputError, match="very votes"):
+        refuse_own_votes(design, own)
+    refuse_own_votes(design, replace(SIMULATOR, seed=7).votes(n_teachers=250, n_classes=10))
+
+
+def test_a_design_is_for_one_mechanism_one_set_of_groups_and_one_list_of_queries():
+    spec, ids, design = designed()
+    check_design(design, spec, ids)
+    for other in (replace(spec, sigma=41.0), replace(spec, threshold=None, check_sigma=None), replace(spec, grid=0.5)):
+        with pytest.raises(InputError, match="made for"):
+            check_design(design, other, ids)
+    group = spec.groups[0]
+    for changed in (replace(group, epsilon=2.0), replace(group, sensitivity=2.0), replace(group, delta=1e-6)):
+        with pytest.raises(InputError, match="other figures"):
+            check_design(design, replace(spec, groups=(changed,)), ids)
+    with pytest.raises(InputError, match="not in the setting"):
+        check_design(design, replace(spec, groups=(replace(group, id="other"),)), ids)
+    with pytest.raises(InputError, match="other queries"):
+        check_design(design, spec, ids[::-1])
+    with pytest.raises(InputError, match="other queries"):
+        check_design(design, spec, ids[:-1])
+
+
+def test_a_design_with_a_group_too_many_is_refused():
+    spec, ids, _ = designed()
+    two = replace(spec, groups=(*spec.groups, replace(spec.groups[0], id="other")))
+    profile = simulated_profile(two, panel(), SIMULATOR)
+    wider = make_design(profile, n_queries=50, queries_hash=hash_queries(ids), reserve=0.1)
+    with pytest.raises(InputError, match="groups that the run does not"):
+        check_design(wider, spec, ids)
+
+
+def test_a_setting_finds_its_grid():
+    assert setting_for(panel(), MECHANISM, n_classes=10).lattice
+    halves = setting_for(panel(np.full(250, 0.75)), MECHANISM, n_classes=10)
+    assert (halves.grid, halves.lattice) == (0.25, True)
+    real = setting_for(panel(np.full(250, 0.7)), MECHANISM, n_classes=10)
+    assert (real.grid, real.lattice, real.groups[0].sensitivity) == (0.25, False, 0.7)
+    copies = setting_for(panel(sensitivity=3.0), MECHANISM, n_classes=10)
+    assert (copies.grid, copies.lattice, copies.steps(copies.groups[0])) == (1.0, True, 3)
+
+
+def test_what_has_no_envelope_is_refused():
+    votes = Votes(votes=np.zeros((4, 2), int), n_classes=2, groups=("all",) * 4, participation=np.ones((4, 2), bool))
+    turns = Panel.from_votes(votes, [("all", 1.0, 1e-5, None)])
+    with pytest.raises(InputError, match="take turns"):
+        setting_for(turns, MECHANISM, n_classes=2)
+    with pytest.raises(InputError, match="laplace"):
+        setting_for(panel(), Mechanism(sigma=3.0, noise="laplace"), n_classes=2)
+    with pytest.raises(InputError, match="moves no weight"):
+        setting_for(panel(np.zeros(250), 0.0), MECHANISM, n_classes=2)
+
+
+def test_a_reference_must_have_the_panel_s_teachers_and_classes():
+    spec = setting_for(panel(), MECHANISM, n_classes=10, orders=ORDERS)
+    with pytest.raises(InputError, match="20 teachers"):
+        votes_profile(spec, panel(), SIMULATOR.votes(n_teachers=20, n_classes=10), source="x")
+    with pytest.raises(InputError, match="5 classes"):
+        votes_profile(spec, panel(), SIMULATOR.votes(n_teachers=250, n_classes=5), source="x")
+
+
+def test_ids_of_queries_are_the_file_s_or_row_numbers():
+    votes = SIMULATOR.votes(n_teachers=3, n_classes=10)
+    assert query_ids(votes)[:2] == ("0", "1")
+    assert query_ids(replace(votes, queries=tuple("x" * 60)))[0] == "x"
+
+
+def test_clearer_teachers_afford_more_queries():
+    spec = setting_for(panel(), MECHANISM, n_classes=10, orders=ORDERS)
+    found = [
+        most_queries(simulated_profile(spec, panel(), replace(SIMULATOR, accuracy=a)), pool=9000, reserve=0.1)
+        for a in (0.8, 0.9, 0.97)
+    ]
+    assert found == sorted(found)
+    assert found[0] < found[-1]

@@ -1,0 +1,76 @@
+"""A run's configuration: what is wrong is said in one line, with the nearest name."""
+
+import pytest
+
+from ipate.errors import InputError
+from ipate.runs.config import RunConfig
+
+
+def write(folder, text):
+    path = folder / "run.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_whole_file_is_read(tmp_path):
+    path = write(
+        tmp_path,
+        """
+        split_seed = 4
+        [data]
+        name = "synthetic"
+        public = 2000
+        test = 0.1
+        [budgets]
+        policy = { high = 1.0, low = 3.0 }
+        delta = 1e-6
+        [teachers]
+        model = "forest"
+        options = { n_estimators = 10 }
+        number = 50
+        [labelling]
+        variant = "upsampling"
+        sigma = 8.0
+        [student]
+        model = "boosting"
+        """,
+    )
+    config = RunConfig.from_file(path)
+    assert (config.split_seed, config.seed, config.data.public, config.data.test) == (4, None, 2000, 0.1)
+    assert config.budgets.policy == {"high": 1.0, "low": 3.0}
+    assert config.teachers.options == {"n_estimators": 10}
+    assert (config.labelling.variant, config.labelling.sigma, config.labelling.threshold) == ("upsampling", 8.0, "auto")
+    again = RunConfig.from_mapping(config.model_dump(mode="json"))
+    assert again == config
+
+
+BASE = '[data]\nname = "synthetic"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BASE + "[labelling]\nvarient = 'weighting'\n", "unknown key 'labelling.varient': nearest is 'variant'"),
+        (BASE + "[laballing]\n", "nearest is 'labelling'"),
+        ("seed = 1\n", "data"),
+        ("[data]\n", "a name or a file"),
+        ('[data]\nname = "a"\nfile = "b.csv"\n', "a name or a file"),
+        ('[data]\nfile = "b.csv"\n', "label"),
+        (BASE + "[labelling]\nsigma = -2\n", "labelling.sigma is -2"),
+        (BASE + "[budgets]\ndelta = 1.5\n", "budgets.delta is 1.5"),
+        (BASE + "[budgets]\nepsilon = 0\n", "budgets.epsilon is 0"),
+        (BASE + "[teachers]\nnumber = 0\n", "teachers.number is 0"),
+        ("[data", "not a readable TOML file"),
+        (BASE.replace("[data]", "split_seed = -1\n[data]"), "split_seed is -1"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, text, words):
+    with pytest.raises(InputError) as caught:
+        RunConfig.from_file(write(tmp_path, text))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        RunConfig.from_file(tmp_path / "none.toml")

@@ -1,0 +1,108 @@
+"""Jobs on a bare machine: teachers vote, students predict their own pool, results go on where they stopped."""
+
+import subprocess
+import sys
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ipate.reproduce.jobs import Job, read_result, write_job
+
+
+@pytest.fixture
+def folder(world, tmp_path):
+    X, y = world
+    data = tmp_path / "data"
+    data.mkdir()
+    np.savez(data / "digits.npz", X=X, y=y)
+    return tmp_path
+
+
+def teachers(name: str = "one", **changes) -> Job:
+    made = Job(
+        name=name, kind="teachers", dataset="digits", preset="small", n_classes=3, seed=0, steps=40,
+        offsets=np.array([0, 30, 60]), indices=np.arange(60), asked=np.arange(60, 90),
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+def run(folder: Path, *more: str) -> int:
+    from ipate.reproduce.training import main
+
+    return main([str(folder / "jobs"), "--data-dir", str(folder / "data"), "--out", str(folder / "out"),
+                 "--device", "cpu", "--n-jobs", "1", *more])  # fmt: skip
+
+
+def test_teachers_vote_and_students_predict_their_own_pool(folder, capsys):
+    first = teachers()
+    second = teachers(
+        "two", kind="students", labels=np.concatenate([np.arange(30) % 3, np.full(30, 2)]), pool=np.array([1, 0]),
+        asked=np.stack([np.arange(60, 75), np.arange(75, 90)]),
+    )  # fmt: skip
+    for order, job in enumerate((first, second)):
+        write_job(job, folder / "jobs", order=order)
+    assert run(folder) == 0
+    votes = read_result(first, folder / "out")
+    assert votes.predicted.shape == (2, 30)
+    assert np.mean(votes.predicted == votes.truth) > 0.8
+    said = read_result(second, folder / "out")
+    assert np.array_equal(said.truth, np.stack([np.arange(60, 75), np.arange(75, 90)]) % 3)
+    assert np.mean(said.predicted[0] == said.truth[1]) > 0.8  # the first was told the truth and has the second pool
+    assert np.all(said.predicted[1] == 2)  # the second was told one thing only
+    capsys.readouterr()
+    assert run(folder) == 0
+    assert capsys.readouterr().err == ""  # nothing is done twice
+
+
+def test_results_go_into_tar_files_of_a_size(folder):
+    for order in range(2):
+        write_job(teachers(f"job{order}", seed=order, steps=2), folder / "jobs", order=order)
+    assert run(folder, "--tar", "1000") == 0
+    parts = sorted((folder / "out").glob("*.tar"))
+    assert [path.name for path in parts] == ["part-1.tar", "part-2.tar"]
+    with tarfile.open(parts[0]) as archive:
+        assert archive.getnames() == ["job0.votes.npz"]
+    assert not list((folder / "out").glob("*.npz"))
+
+
+def test_what_cannot_end_in_time_is_not_begun(folder, capsys):
+    write_job(teachers(), folder / "jobs")
+    assert run(folder, "--seconds", "0") == 0
+    assert "no time for 1 jobs: one" in capsys.readouterr().err
+    assert not list((folder / "out").glob("*.npz"))
+
+
+def test_a_job_that_fails_does_not_take_others_along(folder, capsys):
+    write_job(teachers("bad", n_classes=2), folder / "jobs", order=0)
+    write_job(teachers("good", steps=2), folder / "jobs", order=1)
+    assert run(folder) == 1
+    assert "bad failed" in capsys.readouterr().err
+    assert [path.name for path in (folder / "out").glob("*.npz")] == ["good.votes.npz"]
+
+
+def test_no_jobs_is_said_in_one_line(folder, capsys):
+    (folder / "jobs").mkdir()
+    assert run(folder) == 2
+    assert "holds no *.job.npz file" in capsys.readouterr().err
+
+
+def test_it_runs_without_what_the_rest_of_the_package_needs(folder):
+    write_job(teachers(steps=2), folder / "jobs")
+    bare = (
+        "import sys\n"
+        "class Bare:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in {'pydantic', 'typer', 'rich', 'dp_accounting', 'randomgen'}:\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Bare())\n"
+        "from ipate.reproduce.training import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    arguments = [str(folder / "jobs"), "--data-dir", str(folder / "data"), "--out", str(folder / "out")]
+    command = [sys.executable, "-c", bare, *arguments, "--device", "cpu", "--n-jobs", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "out" / "one.votes.npz").is_file()

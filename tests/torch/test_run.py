@@ -1,0 +1,98 @@
+"""`ipate run` with nets: teachers in blocks, a net as student, a clear word where there are no images."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'")
+
+from ipate.cli.app import _run
+from ipate.teachers.ensemble import learnt_from
+from ipate.teachers.nets import train_nets_and_vote
+from ipate.torch.estimator import TorchClassifier
+from ipate.votes.store import VoteStore
+
+RUN = """
+[data]
+name = "digits"
+public = 200
+test = 200
+[budgets]
+epsilon = 500.0
+[teachers]
+model = "small"
+options = { steps = 12 }
+number = 6
+n_jobs = 1
+device = "cpu"
+[labelling]
+sigma = 0.5
+check_sigma = 1.0
+threshold = 2.0
+[student]
+model = "small"
+options = { steps = 30, device = "cpu" }
+"""
+
+
+def test_nets_teach_a_net(tmp_path, capsys):
+    (tmp_path / "run.toml").write_text(RUN)
+    assert _run(["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out"), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["labels"] > 20
+    assert report["student_accuracy"] > 0.15
+
+
+def test_nets_need_images(tmp_path, capsys):
+    (tmp_path / "run.toml").write_text(RUN.replace("digits", "synthetic").replace("epsilon = 500.0", ""))
+    assert _run(["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out")]) == 2
+    assert "needs images" in capsys.readouterr().err
+
+
+def test_a_block_that_has_voted_is_not_trained_again_and_an_empty_slot_changes_nobody_else(tmp_path, monkeypatch):
+    monkeypatch.setattr("ipate.teachers.nets.BLOCK", 2)
+    rng = np.random.default_rng(0)
+    X, y = rng.random((40, 8, 8), dtype=np.float32), rng.integers(3, size=40)
+    rows = [np.arange(i, 40, 4) for i in range(4)]
+    slots = np.full(4, 10)
+
+    def vote(folder, given):
+        store = VoteStore(folder, n_teachers=4, n_queries=30, n_classes=3, fingerprint="x")
+        train_nets_and_vote(
+            TorchClassifier(preset="small", steps=4), X, y,
+            rows=given, slots=slots, X_public=X[:30], store=store, device="cpu",
+        )  # fmt: skip
+        return store
+
+    one = vote(tmp_path / "a", rows)
+    kept = np.array(one.matrix)
+    one.matrix[0] = 2 - one.matrix[0]  # would be overwritten if the block were trained again
+    np.testing.assert_array_equal(vote(tmp_path / "a", rows).matrix[0], 2 - kept[0])
+    left = [rows[0][:-1], *rows[1:]]
+    np.testing.assert_array_equal(np.array(vote(tmp_path / "b", left).matrix)[1:], kept[1:])
+
+
+def test_a_net_that_somebody_left_learns_again_and_the_others_of_its_block_keep_their_votes(tmp_path):
+    rng = np.random.default_rng(1)
+    X, y = rng.random((40, 8, 8), dtype=np.float32), rng.integers(3, size=40)
+    rows = [np.arange(i, 40, 4) for i in range(4)]
+
+    def vote(folder, given, vacant=()):
+        store = VoteStore(
+            folder, n_teachers=4, n_queries=30, n_classes=3, fingerprint="x", learnt=learnt_from(X, y, given),
+            vacant=vacant,
+        )  # fmt: skip
+        train_nets_and_vote(
+            TorchClassifier(preset="small", steps=4), X, y,
+            rows=given, slots=np.full(4, 10), X_public=X[:30], store=store, device="cpu",
+        )  # fmt: skip
+        return store
+
+    kept = vote(tmp_path / "a", rows)
+    kept.matrix[[0, 2, 3]] = 2 - kept.matrix[[0, 2, 3]]  # would be overwritten if they were trained again
+    marked = np.array(kept.matrix)
+    left = [rows[0], rows[1][:-4], *rows[2:]]
+    again = vote(tmp_path / "a", left, vacant=[1])
+    np.testing.assert_array_equal(np.array(again.matrix)[[0, 2, 3]], marked[[0, 2, 3]])
+    np.testing.assert_array_equal(again.matrix[1], vote(tmp_path / "b", left).matrix[1])
