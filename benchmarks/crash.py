@@ -126,8 +126,8 @@ def same(result: Labelling, wanted: Labelling) -> None:
     if not np.array_equal(result.labels, wanted.labels) or result.repeated.any():
         raise AssertionError("the labels differ from those of an undisturbed run")
     for mine, its in zip(result.groups, wanted.groups, strict=True):
-        if abs(mine.epsilon - its.epsilon) > 1e-9 * its.epsilon or mine.sensitivity != its.sensitivity:
-            raise AssertionError(f"group {mine.group} paid {mine.epsilon}, and {its.epsilon} without kills")
+        if abs(mine.cost - its.cost) > 1e-9 * its.cost or mine.sensitivity != its.sensitivity:
+            raise AssertionError(f"group {mine.id} paid {mine.cost}, and {its.cost} without kills")
 
 
 def kills(folder: Path, wanted_kills: int, *, seconds: float, seed: int) -> dict[str, Any]:

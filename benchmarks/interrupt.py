@@ -194,7 +194,7 @@ def writers(base: Path, config: Path) -> dict[str, Any]:
         raise AssertionError(f"two writers ended with {codes}, and one that came when all was spent with {third}")
     with SqliteLedger.open(shared, readonly=True) as book:
         spent = {account: book.epsilon(account) for account in book.terms}
-        budget = {account: terms.epsilon for account, terms in book.terms.items()}
+        budget = {account: terms.account.epsilon for account, terms in book.terms.items()}
         charged = len(book.stored().answers)
     if any(spent[account] > budget[account] for account in spent):
         raise AssertionError(f"spent {spent} of {budget}")

@@ -251,9 +251,11 @@ MUTANTS = (
     ),
     Mutant(
         "budgets sorted apart from groups",
-        "votes/panel.py",
-        "epsilon = np.array([group.epsilon for group in self.groups])[self.account_group]",
-        "epsilon = np.sort([group.epsilon for group in self.groups])[self.account_group]",
+        "labelling/loop.py",
+        "return [Terms(account=account, meter=unit) for account, unit in zip(panel.accounts, units, strict=True)]",
+        "budgets = sorted((account.group.budget for account in panel.accounts), key=lambda budget: budget.epsilon)\n"
+        "    paired = zip(panel.accounts, units, budgets, strict=True)\n"
+        "    return [Terms(account=account.with_budget(own), meter=unit) for account, unit, own in paired]",
         (BY_ID,),
     ),
     Mutant(
@@ -471,10 +473,17 @@ MUTANTS = (
         (f"{LEDGER}::test_a_query_asked_again_is_charged_once",),
     ),
     Mutant(
+        "an audit sorts budgets apart from groups",
+        "votes/panel.py",
+        "epsilon = np.array([account.epsilon for account in self.accounts])",
+        "epsilon = np.sort([account.epsilon for account in self.accounts])",
+        (PLAIN_SUM,),
+    ),
+    Mutant(
         "a filter's order chosen without its budget",
         "labelling/loop.py",
-        "meter.at_order(orders[index])",
-        "meter.at_order(meter.orders[0])",
+        "meter.at_order(order) for order in orders",
+        "meter.at_order(meter.orders[0]) for order in orders",
         (f"{LEDGER}::test_a_filter_fixes_one_order_per_account_from_its_own_budget",),
     ),
     # Parties.
@@ -778,8 +787,8 @@ MUTANTS = (
     Mutant(
         "tested: the fallback has the whole budget",
         "labelling/tested.py",
-        "replace(group, epsilon=left[group.id][0], delta=left[group.id][1])",
-        "replace(group)",
+        "group.with_budget(Budget(*left[group.id]))",
+        "group",
         (f"{TESTED}::test_the_rest_after_a_fail_is_spent_by_a_data_independent_run_and_no_more",),
     ),
     Mutant(
@@ -966,8 +975,8 @@ MUTANTS = (
     Mutant(
         "a teacher is known by its place in the file",
         "ledger/carry.py",
-        "for row in run.accounts if row.group == group]",
-        "for row in run.accounts[-1:] if row.group == group]",
+        "for row in run.accounts if row.terms.account.group.id == group\n",
+        "for row in run.accounts[-1:] if row.terms.account.group.id == group\n",
         ("tests/ledger/test_durable.py::test_a_teachers_place_in_the_votes_is_no_name",),
     ),
     Mutant(
@@ -1016,8 +1025,8 @@ MUTANTS = (
     Mutant(
         "upsampling charged for one copy",
         "reproduce/schemes.py",
-        "sensitivity=float(copies))",
-        "sensitivity=1.0)",
+        "budget=Budget(epsilon, DELTA)), float(copies))",
+        "budget=Budget(epsilon, DELTA)), 1.0)",
         (f"{VOTINGS}::test_copies_are_charged",),
     ),
     Mutant(

@@ -73,7 +73,7 @@ def measure(files: Sequence[SiteVotes], data: Dataset, pool: np.ndarray, test: D
     found = []
     for seed in range(seeds):
         result = label(votes, panel, Confident(mechanism=noise), Meter("gdp"), noise=SeededNoise(seed))
-        if any(group.epsilon > group.budget for group in result.groups):
+        if any(group.used > 1 for group in result.groups):
             raise SystemExit(f"a group paid more than its budget: {result.groups}")
         rows, given = pool[result.queries[result.answered]], result.labels[result.answered]
         score = float("nan")

@@ -27,7 +27,7 @@ from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise
 from ipate.labelling.results import Labelling
 from ipate.labelling.tested import query_ids, setting_for
-from ipate.people.budgets import Group
+from ipate.people.budgets import Budget, Group
 from ipate.planning.reference import Simulator, simulated_profile
 from ipate.votes import Votes, read_votes
 from ipate.votes.panel import Panel
@@ -45,7 +45,7 @@ def ensemble(votes: Votes, groups: dict[str, tuple[float, int]]) -> tuple[Votes,
     """Deal the teachers to the groups, weighted by what their budgets afford."""
     sizes = teachers_for(sizes={name: share for name, (_, share) in groups.items()}, n_teachers=votes.n_teachers)
     names = tuple(name for name, count in sizes.items() for _ in range(count))
-    budgets = [Group(id=name, epsilon=epsilon, delta=DELTA) for name, (epsilon, _) in groups.items()]
+    budgets = [Group(id=name, budget=Budget(epsilon, DELTA)) for name, (epsilon, _) in groups.items()]
     weight = weights_for(rule="gdp", groups=budgets, teachers_per_group=Counter(names))
     ballot = Votes(votes=votes.votes, n_classes=votes.n_classes, groups=names, labels=votes.labels)
     weights = np.array([weight[name] for name in names])

@@ -23,7 +23,7 @@ from ipate.labelling.aggregators import Confident, Mechanism
 from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise
 from ipate.labelling.results import Labelling
-from ipate.people.budgets import Group
+from ipate.people.budgets import Budget, Group
 from ipate.votes import Votes, read_votes
 from ipate.votes.panel import Panel
 
@@ -36,7 +36,7 @@ def run(votes: Votes, groups: dict[str, tuple[float, int]], rule: str, meter: Me
     """Label with every seed and return the results."""
     sizes = teachers_for(sizes={name: share for name, (_, share) in groups.items()}, n_teachers=votes.n_teachers)
     names = tuple(name for name, count in sizes.items() for _ in range(count))
-    budgets = [Group(id=name, epsilon=epsilon, delta=DELTA) for name, (epsilon, _) in groups.items()]
+    budgets = [Group(id=name, budget=Budget(epsilon, DELTA)) for name, (epsilon, _) in groups.items()]
     weight = weights_for(rule=rule, groups=budgets, teachers_per_group=Counter(names))
     weights = np.array([weight[name] for name in names])
     ballot = Votes(votes=votes.votes, n_classes=votes.n_classes, groups=names, labels=votes.labels)
@@ -83,11 +83,10 @@ def main() -> None:
             base = labels
         right = float(np.mean([accuracy(votes, result) for result in results]))
         used = {
-            name: float(np.mean([next(g for g in r.groups if g.group == name).epsilon for r in results]))
-            / groups[name][0]
+            name: float(np.mean([next(g for g in r.groups if g.id == name).cost for r in results])) / groups[name][0]
             for name in groups
         }
-        first = Counter(g.group for r in results for g in r.groups if g.labels_until_exhausted is not None)
+        first = Counter(g.id for r in results for g in r.groups if g.labels_until_exhausted is not None)
         print(
             f"{title:18} {rule:13} {meter.bound:6} {meter.conversion:9} {results[0].guarantee.kind:10} "
             f"{labels:7.0f} labels ({labels / base:4.2f} of proportional+tight), {right:.1%} right; used "

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +17,6 @@ from ipate._version import library_versions
 from ipate.allocation import allocate
 from ipate.allocation.allocation import class_warning
 from ipate.errors import InputError, IpateError
-from ipate.labelling.results import Kind
 from ipate.people.people import People
 from ipate.people.policy import Policy
 from ipate.planning.reference import as_reference
@@ -26,38 +24,6 @@ from ipate.planning.settings import Settings, choose_settings, designed
 from ipate.runs.fitting import Given, charge_labels, collect_votes, encode, find_classes, make_people, split_public
 from ipate.students import fit_student
 from ipate.teachers.ensemble import allows_missing, fingerprint
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupGuarantee:
-    """What one group was promised, what it paid, and what may be said of that.
-
-    Attributes
-    ----------
-    group : str
-        The group's id.
-    people : int
-        How many people are in it.
-    budget, delta : float
-        What was promised: (ε, δ).
-    cost : float
-        ε spent so far by the worst-off of them. If `kind` is "private" this number is itself private.
-    kind : {"releasable", "private"}
-        Whether the figures may be published.
-    seeded : bool
-        The noise can be drawn again by whoever knows the seed: then nothing is guaranteed.
-    statement : str
-        What may be said, in a sentence.
-    """
-
-    group: str
-    people: int
-    budget: float
-    delta: float
-    cost: float
-    kind: Kind
-    seeded: bool
-    statement: str
 
 
 class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -110,8 +76,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : array of shape (C,)
-    guarantees_ : tuple of GroupGuarantee
-        Per group: what was promised, what was paid, what may be said.
+    guarantee_ : Guarantee
+        What may be said of the costs: releasable or private, seeded or not, and one sentence.
+    guarantees_ : tuple of GroupResult
+        Per group: its budget and its cost. If the guarantee is private, so is the cost.
     labels_ : array of shape (n_public,)
         The index in `classes_` of each public point's label, −1 where it has none.
     allocation_, ledger_, labelling_, choice_
@@ -130,7 +98,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> epsilon = rng.choice([1.0, 3.0], size=4000)
     >>> model = PATEClassifier(teacher=LogisticRegression(), classes=[0, 1], verbose=0, random_state=0)
     >>> model = model.fit(X, y, budgets=epsilon, X_public=rng.normal(size=(500, 2)))
-    >>> all(g.cost <= g.budget for g in model.guarantees_)
+    >>> all(g.cost <= g.budget.epsilon for g in model.guarantees_)
     True
     """
 
@@ -282,7 +250,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.student_ = fit_student(
             self._student(seed), pool, self.labels_, n_classes=len(self.classes_), labelled=extra
         )
-        self.guarantees_ = self._guarantees()
+        self.guarantee_, self.guarantees_ = self.labelling_.guarantee, self.labelling_.groups
         self._by_level, self._versions = levels is not None, library_versions()
         return self
 
@@ -333,7 +301,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             student=self.student_,
             noise_seed=self.noise_seed,
             random_state=self.random_state if isinstance(self.random_state, int) else None,
-            levels=self._by_level, versions=self._versions,
+            levels=self._by_level,
+            versions=self._versions,
         )
         return write_model_report(fitted, path, audience="private" if private else "public", name=name).html
 
@@ -383,20 +352,4 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             max_labels=self.max_labels,
             seed=seed,
             reference=as_reference(self.reference),
-        )
-
-    def _guarantees(self) -> tuple[GroupGuarantee, ...]:
-        people = {group.id: group.people for group in self.allocation_.groups}
-        return tuple(
-            GroupGuarantee(
-                group=group.group,
-                people=people[group.group],
-                budget=group.budget,
-                delta=group.delta,
-                cost=group.epsilon,
-                kind=self.labelling_.guarantee.kind,
-                seeded=self.labelling_.seeded,
-                statement=self.labelling_.guarantee.statement,
-            )
-            for group in self.labelling_.groups
         )

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from ipate.people.budgets import Group
+from ipate.people.budgets import Budget, Group
 from ipate.people.people import People
 
 DELTA = 1e-9
@@ -19,7 +19,7 @@ def many_groups(draw, *, most=5, largest=40):
     kinds = draw(st.lists(budgets, min_size=1, max_size=most, unique=True))
     names = draw(st.permutations([f"g{place}" for place in range(len(kinds))]))
     return [
-        Group(id=name, epsilon=float(e), delta=d, people=draw(st.integers(1, largest)))
+        Group(id=name, budget=Budget(float(e), d), people=draw(st.integers(1, largest)))
         for name, (e, d) in zip(names, kinds, strict=True)
     ]
 

@@ -15,7 +15,7 @@ from ipate.allocation import VARIANTS, allocate
 from ipate.allocation.allocation import Allocation, class_warning
 from ipate.allocation.upsampling import copies_for
 from ipate.errors import InputError, SingleClassWarning
-from ipate.people.budgets import Group
+from ipate.people.budgets import Budget, Group
 from ipate.people.people import People
 
 variants = st.sampled_from(sorted(VARIANTS))
@@ -57,7 +57,7 @@ def test_sizes_differ_by_at_most_one_where_people_are_spread(variant, groups, n_
     for group in allocation.groups:
         assert group.people == (allocation.group_of_person == allocation.groups.index(group)).sum()
         if allocation.teacher_groups is not None:
-            assert group.teachers == blocs.count(group.id)
+            assert allocation.layout.teachers[group.id] == blocs.count(group.id)
 
 
 @settings(deadline=None)
@@ -112,7 +112,7 @@ def test_equal_budgets_make_every_variant_standard(group, n_people, n_teachers, 
 
 
 def test_equal_budgets_under_several_ids_weigh_one_each():
-    groups = [Group(id=name, epsilon=np.log(2), delta=DELTA, people=n) for name, n in (("b", 7), ("a", 20), ("c", 3))]
+    groups = [Group(id=name, budget=Budget(np.log(2), DELTA), people=n) for name, n in (("b", 7), ("a", 20), ("c", 3))]
     people = people_of(groups)
     standard = allocate("standard", people=people, n_teachers=10, seed=3)
     upsampled = allocate("upsampling", people=people, n_teachers=10, seed=3)
@@ -302,7 +302,7 @@ def test_bad_input_is_named(variant, options, parts):
 
 def three(strict, middle, lax):
     return [
-        Group(id=name, epsilon=epsilon, delta=1e-5, people=people)
+        Group(id=name, budget=Budget(epsilon, 1e-5), people=people)
         for name, epsilon, people in (("strict", 1.0, strict), ("middle", 2.0, middle), ("lax", 3.0, lax))
         if people
     ]

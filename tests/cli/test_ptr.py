@@ -332,7 +332,7 @@ def test_the_classifier_takes_an_expected_accuracy(says):
     model.fit(X, y, budgets=rng.choice([2.0, 4.0], size=3000), X_public=pool)
     assert model.labelling_.passed
     assert model.labelling_.n_queries == model.choice_.design.n_queries
-    assert {g.budget: g.cost for g in model.guarantees_} == {2.0: 2.0, 4.0: 4.0}
+    assert {g.budget.epsilon: g.cost for g in model.guarantees_} == {2.0: 2.0, 4.0: 4.0}
     assert model.score(pool, (pool[:, 0] > 0).astype(int)) > 0.85
     says(False)
     with pytest.raises(IpateError, match="the private test was not passed"):

@@ -19,6 +19,7 @@ from ipate.errors import InputError
 from ipate.labelling import audit as account
 from ipate.labelling.aggregators import Mechanism
 from ipate.labelling.audit import account_for, check_mask
+from ipate.people.budgets import Budget
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -203,16 +204,16 @@ def test_the_account_is_the_plain_sum_for_every_group_and_query(variant, bound, 
     result = account_for(votes, panel, CHECKED, meter, answered=MASK, history=rows.extend)
     assert (result.queries, result.answered) == (10, 7)
     for group, budget in zip(result.groups, budgets, strict=True):
-        costs = [plain_epsilon(steps[-1], DELTA_OF[group.group], meter) for steps in plain[group.group]]
+        costs = [plain_epsilon(steps[-1], DELTA_OF[group.id], meter) for steps in plain[group.id]]
         epsilon, order = max(costs, key=lambda pair: pair[0])
-        assert group.epsilon == pytest.approx(epsilon, rel=1e-9)
+        assert group.cost == pytest.approx(epsilon, rel=1e-9)
         assert group.order == order
-        assert (group.budget, group.delta) == (budget, DELTA_OF[group.group])
-        first = next(query for query, spent in enumerate(running[group.group]) if spent > budget)
+        assert (group.budget.epsilon, group.budget.delta) == (budget, DELTA_OF[group.id])
+        first = next(query for query, spent in enumerate(running[group.id]) if spent > budget)
         assert group.exhausted_at == first
-        history = [value for _, name, value in rows if name == group.group]
-        assert history == pytest.approx(running[group.group], rel=1e-9)
-        assert history[-1] == group.epsilon
+        history = [value for _, name, value in rows if name == group.id]
+        assert history == pytest.approx(running[group.id], rel=1e-9)
+        assert history[-1] == group.cost
         assert all(before <= after for before, after in itertools.pairwise(history))
     assert [row[0] for row in rows] == [query for query in range(12) for _ in range(3)]
 
@@ -235,8 +236,8 @@ def test_what_no_vote_shapes_is_multiplied_and_ends_where_the_sum_does(bound, va
     )
     assert short.guarantee == long.guarantee
     for ours, theirs in zip(short.groups, long.groups, strict=True):
-        assert ours.epsilon == pytest.approx(theirs.epsilon, rel=1e-12)
-        assert replace(ours, epsilon=0.0) == replace(theirs, epsilon=0.0)
+        assert ours.cost == pytest.approx(theirs.cost, rel=1e-12)
+        assert replace(ours, cost=0.0) == replace(theirs, cost=0.0)
 
 
 @pytest.mark.parametrize("bound", ["loose", "gdp", "sup"])
@@ -255,28 +256,28 @@ def test_without_a_check_only_labels_are_charged(bound):
     plain = plain_history(plain_accounts(votes, panel, mechanism, meter, MASK), panel, meter)
     result = account_for(votes, panel, mechanism, meter, answered=MASK)
     for group in result.groups:
-        assert group.epsilon == pytest.approx(plain[group.group][-1], rel=1e-9)
+        assert group.cost == pytest.approx(plain[group.id][-1], rel=1e-9)
 
 
 def test_the_sensitivity_reported_is_the_largest_that_was_charged():
     votes, panel = make("weighting")
-    sensitivity = {g.group: g.sensitivity for g in account_for(votes, panel, CHECKED, Meter()).groups}
+    sensitivity = {g.id: g.sensitivity for g in account_for(votes, panel, CHECKED, Meter()).groups}
     assert sensitivity == WEIGHT_OF
     votes, panel = make("upsampling")
-    sensitivity = {g.group: g.sensitivity for g in account_for(votes, panel, CHECKED, Meter()).groups}
+    sensitivity = {g.id: g.sensitivity for g in account_for(votes, panel, CHECKED, Meter()).groups}
     assert sensitivity == COPIES
     votes, panel = make("vanishing")
     present = votes.participation
     for group in account_for(votes, panel, CHECKED, Meter()).groups:
-        own = [i for i, name in enumerate(TEACHER_GROUPS) if name == group.group]
+        own = [i for i, name in enumerate(TEACHER_GROUPS) if name == group.id]
         assert group.sensitivity == max(8 / present[:, q].sum() for q in range(12) for i in own if present[i, q])
 
 
 def test_a_groups_own_delta_decides():
     votes, panel = make("weighting")
-    same = replace(panel, groups=tuple(replace(group, delta=1e-5) for group in panel.groups))
-    strict = {g.group: g.epsilon for g in account_for(votes, panel, CHECKED, Meter()).groups}
-    equal = {g.group: g.epsilon for g in account_for(votes, same, CHECKED, Meter()).groups}
+    same = replace(panel, groups=tuple(group.with_budget(Budget(group.epsilon, 1e-5)) for group in panel.groups))
+    strict = {g.id: g.cost for g in account_for(votes, panel, CHECKED, Meter()).groups}
+    equal = {g.id: g.cost for g in account_for(votes, same, CHECKED, Meter()).groups}
     assert strict["strict"] > equal["strict"]
     assert strict["usual"] == equal["usual"]
     assert strict["lax"] < equal["lax"]
@@ -308,7 +309,7 @@ def test_a_check_is_charged_for_every_query_asked_answered_or_not(variant, bound
     few = np.where(np.arange(12) < 6, 0, -1)
     many = np.zeros(12, int)
     epsilon = [
-        [group.epsilon for group in account_for(votes, panel, CHECKED, meter, answered=mask).groups]
+        [group.cost for group in account_for(votes, panel, CHECKED, meter, answered=mask).groups]
         for mask in (few, many)
     ]
     assert all(0 < half < whole for half, whole in zip(*epsilon, strict=True))
@@ -322,10 +323,10 @@ def test_a_query_that_was_not_asked_costs_nothing(bound):
     asked = np.flatnonzero(MASK != -1)
     alone = account_for(replace(votes, votes=votes.votes[:, asked]), panel, CHECKED, meter, answered=MASK[asked])
     for ours, theirs in zip(result.groups, alone.groups, strict=True):
-        assert ours.epsilon == pytest.approx(theirs.epsilon, rel=1e-12)
+        assert ours.cost == pytest.approx(theirs.cost, rel=1e-12)
     nothing = account_for(votes, panel, CHECKED, meter, answered=np.full(12, -1))
     assert (nothing.queries, nothing.answered) == (0, 0)
-    assert [(g.epsilon, g.order, g.exhausted_at) for g in nothing.groups] == [(0.0, None, None)] * 3
+    assert [(g.cost, g.order, g.exhausted_at) for g in nothing.groups] == [(0.0, None, None)] * 3
 
 
 def test_nothing_spent_is_never_above_a_budget_that_no_order_affords():
@@ -337,7 +338,7 @@ def test_nothing_spent_is_never_above_a_budget_that_no_order_affords():
 
 def test_a_budget_met_exactly_is_not_exhausted():
     votes, panel = make("weighting")
-    cost = [group.epsilon for group in account_for(votes, panel, CHECKED, Meter()).groups]
+    cost = [group.cost for group in account_for(votes, panel, CHECKED, Meter()).groups]
     for factor, expected in ((1 + 1e-9, None), (1 - 1e-9, 11)):
         votes, panel = make("weighting", budgets=[epsilon * factor for epsilon in cost])
         ends = [group.exhausted_at for group in account_for(votes, panel, CHECKED, Meter()).groups]
@@ -405,8 +406,8 @@ def test_groups_in_another_order_permute_the_report_and_nothing_else(variant, bo
     votes, panel = make(variant, budgets=(0.4, 0.7, 1.1), order=order)
     result = account_for(votes, panel, CHECKED, meter, answered=MASK)
     for ours, theirs in zip(result.groups, [expected.groups[i] for i in order], strict=True):
-        assert ours.epsilon == pytest.approx(theirs.epsilon, rel=1e-12)
-        assert replace(ours, epsilon=0.0) == replace(theirs, epsilon=0.0)
+        assert ours.cost == pytest.approx(theirs.cost, rel=1e-12)
+        assert replace(ours, cost=0.0) == replace(theirs, cost=0.0)
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
@@ -420,8 +421,8 @@ def test_teachers_in_another_order_change_nothing(bound):
     expected = account_for(votes, panel, CHECKED, meter, answered=MASK)
     result = account_for(moved, turned, CHECKED, meter, answered=MASK)
     for ours, theirs in zip(result.groups, expected.groups, strict=True):
-        assert ours.epsilon == pytest.approx(theirs.epsilon, rel=1e-9)
-        assert (ours.group, ours.sensitivity) == (theirs.group, theirs.sensitivity)
+        assert ours.cost == pytest.approx(theirs.cost, rel=1e-9)
+        assert (ours.id, ours.sensitivity) == (theirs.id, theirs.sensitivity)
 
 
 # Bounds among each other
@@ -431,7 +432,7 @@ def test_teachers_in_another_order_change_nothing(bound):
 def test_bounds_keep_their_order(variant):
     votes, panel = make(variant)
     cost = {
-        bound: [g.epsilon for g in account_for(votes, panel, CHECKED, Meter(bound, "improved", ORDERS)).groups]
+        bound: [g.cost for g in account_for(votes, panel, CHECKED, Meter(bound, "improved", ORDERS)).groups]
         for bound in BOUNDS
     }
     for loose, tight_, sup_, exact_ in zip(*(cost[b] for b in ("loose", "tight", "sup", "exact")), strict=True):
@@ -463,7 +464,7 @@ def test_tight_gains_on_clear_majorities_and_exact_gains_more():
     mechanism = Mechanism(sigma=10.0)
     orders = tuple(range(2, 51))
     loose, tight_, exact_ = (
-        account_for(votes, panel, mechanism, Meter(bound, "classic", orders)).groups[0].epsilon
+        account_for(votes, panel, mechanism, Meter(bound, "classic", orders)).groups[0].cost
         for bound in ("loose", "tight", "exact")
     )
     assert exact_ < tight_ < 0.5 * loose
@@ -485,8 +486,8 @@ def test_a_students_probabilities_change_exact_checks_only(variant, bound):
         return
     plain = plain_history(plain_accounts(votes, panel, CHECKED, meter, MASK, probs), panel, meter)
     for ours, other in zip(interactive.groups, confident.groups, strict=True):
-        assert ours.epsilon == pytest.approx(plain[ours.group][-1], rel=1e-9)
-        assert ours.epsilon != pytest.approx(other.epsilon, rel=1e-6)
+        assert ours.cost == pytest.approx(plain[ours.id][-1], rel=1e-9)
+        assert ours.cost != pytest.approx(other.cost, rel=1e-6)
 
 
 # Laplace noise
@@ -504,11 +505,11 @@ def test_lnmax_costs_more_for_those_who_weigh_more(bound):
     votes, panel = make("weighting")
     meter = Meter(bound, "improved", ORDERS)
     groups = account_for(votes, panel, Mechanism(sigma=20.0, noise="laplace"), meter).groups
-    by_id = {group.group: group.epsilon for group in groups}
-    same = replace(panel, groups=tuple(replace(group, delta=1e-5) for group in panel.groups))
+    by_id = {group.id: group.cost for group in groups}
+    same = replace(panel, groups=tuple(group.with_budget(Budget(group.epsilon, 1e-5)) for group in panel.groups))
     groups = account_for(votes, same, Mechanism(sigma=20.0, noise="laplace"), meter).groups
-    assert 0 < groups[0].epsilon < groups[1].epsilon < groups[2].epsilon
-    assert by_id["usual"] == groups[1].epsilon
+    assert 0 < groups[0].cost < groups[1].cost < groups[2].cost
+    assert by_id["usual"] == groups[1].cost
 
 
 # What may be said

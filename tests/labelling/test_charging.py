@@ -12,8 +12,9 @@ from ipate.labelling.loop import label, open_ledger
 from ipate.labelling.noise import SeededNoise
 from ipate.ledger.memory import MemoryLedger
 from ipate.ledger.records import Charge, Terms
+from ipate.people.budgets import Account, Budget, Group
 from ipate.votes import Votes
-from ipate.votes.panel import Panel, PanelGroup
+from ipate.votes.panel import Panel
 
 DELTA = 1e-5
 BUDGETS = {"strict": 1.0, "lax": 3.0, "middle": 2.0}
@@ -22,7 +23,8 @@ LIMITS = {name: float(gdp.mu_of(epsilon, DELTA)) ** 2 for name, epsilon in BUDGE
 
 
 def terms(name, epsilon, *, group=None, meter=None):
-    return Terms(account=name, group=group or name, epsilon=epsilon, delta=DELTA, meter=meter or Meter())
+    owner = Group(id=group or name, budget=Budget(epsilon, DELTA))
+    return Terms(account=Account(id=name, group=owner, sensitivity=1.0), meter=meter or Meter())
 
 
 def ledger(names=tuple(BUDGETS), **more):
@@ -257,7 +259,7 @@ def test_a_filter_fixes_one_order_per_account_from_its_own_budget(bound, convers
     for group in panel.groups:
         own = book.terms[group.id]
         (order,) = own.meter.orders
-        assert (own.epsilon, own.delta, own.meter.bound) == (BUDGETS[group.id], DELTA, bound)
+        assert (own.account.epsilon, own.account.delta, own.meter.bound) == (BUDGETS[group.id], DELTA, bound)
         cost = meter.worst_label(sensitivity=group.sensitivity, sigma=20.0)
         cost = cost + meter.worst_check(sensitivity=group.sensitivity, check_sigma=30.0)
         afforded = meter.limit(group.epsilon, DELTA) / cost
@@ -279,7 +281,7 @@ def test_other_accounts_keep_the_whole_meter(bound):
 def test_teachers_who_take_turns_have_accounts_of_their_own_with_their_groups_budget():
     _, panel = voting(2, participation=np.ones((5, 2), dtype=bool))
     book = open_ledger(panel, Meter(), GNMAX)
-    assert [(entry.account, entry.group, entry.epsilon) for entry in book.terms.values()] == [
+    assert [(entry.account.id, entry.account.group.id, entry.account.epsilon) for entry in book.terms.values()] == [
         (f"teacher {index}", name, BUDGETS[name]) for index, name in enumerate(GROUPS)
     ]
 
@@ -361,7 +363,7 @@ def test_a_teacher_pays_for_the_votings_it_took_part_in_and_no_others():
     for teacher in range(5):
         own = sum(mu2(weight[query] / 4, checks=1, labels=1) for query in range(4) if present[teacher, query])
         assert book.spent(f"teacher {teacher}")[0] == pytest.approx(own, rel=1e-9, abs=0)
-    assert {group.group: group.epsilon > 0 for group in run.groups} == {
+    assert {group.id: group.cost > 0 for group in run.groups} == {
         "middle": False,
         "strict": True,
         "lax": True,
@@ -396,7 +398,7 @@ def test_a_weight_meets_its_budget_by_id_however_the_groups_are_listed(names):
     book = open_ledger(panel, Meter(), GNMAX)
     label(votes, panel, GNMAX, Meter(), noise=SeededNoise(7), ledger=book, max_queries=2)
     for name in names:
-        assert book.terms[name].epsilon == budgets[name]
+        assert book.terms[name].account.epsilon == budgets[name]
         assert book.spent(name)[0] == pytest.approx(mu2(weight[name], labels=2))
     np.testing.assert_array_equal(panel.budgets[0], [budgets[name] for name in names])
 
@@ -404,8 +406,8 @@ def test_a_weight_meets_its_budget_by_id_however_the_groups_are_listed(names):
 def test_a_group_that_moves_more_than_one_teacher_is_charged_what_it_moves():
     votes = Votes(votes=np.zeros((4, 3), dtype=int), n_classes=2)
     groups = (
-        PanelGroup(id="one", epsilon=3.0, delta=DELTA, sensitivity=1.0),
-        PanelGroup(id="three", epsilon=9.0, delta=DELTA, sensitivity=3.0),
+        Account.of(Group(id="one", budget=Budget(3.0, DELTA)), 1.0),
+        Account.of(Group(id="three", budget=Budget(9.0, DELTA)), 3.0),
     )
     panel = Panel(groups=groups, weights=np.ones(4))
     book = open_ledger(panel, Meter(), GNMAX)

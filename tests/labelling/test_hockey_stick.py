@@ -54,7 +54,7 @@ class SortedPositions(MemoryLedger):
     """Broken on purpose: pairs sorted costs with sorted budgets, as the paper's published code does."""
 
     def charge(self, charge):
-        ids = sorted(charge.cost, key=lambda account: self.terms[account].epsilon)
+        ids = sorted(charge.cost, key=lambda account: self.terms[account].account.epsilon)
         costs = sorted(charge.cost.values(), key=lambda cost: float(cost[0]))
         super().charge(replace(charge, cost=dict(zip(ids, costs, strict=True))))
 
@@ -82,7 +82,7 @@ def claims(aggregator, queries, ledger=MemoryLedger):
     run = label(votes, panel, aggregator, Meter(), max_queries=queries, noise=noise, ledger=book)
     assert run.n_queries == queries
     assert run.guarantee.kind == "releasable"
-    return {group.group: group.epsilon for group in run.groups}, int(run.answered.sum())
+    return {group.id: group.cost for group in run.groups}, int(run.answered.sum())
 
 
 def most(aggregator, queries, ledger=MemoryLedger):

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,8 +18,9 @@ from ipate.labelling.audit import account_for
 from ipate.labelling.loop import label, open_ledger
 from ipate.labelling.noise import SecureNoise, SeededNoise
 from ipate.ledger.memory import MemoryLedger
+from ipate.people.budgets import Account, Budget, Group
 from ipate.votes import Votes
-from ipate.votes.panel import Panel, PanelGroup
+from ipate.votes.panel import Panel
 
 DELTA = 1e-5
 
@@ -37,7 +37,7 @@ def make_votes(rng, *, teachers=30, queries=60, classes=4, groups=("a", "b"), ag
 
 
 def budget_rows(budgets):
-    return [SimpleNamespace(id=name, epsilon=epsilon, delta=DELTA) for name, epsilon in budgets.items()]
+    return [Group(id=name, budget=Budget(epsilon, DELTA)) for name, epsilon in budgets.items()]
 
 
 def make_panel(votes, budgets, variant, rule="gdp", copies=None):
@@ -119,7 +119,7 @@ def run_case(case):
 def test_nobody_is_ever_over_budget_and_the_transcript_tells_the_same_cost(case):
     votes, panel, aggregator, meter, result, ledger, probs, stop = run_case(case)
     for group in result.groups:
-        assert group.epsilon <= group.budget
+        assert group.cost <= group.budget.epsilon
     if stop == "count":
         assert result.n_labels <= 7
     mask = np.full(votes.n_queries, -1, dtype=np.int8)
@@ -132,20 +132,20 @@ def test_nobody_is_ever_over_budget_and_the_transcript_tells_the_same_cost(case)
     assert again.queries == result.n_queries
     assert again.answered == result.n_labels
     for paid, recomputed in zip(result.groups, again.groups, strict=True):
-        assert paid.group == recomputed.group
+        assert paid.id == recomputed.id
         if meter.bound in ("loose", "sup"):  # the filter fixed its order: at or above the best in hindsight
-            assert paid.epsilon >= recomputed.epsilon * (1 - 1e-9)
-            order = ledger.terms[paid.group].meter.orders if not panel.rotating else None
+            assert paid.cost >= recomputed.cost * (1 - 1e-9)
+            order = ledger.terms[paid.id].meter.orders if not panel.rotating else None
             if order is not None:
                 fixed = account_for(
                     votes, panel, aggregator.mechanism, Meter(meter.bound, meter.conversion, order),
                     answered=mask, student_probs=probs,
                 )  # fmt: skip
                 own = next(entry for entry in fixed.groups if entry.group == paid.group)
-                if len({terms.meter.orders for terms in ledger.terms.values()}) == 1 or own.epsilon > 0:
-                    assert paid.epsilon == pytest.approx(own.epsilon, rel=1e-9, abs=1e-12)
+                if len({terms.meter.orders for terms in ledger.terms.values()}) == 1 or own.cost > 0:
+                    assert paid.cost == pytest.approx(own.cost, rel=1e-9, abs=1e-12)
         else:
-            assert paid.epsilon == pytest.approx(recomputed.epsilon, rel=1e-9, abs=1e-12)
+            assert paid.cost == pytest.approx(recomputed.cost, rel=1e-9, abs=1e-12)
 
 
 @pytest.fixture
@@ -164,13 +164,13 @@ def test_it_stops_at_the_last_query_that_everybody_can_pay(rng, bound):
     ledger = open_ledger(panel, meter, aggregator)
     result = label(votes, panel, aggregator, meter, ledger=ledger, noise=SeededNoise(1))
     assert result.stopped_by == "budget"
-    broke = [g.group for g in result.groups if g.labels_until_exhausted is not None]
+    broke = [g.id for g in result.groups if g.labels_until_exhausted is not None]
     assert broke
     mask = np.full(votes.n_queries, -1, dtype=np.int8)
     mask[: result.n_queries + 1] = 1
     orders = ledger.terms[broke[0]].meter.orders
     over = account_for(votes, panel, aggregator.mechanism, Meter(bound, "improved", orders), answered=mask)
-    assert next(g.epsilon for g in over.groups if g.group == broke[0]) > budgets[broke[0]]
+    assert next(g.cost for g in over.groups if g.id == broke[0]) > budgets[broke[0]]
 
 
 def test_equal_budgets_make_every_variant_standard_to_the_bit(rng):
@@ -184,7 +184,7 @@ def test_equal_budgets_make_every_variant_standard_to_the_bit(rng):
     for other in results[1:]:
         for field in ("queries", "labels", "answered"):
             np.testing.assert_array_equal(getattr(results[0], field), getattr(other, field))
-        assert [g.epsilon for g in other.groups] == [g.epsilon for g in results[0].groups]
+        assert [g.cost for g in other.groups] == [g.cost for g in results[0].groups]
 
 
 @pytest.mark.parametrize("bound", ["loose", "gdp", "sup", "tight"])
@@ -204,7 +204,7 @@ def test_a_weight_costs_what_as_many_copies_cost(rng, bound):
     one = account_for(votes, heavy, mechanism, meter)
     other = account_for(copied, many, mechanism, meter)
     for left, right in zip(one.groups, other.groups, strict=True):
-        assert left.epsilon == pytest.approx(right.epsilon, rel=1e-12)
+        assert left.cost == pytest.approx(right.cost, rel=1e-12)
 
 
 def test_drop_lets_the_exhausted_leave_and_charges_the_others_for_their_new_weight(rng):
@@ -217,7 +217,7 @@ def test_drop_lets_the_exhausted_leave_and_charges_the_others_for_their_new_weig
     stopped = label(votes, panel, aggregator, Meter("gdp"), stop="budget", noise=SeededNoise(5))
     assert dropped.n_labels > 2 * stopped.n_labels
     np.testing.assert_array_equal(dropped.labels[: stopped.n_labels], stopped.labels)
-    left = {group.group: group.labels_until_exhausted for group in dropped.groups}
+    left = {group.id: group.labels_until_exhausted for group in dropped.groups}
     assert left["a"] < left["b"] < left["c"] == dropped.n_labels
     by_hand = dict.fromkeys(budgets, 0.0)
     for charge in ledger.charges:
@@ -229,7 +229,7 @@ def test_drop_lets_the_exhausted_leave_and_charges_the_others_for_their_new_weig
     for name, spent in by_hand.items():
         assert float(ledger.spent(name)[0]) == pytest.approx(spent, rel=1e-12)
     for group in dropped.groups:
-        assert group.epsilon <= budgets[group.group]
+        assert group.cost <= budgets[group.id]
 
 
 def test_the_weights_of_those_who_stay_sum_to_the_number_of_teachers(rng):
@@ -267,7 +267,7 @@ def test_a_public_point_asked_twice_gets_its_stored_answer_free(rng, batch, nois
     expected = 10 / 24.0**2 + result.n_labels * 2 / 8.0**2
     ledger = open_ledger(panel, Meter("gdp"), aggregator)
     spent = Meter("gdp").epsilon(np.array([expected]), DELTA)[0]
-    assert result.groups[0].epsilon == pytest.approx(float(spent))
+    assert result.groups[0].cost == pytest.approx(float(spent))
     assert isinstance(ledger, MemoryLedger)
 
 
@@ -333,8 +333,8 @@ def test_algorithm2_exhausts_its_large_strict_group_long_before_the_others(rng):
     with pytest.warns(UserWarning, match="algorithm2"):
         votes, panel = make_panel(votes, budgets, "weighting", rule="algorithm2")
     result = label(votes, panel, make_aggregator("gnmax", 16.0), Meter("gdp"), noise=SeededNoise(1))
-    cost = {group.group: group.epsilon / group.budget for group in result.groups}
-    assert next(g for g in result.groups if g.group == "a").labels_until_exhausted is not None
+    cost = {group.id: group.cost / group.budget.epsilon for group in result.groups}
+    assert next(g for g in result.groups if g.id == "a").labels_until_exhausted is not None
     assert cost["a"] > 0.9
     assert cost["c"] < 0.4
 
@@ -365,7 +365,7 @@ def test_a_budget_too_small_for_one_query_gives_no_label_and_costs_nothing(rng):
     votes, panel = make_panel(make_votes(rng), {"a": 0.01, "b": 2.0}, "standard")
     result = label(votes, panel, make_aggregator("gnmax", 0.5), Meter("gdp"))
     assert result.n_labels == 0
-    assert [group.epsilon for group in result.groups] == [0.0, 0.0]
+    assert [group.cost for group in result.groups] == [0.0, 0.0]
 
 
 def test_lnmax_refuses_bounds_that_do_not_exist_for_it(rng):
@@ -378,14 +378,14 @@ def test_a_disjoint_panel_without_group_names_costs_what_a_named_one_costs(rng):
     votes = make_votes(rng, groups=("all",))
     named = Panel.from_votes(votes, [("all", 3.0, DELTA, None)])
     unnamed = Panel(
-        groups=(PanelGroup(id="all", epsilon=3.0, delta=DELTA, sensitivity=1.0),),
+        groups=(Account.of(Group(id="all", budget=Budget(3.0, DELTA)), 1.0),),
         weights=np.ones(votes.n_teachers),
         disjoint=True,
     )
     mechanism = Mechanism(sigma=8.0)
     one = account_for(votes, named, mechanism, Meter("exact"))
     other = account_for(replace(votes, groups=None), unnamed, mechanism, Meter("exact"))
-    assert one.groups[0].epsilon == pytest.approx(other.groups[0].epsilon, rel=1e-12)
+    assert one.groups[0].cost == pytest.approx(other.groups[0].cost, rel=1e-12)
 
 
 def small_run(rng):
@@ -452,7 +452,7 @@ def test_a_group_that_can_afford_nothing_is_dropped_and_the_others_go_on(rng, bo
     result = label(
         votes, panel, make_aggregator("gnmax", 8.0), Meter(bound, "classic"), stop="drop", noise=SeededNoise(1)
     )  # fmt: skip
-    cost = {group.group: group.epsilon for group in result.groups}
+    cost = {group.id: group.cost for group in result.groups}
     assert result.n_labels > 0
     assert cost["a"] == 0.0
     assert 0 < cost["b"] <= 6.0
@@ -477,6 +477,6 @@ def test_an_account_that_stopped_the_run_is_read_at_the_order_fixed_beforehand(r
     mask[result.queries] = result.answered
     again = account_for(votes, panel, aggregator.mechanism, meter, answered=mask, stopped_by="account")
     for paid, told in zip(result.groups, again.groups, strict=True):
-        assert told.epsilon == pytest.approx(paid.epsilon, rel=1e-12)
-        assert told.order == ledger.terms[told.group].meter.orders[0]
+        assert told.cost == pytest.approx(paid.cost, rel=1e-12)
+        assert told.order == ledger.terms[told.id].meter.orders[0]
     assert again.guarantee.kind == "releasable"

@@ -15,9 +15,10 @@ from ipate.labelling.noise import SecureNoise
 from ipate.labelling.tested import label_tested
 from ipate.ledger.memory import MemoryLedger
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.people.budgets import Account, Budget, Group
 from ipate.planning.reference import Reference, Simulator, design_for, read_design, write_design
 from ipate.votes import Votes
-from ipate.votes.panel import Panel, PanelGroup
+from ipate.votes.panel import Panel
 
 K, CLASSES, POOL = 60, 3, 90
 MECHANISM = Mechanism(sigma=8.0, check_sigma=20.0, threshold=40.0)
@@ -26,14 +27,14 @@ PTR = Meter("ptr")
 
 
 def panel(epsilon=2.0, delta=1e-3):
-    group = PanelGroup(id="all", epsilon=epsilon, delta=delta, sensitivity=1.0)
+    group = Account.of(Group(id="all", budget=Budget(epsilon, delta)), 1.0)
     return Panel(groups=(group,), weights=np.ones(K), disjoint=True)
 
 
 def two_groups():
     groups = (
-        PanelGroup(id="strict", epsilon=2.0, delta=1e-3, sensitivity=0.75),
-        PanelGroup(id="lax", epsilon=3.0, delta=1e-3, sensitivity=1.25),
+        Account.of(Group(id="strict", budget=Budget(2.0, 1e-3)), 0.75),
+        Account.of(Group(id="lax", budget=Budget(3.0, 1e-3)), 1.25),
     )
     member = np.repeat([0, 1], K // 2)
     return Panel(groups=groups, weights=np.array([0.75, 1.25])[member], member=member)
@@ -132,7 +133,12 @@ def test_after_a_pass_every_query_is_asked_and_the_budget_is_the_cost(design):
     right = result.labels[result.answered] == votes.labels[result.answered]
     assert right.mean() > 0.95
     (group,) = result.groups
-    assert (group.epsilon, group.budget, group.delta, group.labels_until_exhausted) == (2.0, 2.0, 1e-3, None)
+    assert (group.cost, group.budget.epsilon, group.budget.delta, group.labels_until_exhausted) == (
+        2.0,
+        2.0,
+        1e-3,
+        None,
+    )
     assert result.guarantee.kind == "releasable"
     assert "private test" in result.guarantee.statement
 
@@ -147,7 +153,7 @@ def test_after_a_fail_nothing_is_drawn_and_everything_is_spent(design):
     assert result.n_queries == result.n_labels == 0
     assert events == ["test"]
     assert ledger.epsilon("all") == 2.0
-    assert result.groups[0].epsilon == 2.0
+    assert result.groups[0].cost == 2.0
     with pytest.raises(BudgetExceededError, match="a budget pays for one"):
         label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(PASS), ledger=ledger)
 
@@ -174,7 +180,7 @@ def test_the_rest_after_a_fail_is_spent_by_a_data_independent_run_and_no_more(ca
     one = 2 / MECHANISM.sigma**2 + 1 / MECHANISM.check_sigma**2
     assert spent <= limit < spent + one
     assert ledger.epsilon("all") == 8.0
-    assert result.groups[0].epsilon == 8.0
+    assert result.groups[0].cost == 8.0
     assert result.meter == PTR
     assert result.guarantee.kind == "releasable"
 
@@ -183,8 +189,8 @@ def test_groups_pay_their_own_budgets():
     whose = two_groups()
     made = make(whose)
     result = label_tested(clear_votes(), whose, CONFIDENT, made, noise=Noise(PASS))
-    assert {group.group: group.epsilon for group in result.groups} == {"strict": 2.0, "lax": 3.0}
-    swapped = replace(whose, groups=tuple(replace(g, epsilon=5.0 - g.epsilon) for g in whose.groups))
+    assert {group.id: group.cost for group in result.groups} == {"strict": 2.0, "lax": 3.0}
+    swapped = replace(whose, groups=tuple(g.with_budget(Budget(5.0 - g.epsilon, g.delta)) for g in whose.groups))
     with pytest.raises(InputError, match="other figures for group 'strict'"):
         label_tested(clear_votes(), swapped, CONFIDENT, made, noise=Noise(PASS))
 

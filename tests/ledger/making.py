@@ -11,6 +11,7 @@ from ipate.labelling.noise import SeededNoise
 from ipate.ledger.memory import MemoryLedger
 from ipate.ledger.records import Charge, Terms
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.people.budgets import Account, Budget, Group
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -23,7 +24,8 @@ CONFIDENT = Confident(mechanism=Mechanism(sigma=20.0, check_sigma=30.0, threshol
 
 
 def terms(name, epsilon, *, group=None, meter=None):
-    return Terms(account=name, group=group or name, epsilon=epsilon, delta=DELTA, meter=meter or Meter())
+    owner = Group(id=group or name, budget=Budget(epsilon, DELTA))
+    return Terms(account=Account(id=name, group=owner, sensitivity=1.0), meter=meter or Meter())
 
 
 def all_terms(names=tuple(BUDGETS)):

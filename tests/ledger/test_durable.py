@@ -43,7 +43,7 @@ def same(one, two):
     np.testing.assert_array_equal(one.repeated, two.repeated)
     assert (one.stopped_by, one.n_labels, one.n_queries) == (two.stopped_by, two.n_labels, two.n_queries)
     for mine, its in zip(one.groups, two.groups, strict=True):
-        assert mine.epsilon == pytest.approx(its.epsilon, rel=1e-9)
+        assert mine.cost == pytest.approx(its.cost, rel=1e-9)
         assert (mine.sensitivity, mine.labels_until_exhausted) == (its.sensitivity, its.labels_until_exhausted)
 
 
@@ -257,9 +257,9 @@ def test_readers_see_what_is_committed_while_another_writes_and_cannot_charge(tm
 
 def test_terms_and_answers_survive_unusual_names(tmp_path):
     path = tmp_path / "a ledger ünd more?#.sqlite"
-    odd = [terms("größe 'x' — \"y\"", 1.0), terms("", 2.0)]
+    odd = [terms("größe 'x' — \"y\"", 1.0), terms("", 2.0, group="empty")]
     with SqliteLedger.open(path, odd) as book:
-        book.charge(charge({entry.account: 0.01 for entry in odd}, queries=("é\n\0z", "日本"), labels=[0, 1]))
+        book.charge(charge({entry.account.id: 0.01 for entry in odd}, queries=("é\n\0z", "日本"), labels=[0, 1]))
     with SqliteLedger.open(path, odd) as book:
         assert set(book.stored().answers) == {"é\n\0z", "日本"}
 

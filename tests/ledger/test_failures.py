@@ -159,7 +159,7 @@ def test_two_processes_on_one_ledger_release_what_one_would(tmp_path):
     assert told == [alone.n_labels] * 2  # the second waited and was given the stored answers
     with SqliteLedger.open(tmp_path / "ledger.sqlite", readonly=True) as book:
         assert len(book.stored().answers) == alone.n_queries
-        assert book.epsilon("lax") == pytest.approx(next(g.epsilon for g in alone.groups if g.group == "lax"))
+        assert book.epsilon("lax") == pytest.approx(next(g.cost for g in alone.groups if g.id == "lax"))
 
 
 def test_what_a_kill_left_half_made_is_set_right_by_whoever_looks_first(tmp_path):

@@ -145,8 +145,8 @@ def test_any_history_is_recharged_from_its_releases_as_account_for_counts_them(t
     account = account_for(votes, wide, aggregator.mechanism, Meter(new, orders=orders), answered=asked)
     with SqliteLedger.open(tmp_path / "ledger.sqlite", entries, run="releasable") as book:
         for group in account.groups:
-            if book.terms[group.group].meter.orders == orders:
-                assert book.epsilon(group.group) == pytest.approx(group.epsilon, rel=1e-9)
+            if book.terms[group.id].meter.orders == orders:
+                assert book.epsilon(group.id) == pytest.approx(group.cost, rel=1e-9)
         assert book.epsilon("lax") > 0
 
 
@@ -174,8 +174,8 @@ def test_laplace_labels_are_recharged_as_laplace_labels(tmp_path):
         account = account_for(votes, panel, aggregator.mechanism, Meter(bound))
         with SqliteLedger.open(tmp_path / "ledger.sqlite", readonly=True) as book:
             for group in account.groups:
-                cost = book.cost_of(group.group, Meter(bound))
-                assert float(Meter(bound).epsilon(cost, DELTA)[0]) == pytest.approx(group.epsilon, rel=1e-9)
+                cost = book.cost_of(group.id, Meter(bound))
+                assert float(Meter(bound).epsilon(cost, DELTA)[0]) == pytest.approx(group.cost, rel=1e-9)
 
 
 @pytest.mark.parametrize("variant", ["weighting", "upsampling", "vanishing"])

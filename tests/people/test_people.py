@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipate.errors import DeltaWarning, InputError, PolicyWarning
-from ipate.people.budgets import Group
+from ipate.people.budgets import Budget, Group
 from ipate.people.people import People
 from ipate.people.policy import Policy
 
@@ -128,7 +128,7 @@ def sorted_apart(people):
     budgets = sorted(group.epsilon for group in groups)
     order = sorted(range(len(groups)), key=lambda index: groups[index].id)
     for epsilon, index in zip(budgets, order, strict=True):
-        groups[index] = replace(groups[index], epsilon=epsilon)
+        groups[index] = replace(groups[index], budget=Budget(epsilon, groups[index].delta))
     return replace(people, groups=tuple(groups))
 
 
@@ -368,11 +368,15 @@ def test_a_level_may_not_take_a_settings_name():
     assert "'delta'" in refusal(lambda: Policy(levels={"low": 3.0, "delta": 0.5}))
 
 
+def group_of(*, epsilon=1.0, delta=1e-5, **fields):
+    return Group(**{"id": "a", "people": 1, **fields}, budget=Budget(epsilon, delta))
+
+
 @pytest.mark.parametrize(
     "fields", [{"id": ""}, {"epsilon": 0}, {"epsilon": np.inf}, {"delta": 1}, {"people": 0}, {"people": 1.0}]
 )
 def test_group_refuses(fields):
-    assert "must" in refusal(lambda: Group(**{"id": "a", "epsilon": 1.0, "delta": 1e-5, "people": 1, **fields}))
+    assert "must" in refusal(lambda: group_of(**fields))
 
 
 @pytest.fixture

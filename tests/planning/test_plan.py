@@ -16,12 +16,12 @@ from ipate.allocation import lay_out
 from ipate.cli import plan as command
 from ipate.errors import InputError, ReproductionWarning
 from ipate.labelling.aggregators import Mechanism
-from ipate.people.budgets import Group
+from ipate.people.budgets import Budget, Group
 from ipate.planning.afforded import RATES, auto_teachers, default_mechanism, groups_of_shares, labels_in
 from ipate.planning.plan import make_plan
 
 PAPER = [
-    Group(id=name, epsilon=epsilon, delta=1e-5, people=people)
+    Group(id=name, budget=Budget(epsilon, 1e-5), people=people)
     for name, epsilon, people in (("low", 3.0, 5400), ("high", 1.0, 32400), ("mid", 2.0, 22200))
 ]
 
@@ -33,8 +33,8 @@ def affordable(mu2, epsilon, delta):
 
 
 def spent(group, noise, queries, labels):
-    check = 0 if noise.check_sigma is None else (group.sensitivity / noise.check_sigma) ** 2
-    return queries * check + labels * 2 * (group.sensitivity / noise.sigma) ** 2
+    check = 0 if noise.check_sigma is None else (group.account.sensitivity / noise.check_sigma) ** 2
+    return queries * check + labels * 2 * (group.account.sensitivity / noise.sigma) ** 2
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -44,11 +44,16 @@ def test_guaranteed_labels_are_affordable_and_one_more_query_is_not(rate, check)
     for variant in made.variants[:3]:
         given_ = next(g for g in variant.guaranteed if g.rate == rate)
         n = given_.queries
-        fine = [affordable(spent(g, variant.mechanism, n, given_.labels), g.epsilon, g.delta) for g in variant.groups]
+        fine = [
+            affordable(spent(g, variant.mechanism, n, given_.labels), g.account.epsilon, g.account.delta)
+            for g in variant.groups
+        ]
         assert all(fine)
         beyond = n + (1 if rate == 1 else 3)  # below 1, a label may fall between queries
         more = {
-            g.id: affordable(spent(g, variant.mechanism, beyond, labels_in(beyond, rate)), g.epsilon, g.delta)
+            g.account.id: affordable(
+                spent(g, variant.mechanism, beyond, labels_in(beyond, rate)), g.account.epsilon, g.account.delta
+            )
             for g in variant.groups
         }
         assert not all(more.values())
@@ -66,10 +71,10 @@ def test_every_group_of_every_variant_is_counted_with_its_own_sensitivity(groups
             for rate, n in zip(RATES, group.queries, strict=True):
                 if n:
                     cost = spent(group, made.mechanism, n, labels_in(n, rate))
-                    assert affordable(cost * (1 - 1e-9), group.epsilon, group.delta)
+                    assert affordable(cost * (1 - 1e-9), group.account.epsilon, group.account.delta)
                 more = n + (1 if rate == 1 else 3)
                 beyond = spent(group, made.mechanism, more, labels_in(more, rate))
-                assert not affordable(beyond * (1 + 1e-9), group.epsilon, group.delta)
+                assert not affordable(beyond * (1 + 1e-9), group.account.epsilon, group.account.delta)
 
 
 def _variants(groups, n_teachers, names):
@@ -105,7 +110,7 @@ def test_vanishing_counts_every_teachers_turns(power, seed):
 
 
 def test_long_rotations_get_a_bound_from_below():
-    groups = [Group(id="a", epsilon=1.0, delta=1e-5, people=500), Group(id="b", epsilon=1.2, delta=1e-5, people=500)]
+    groups = [Group(id="a", budget=Budget(1.0, 1e-5), people=500), Group(id="b", budget=Budget(1.2, 1e-5), people=500)]
     far = make_plan(groups=groups, n_teachers=50, mechanism=Mechanism(sigma=20_000.0)).variants[3]
     near = make_plan(groups=groups, n_teachers=50, mechanism=Mechanism(sigma=500.0)).variants[3]
     assert far.guaranteed[-1].queries > 50_000
@@ -124,7 +129,7 @@ def test_labels_grow_with_the_square_of_k():
 
 
 def test_the_table_over_k_stops_where_people_run_out():
-    groups = [Group(id="a", epsilon=1.0, delta=1e-5, people=30), Group(id="b", epsilon=3.0, delta=1e-5, people=10)]
+    groups = [Group(id="a", budget=Budget(1.0, 1e-5), people=30), Group(id="b", budget=Budget(3.0, 1e-5), people=10)]
     made = make_plan(groups=groups, n_teachers=20)
     assert [row.n_teachers for row in made.more] == [10, 20, 40]
     assert made.more[-1].people_per_teacher == 1
@@ -132,9 +137,9 @@ def test_the_table_over_k_stops_where_people_run_out():
 
 def test_equal_budgets_make_all_variants_afford_the_same():
     for n_teachers in (1, 7, 250):
-        made = make_plan(groups=[Group(id="g", epsilon=1.0, delta=1e-5, people=6000)], n_teachers=n_teachers)
+        made = make_plan(groups=[Group(id="g", budget=Budget(1.0, 1e-5), people=6000)], n_teachers=n_teachers)
         assert len({tuple((g.queries, g.labels) for g in v.guaranteed) for v in made.variants}) == 1
-        assert {v.scale for v in made.variants} == {1.0}
+        assert {v.layout.scale for v in made.variants} == {1.0}
         assert made.suits == "standard"
 
 
@@ -149,7 +154,7 @@ def test_more_for_everybody(bound):
 
 
 def test_sup_affords_more_than_loose():
-    two = [Group(id="a", epsilon=1.0, delta=1e-5, people=60), Group(id="b", epsilon=2.0, delta=1e-5, people=60)]
+    two = [Group(id="a", budget=Budget(1.0, 1e-5), people=60), Group(id="b", budget=Budget(2.0, 1e-5), people=60)]
     made = {
         bound: make_plan(groups=two, n_teachers=100, meter=Meter(bound, orders=[8.0, 16.0]))
         for bound in ("sup", "loose")
@@ -162,7 +167,7 @@ def test_algorithm2_binds_its_strictest_group_and_warns():
     options = {"weighting": {"rule": "algorithm2"}}
     with pytest.warns(ReproductionWarning):
         made = make_plan(groups=PAPER, n_teachers=250, options=options).variants[2]
-    queries = {group.id: group.queries[-1] for group in made.groups}
+    queries = {group.account.id: group.queries[-1] for group in made.groups}
     assert made.guaranteed[-1].binding == "high"
     assert queries["high"] < queries["mid"] < queries["low"]
 
@@ -198,7 +203,7 @@ def test_shares_become_people():
 def test_auto_teachers():
     assert auto_teachers(PAPER) == 250
     assert auto_teachers(PAPER, points_per_teacher=60) == 1000
-    assert auto_teachers([Group(id=n, epsilon=1.0, delta=1e-5, people=9) for n in "abc"]) == 3
+    assert auto_teachers([Group(id=n, budget=Budget(1.0, 1e-5), people=9) for n in "abc"]) == 3
 
 
 @pytest.mark.parametrize(
@@ -209,7 +214,7 @@ def test_auto_teachers():
         ({"n_classes": 1}, ["classes is 1"]),
         ({"meter": Meter("tight")}, ["bound is 'tight'", "gdp"]),
         ({"options": {"weighting": {"rule": "propotional"}}}, ["'propotional'", "'proportional'"]),
-        ({"groups": [Group(id="a", epsilon=1.0, delta=1e-5)]}, ["'a'", "number of people"]),
+        ({"groups": [Group(id="a", budget=Budget(1.0, 1e-5))]}, ["'a'", "number of people"]),
     ],
 )
 def test_bad_input_is_named(options, parts):

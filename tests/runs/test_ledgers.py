@@ -16,8 +16,12 @@ from runs.making import config, labels, resumed, run
 ALIKE = {"epsilon": 20.0, "policy": None, "shares": None}
 
 
+def before(summary):
+    return {group.id: group.before for group in summary.record.groups}
+
+
 def cost(summary):
-    return {group.group: group.epsilon for group in summary.record.groups}
+    return {group.id: group.cost for group in summary.record.groups}
 
 
 def stored(path):
@@ -34,7 +38,7 @@ def test_a_run_has_a_ledger_of_its_own_and_every_file_carries_its_head(tmp_path)
         assert (book.run, str(book.head)) == (folder.id, made.record.ledger_head)
         assert book.person("3")[0].group in ("high", "low")
         for group in made.record.groups:
-            assert book.epsilon(group.group) == group.epsilon <= group.budget
+            assert book.epsilon(group.id) == group.cost <= group.budget.epsilon
         assert {int(query) for query in book.stored().answers} == set(made.record.queries)
     shown = json.loads((tmp_path / "a" / "public" / "guarantee.json").read_text())
     assert shown["ledger_head"] == made.record.ledger_head == str(newest_head(folder))
@@ -45,15 +49,15 @@ def test_a_second_run_starts_from_what_is_left_and_gets_paid_answers_for_nothing
     ledger = tmp_path / "shared.sqlite"
     first = run(tmp_path / "a", ledger=ledger, labelling=labels(6))
     second = run(tmp_path / "b", ledger=ledger, labelling=labels(10))
-    assert second.record.opening == pytest.approx(cost(first))
+    assert before(second) == pytest.approx(cost(first))
     assert second.record.n_labels == 10
     assert second.record.queries[: first.record.n_queries] == first.record.queries
     asked = list(first.record.queries)
     np.testing.assert_array_equal(second.record.labels[asked], first.record.labels[asked])
     for group in second.record.groups:
-        assert cost(first)[group.group] < group.epsilon <= group.budget
+        assert cost(first)[group.id] < group.cost <= group.budget.epsilon
     alone = run(tmp_path / "alone", labelling=labels(10))
-    assert alone.record.opening == {"high": 0.0, "low": 0.0}
+    assert before(alone) == {"high": 0.0, "low": 0.0}
 
 
 def test_who_has_spent_is_found_again_in_another_split(tmp_path):
@@ -77,7 +81,7 @@ def _charged(summary, person):
     members = summary.allocation.members()
     if person not in members:
         return 0.0
-    moved = next(group.sensitivity for group in summary.record.groups if group.group == members[person])
+    moved = next(group.sensitivity for group in summary.record.groups if group.id == members[person])
     used = summary.settings
     return moved**2 * (summary.record.n_queries / used.check_sigma**2 + 2 * summary.record.n_labels / used.sigma**2)
 
@@ -99,7 +103,7 @@ def test_a_changed_consent_applies_from_then_on(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger)
     laxer = run(tmp_path / "b", ledger=ledger, budgets={"policy": {"high": 9.0, "low": 30.0}})
-    assert 5 < laxer.record.opening["high"] <= 6
+    assert 5 < before(laxer)["high"] <= 6
     assert 6 < cost(laxer)["high"] <= 9
     with SqliteLedger.open(ledger, readonly=True) as book:
         person = next(iter(laxer.allocation.members()))
@@ -111,12 +115,12 @@ def test_a_private_history_is_recharged_and_the_run_after_it_publishes_nothing(t
     first = run(tmp_path / "a", ledger=ledger, labelling=labels(4, bound="exact"))
     second = run(tmp_path / "b", ledger=ledger, labelling=labels(6))
     worst = {
-        group.group: float(Meter().epsilon([_charged(first, person)], group.delta)[0])
+        group.id: float(Meter().epsilon([_charged(first, person)], group.budget.delta)[0])
         for group in first.record.groups
-        for person in [next(i for i, g in first.allocation.members().items() if g == group.group)]
+        for person in [next(i for i, g in first.allocation.members().items() if g == group.id)]
     }
-    assert second.record.opening == pytest.approx(worst)
-    assert second.record.opening["high"] > cost(first)["high"]
+    assert before(second) == pytest.approx(worst)
+    assert before(second)["high"] > cost(first)["high"]
     assert second.record.kind == "private"
     assert list((tmp_path / "b" / "public").iterdir()) == []
     clean = run(tmp_path / "c", ledger=tmp_path / "other.sqlite", labelling=labels(6))

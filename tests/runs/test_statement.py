@@ -29,7 +29,7 @@ def whole(statement):
 def test_a_releasable_run_tells_the_promise_what_was_spent_and_what_is_left(tmp_path):
     folder = begin(tmp_path)
     record = go_on(folder).record
-    paid = {group.group: group.epsilon for group in record.groups}
+    paid = {group.id: group.cost for group in record.groups}
     for group, person in members(folder).items():
         found = state(folder, person)
         assert found.guaranteed

@@ -99,7 +99,7 @@ def test_only_their_teachers_learn_again_and_only_what_was_released_is_charged(t
     if variant != "vanishing":
         assert spent(folder, other) > owed > 0
     for paid in record.groups:
-        assert 0 < paid.epsilon <= paid.budget
+        assert 0 < paid.cost <= paid.budget.epsilon
 
 
 def test_a_teacher_learns_again_from_the_others_alone_with_its_own_seed(tmp_path):
@@ -205,7 +205,8 @@ def test_the_public_report_says_how_many_left_and_neither_who_nor_when(tmp_path,
     person = somebody(folder, rows=2)
     with SqliteLedger.open(ledger_path(folder), readonly=True) as book:
         opened = {
-            name: float(terms.meter.epsilon(book.opening(name), terms.delta)[0]) for name, terms in book.terms.items()
+            name: float(terms.meter.epsilon(book.opening(name), terms.account.delta)[0])
+            for name, terms in book.terms.items()
         }
         reused = len(book.inherited)
     entry = leave(folder, person)
@@ -220,7 +221,7 @@ def test_the_public_report_says_how_many_left_and_neither_who_nor_when(tmp_path,
         assert person.encode() not in told or path.suffix == ".joblib"
         assert entry.when.encode() not in told
     stated = json.loads((folder.public / "guarantee.json").read_text())
-    assert stated["opening"] == pytest.approx(opened)
+    assert {group["group"]: group["spent_before"] for group in stated["groups"]} == pytest.approx(opened)
     assert any(opened.values()) == shared
     private = write_report(folder.path, audience="private").html.read_text()
     assert f"Person {person} (group high, withdrew {entry.when})" in private
@@ -241,7 +242,7 @@ def test_costs_that_look_at_votes_are_kept_from_the_ledger_when_the_votes_are_go
     assert not facts.owner.outcome.whole
     assert "How costs grew is not shown" in report.html.read_text()
     for told, paid in zip(facts.owner.outcome.spent, summary.record.groups, strict=True):
-        assert told.cost == pytest.approx(paid.epsilon)
+        assert told.cost == pytest.approx(paid.cost)
     assert str(entry.labels) in facts.owner.owed[0]
 
 
@@ -257,7 +258,7 @@ def test_a_group_that_everybody_left_goes_on_from_what_they_had_spent(tmp_path, 
     record = go_on(folder).record
     with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
         np.testing.assert_allclose(ledger.opening("low"), before, rtol=1e-12)
-    assert all(group.epsilon <= group.budget for group in record.groups)
+    assert all(group.cost <= group.budget.epsilon for group in record.groups)
 
 
 def test_a_record_of_withdrawals_that_cannot_be_read_stops_the_run(tmp_path):

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipate.errors import InputError
+from ipate.people.budgets import Account, Budget, Group
 from ipate.votes import Votes
-from ipate.votes.panel import Panel, PanelGroup
+from ipate.votes.panel import Panel
 
 BALLOT = np.array([[0, 1, 2, -1], [2, 2, 0, 1], [1, 1, 1, 1], [0, 0, -1, 1], [2, 1, 0, 0]])
 GROUPS = ("a", "b", "a", "b", "c")
@@ -114,7 +115,7 @@ def test_without_groups_every_row_needs_a_sensitivity():
 
 
 def test_an_id_that_stands_twice_is_refused():
-    twice = PanelGroup(id="a", epsilon=1.0, delta=1e-5, sensitivity=1.0)
+    twice = Account.of(Group(id="a", budget=Budget(1.0, 1e-5)), 1.0)
     with pytest.raises(InputError, match="group 'a' stands twice: ids must differ"):
         Panel(groups=(twice, twice), weights=np.ones(2))
 

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ipate.allocation.dealing import deal, home_of
-from ipate.allocation.layout import AllocatedGroup, Layout, Merge
+from ipate.allocation.layout import Layout, Merge
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError, SingleClassWarning, check_count, show
+from ipate.people.budgets import Account
 from ipate.people.people import People
-from ipate.votes.panel import Panel, PanelGroup
+from ipate.votes.panel import Panel
 
 Ints = NDArray[np.int64]
 EMPTY = -1
@@ -85,8 +86,8 @@ class Allocation:
         return self.layout.variant
 
     @property
-    def groups(self) -> tuple[AllocatedGroup, ...]:
-        """The groups, with budgets, sensitivities, and numbers of people and teachers."""
+    def groups(self) -> tuple[Account, ...]:
+        """The account of every group: its budget, its people and what one of them can move."""
         return self.layout.groups
 
     @property
@@ -183,19 +184,8 @@ class Allocation:
         return replace(self, persons=persons, withdrawn=(*self.withdrawn, who)), self.teachers_of(who)
 
     def panel(self) -> Panel:
-        """Return the teachers and accounts as the voting needs them."""
-        position = {group.id: place for place, group in enumerate(self.groups)}
-        member = None
-        if self.teacher_groups is not None:
-            member = np.array([position[name] for name in self.teacher_groups], dtype=np.intp)
-        return Panel(
-            groups=tuple(
-                PanelGroup(id=g.id, epsilon=g.epsilon, delta=g.delta, sensitivity=g.sensitivity) for g in self.groups
-            ),
-            weights=self.weights.copy(),
-            member=member,
-            rotating=self.participation is not None,
-        )
+        """Return the teachers and the accounts that their votes are charged to."""
+        return self.layout.panel()
 
     def members(self) -> dict[str, str]:
         """Return person → account: their group, or the teacher that holds them where teachers take turns.

@@ -34,9 +34,9 @@ def deal(*, people: People, layout: Layout, seed: int) -> tuple[Ints, Ints]:
         parts = []
         for position, group in enumerate(layout.groups):
             own = home == position
-            who, where = deal_slots(order[own], copies[own], group.teachers, rng)
+            who, where = deal_slots(order[own], copies[own], layout.teachers[group.id], rng)
             parts.append((who, where + start))
-            start += group.teachers
+            start += layout.teachers[group.id]
         persons, teachers = (np.concatenate(column) for column in zip(*parts, strict=True))
     sizes = np.bincount(teachers, minlength=layout.n_teachers)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -3,7 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -13,21 +13,12 @@ from ipate.allocation.participation import Participation
 from ipate.allocation.vanishing import fractions_for
 from ipate.allocation.weighting import weights_for
 from ipate.errors import InputError
-from ipate.people.budgets import GroupRow
+from ipate.people.budgets import Account, Budget, Group, GroupRow
 from ipate.votes import Votes
-from ipate.votes.panel import Panel, PanelGroup
+from ipate.votes.panel import Panel
 
 Row: TypeAlias = tuple[str, float, float, float | None]
 _VARIANTS = ("standard", "weighting", "upsampling", "vanishing")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Budget:
-    """A group's id and budget, which is all that a rule needs."""
-
-    id: str
-    epsilon: float
-    delta: float
 
 
 def build_panel(
@@ -86,7 +77,7 @@ def _standard(votes: Votes, budgets: Sequence[Row]) -> Panel:
             )
     if votes.groups is not None:
         return Panel.from_votes(votes, [(name, epsilon, delta, 1.0) for name, *_ in budgets])
-    groups = tuple(PanelGroup(id=name, epsilon=epsilon, delta=delta, sensitivity=1.0) for name, *_ in budgets)
+    groups = tuple(Account.of(Group(id=name, budget=Budget(epsilon, delta)), 1.0) for name, *_ in budgets)
     return Panel(groups=groups, weights=np.ones(votes.n_teachers), disjoint=True)
 
 
@@ -105,7 +96,7 @@ def _weights(rows: Sequence[GroupRow], budgets: Sequence[Row], votes: Votes, rul
     names = votes.groups or ()
     weight = weights_for(
         rule=rule,
-        groups=[_Budget(id=name, epsilon=epsilon, delta=delta) for name, epsilon, delta, _ in budgets],
+        groups=[Group(id=name, budget=Budget(epsilon, delta)) for name, epsilon, delta, _ in budgets],
         teachers_per_group=Counter(names),
     )
     return np.array([weight[name] for name in names])
@@ -120,7 +111,7 @@ def _vanishing(
 ) -> tuple[Votes, Panel]:
     """Use the file's participation, or make the schedule: the n-th query asked is its n-th voting."""
     if votes.participation is None:
-        made = [_Budget(id=name, epsilon=epsilon, delta=delta) for name, epsilon, delta, _ in budgets]
+        made = [Group(id=name, budget=Budget(epsilon, delta)) for name, epsilon, delta, _ in budgets]
         shares = fractions_for(groups=made, power=power)
         schedule = Participation(seed=split_seed, fractions=shares, teacher_groups=votes.groups or ())
         held = schedule.participants(np.arange(votes.n_queries))

@@ -7,44 +7,16 @@ plan and the allocation made later from the same facts agree by construction.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting import gdp
 from ipate.allocation.participation import Participation
-from ipate.errors import InputError, check_count, check_number, refuse_name, show
-from ipate.people.budgets import Group
+from ipate.errors import InputError, check_count, refuse_name, show
+from ipate.people.budgets import Account, Budget, Group
+from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AllocatedGroup:
-    """A group as the voting will see it: its budget, and the most that one of its people can move.
-
-    Attributes
-    ----------
-    id : str
-        The group's id, by which budgets, weights and costs find each other.
-    epsilon, delta : float
-        The budget of everybody in it.
-    sensitivity : float
-        The largest total weight that one person can move in one voting.
-    people : int
-        How many people count with this group, those of merged groups included.
-    teachers : int
-        Over how many teachers they are spread.
-    """
-
-    id: str
-    epsilon: float
-    delta: float
-    sensitivity: float
-    people: int
-    teachers: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +36,10 @@ class Layout:
     ----------
     variant, rule : str
         Which way, and by which rule.
-    groups : tuple of AllocatedGroup
-        In the order of the people's groups; known by their ids.
+    groups : tuple of Account
+        One per group, in the order of the people's groups; people of merged groups count where they joined.
+    teachers : mapping
+        Over how many teachers each group's people are spread, by group id.
     home : mapping
         For every group of the people, the id of the group with which it counts here.
     weights : array of shape (k,)
@@ -87,7 +61,8 @@ class Layout:
 
     variant: str
     rule: str
-    groups: tuple[AllocatedGroup, ...]
+    groups: tuple[Account, ...]
+    teachers: Mapping[str, int]
     home: Mapping[str, str]
     weights: Floats
     teacher_groups: tuple[str, ...] | None
@@ -106,7 +81,7 @@ class Layout:
         return len(self.weights)
 
     @property
-    def by_id(self) -> dict[str, AllocatedGroup]:
+    def by_id(self) -> dict[str, Account]:
         """The groups by their ids."""
         return {group.id: group for group in self.groups}
 
@@ -116,6 +91,16 @@ class Layout:
         if self.teacher_groups is None:
             return None
         return dict(zip(self.teacher_groups, self.weights.tolist(), strict=True))
+
+    def panel(self) -> Panel:
+        """Return the teachers and the accounts that their votes are charged to."""
+        position = {group.id: place for place, group in enumerate(self.groups)}
+        member = None
+        if self.teacher_groups is not None:
+            member = np.array([position[name] for name in self.teacher_groups], dtype=np.intp)
+        return Panel(
+            groups=self.groups, weights=self.weights.copy(), member=member, rotating=self.participation is not None
+        )
 
 
 def check_groups(groups: Sequence[Group], n_teachers: object) -> tuple[int, dict[str, int]]:
@@ -138,27 +123,8 @@ def same_home(groups: Sequence[Group]) -> dict[str, str]:
     return {group.id: group.id for group in groups}
 
 
-class Budget(Protocol):
-    """Anything with an id and a budget (ε, δ): a group of people, of a panel, of an allocation."""
-
-    @property
-    def id(self) -> str:
-        """The group's id."""
-        ...
-
-    @property
-    def epsilon(self) -> float:
-        """ε of the budget."""
-        ...
-
-    @property
-    def delta(self) -> float:
-        """δ of the budget."""
-        ...
-
-
-def affordance(rule: str, group: Budget) -> float:
-    """Return what a group's budget affords: the weight that it may have, up to a common factor.
+def affordance(rule: str, budget: Budget) -> float:
+    """Return what a budget affords: the weight that it may have, up to a common factor.
 
     Parameters
     ----------
@@ -167,26 +133,19 @@ def affordance(rule: str, group: Budget) -> float:
         `proportional`: ε, as in the paper's appendix. `classic`: √(ε+L) − √L with L = ln(1/δ), the root
         of the largest ρ with ρ + 2√(ρL) ≤ ε, which the classic conversion affords. `uniform`: 1.
     """
-    epsilon = check_number("epsilon", group.epsilon, of=group.id)
-    delta = check_number("delta", group.delta, of=group.id)
     if rule == "gdp":
-        return _mu(epsilon, delta)
+        return budget.mu
     if rule == "proportional":
-        return epsilon
+        return budget.epsilon
     if rule == "classic":
-        tail = -math.log(delta)
-        return epsilon / (math.sqrt(epsilon + tail) + math.sqrt(tail))
+        tail = -math.log(budget.delta)
+        return budget.epsilon / (math.sqrt(budget.epsilon + tail) + math.sqrt(tail))
     if rule != "uniform":
         refuse_name("rule", rule, ("gdp", "proportional", "classic", "uniform"))
     return 1.0
 
 
-@lru_cache(maxsize=4096)
-def _mu(epsilon: float, delta: float) -> float:
-    return float(gdp.mu_of(epsilon, delta))
-
-
-def check_distinct(groups: Sequence[Budget]) -> None:
+def check_distinct(groups: Sequence[Group]) -> None:
     """Refuse an empty list of groups, and an id that stands twice: costs follow ids."""
     ids = [group.id for group in groups]
     if not ids:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ipate.allocation.layout import AllocatedGroup, Layout, check_groups
-from ipate.people.budgets import Group
+from ipate.allocation.layout import Layout, check_groups
+from ipate.people.budgets import Account, Budget, Group
 
 EVERYONE = "everyone"
 """The id of the one group that several groups become."""
@@ -36,11 +36,12 @@ def layout(*, groups: Sequence[Group], n_teachers: int, seed: int = 0) -> Layout
     if looser:
         note = f"Everyone counts with ε = {epsilon:g} and δ = {delta:g}, the strictest of all"
         notes = (f"{note}: {looser} of {sum(sizes.values())} people would have allowed more.",)
-    one = AllocatedGroup(id=name, epsilon=epsilon, delta=delta, sensitivity=1.0, people=sum(sizes.values()), teachers=k)
+    everyone = Group(id=name, budget=Budget(epsilon, delta), people=sum(sizes.values()))
     return Layout(
         variant="standard",
         rule="strictest",
-        groups=(one,),
+        groups=(Account.of(everyone, 1.0),),
+        teachers={name: k},
         home=dict.fromkeys(sizes, name),
         weights=np.ones(k),
         teacher_groups=(name,) * k,

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.allocation.allocation import Allocation
-from ipate.allocation.layout import AllocatedGroup, Layout, Merge
+from ipate.allocation.layout import Layout, Merge
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError
 from ipate.files import replacing
-from ipate.people.budgets import Group
+from ipate.people.budgets import Account, Budget, Group
 from ipate.people.people import People
 
-_FORMAT = "ipate allocation 1"
+_FORMAT = "ipate allocation 2"
 
 
 def save(allocation: Allocation, path: str | Path) -> None:
@@ -53,7 +53,8 @@ def _arrays(allocation: Allocation) -> dict[str, Any]:
         "layout": {
             "variant": layout.variant,
             "rule": layout.rule,
-            "groups": [asdict(group) for group in layout.groups],
+            "groups": [asdict(account) for account in layout.groups],
+            "teachers": dict(layout.teachers),
             "home": dict(layout.home),
             "copies": dict(layout.copies),
             "scale": layout.scale,
@@ -86,7 +87,7 @@ def _arrays(allocation: Allocation) -> dict[str, Any]:
 
 def _allocation(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Allocation:
     kept, n_people = meta["layout"], meta["people"]["n"]
-    groups = tuple(AllocatedGroup(**group) for group in kept["groups"])
+    groups = tuple(Account.of(_group(account["group"]), account["sensitivity"]) for account in kept["groups"])
     teacher_groups = None
     if "teacher_groups" in arrays:
         teacher_groups = tuple(groups[place].id for place in arrays["teacher_groups"].tolist())
@@ -97,6 +98,7 @@ def _allocation(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Alloca
         variant=kept["variant"],
         rule=kept["rule"],
         groups=groups,
+        teachers=kept["teachers"],
         home=kept["home"],
         weights=arrays["weights"],
         teacher_groups=teacher_groups,
@@ -107,7 +109,7 @@ def _allocation(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Alloca
         notes=tuple(kept["notes"]),
     )
     people = People(
-        groups=tuple(Group(**group) for group in meta["people"]["groups"]),
+        groups=tuple(map(_group, meta["people"]["groups"])),
         ids=arrays["ids"] if "ids" in arrays else _numbers(n_people),
         group_of_person=arrays["group_of_person"].astype(np.int64),
         person_of_row=arrays["person_of_row"].astype(np.int64)
@@ -123,6 +125,10 @@ def _allocation(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Alloca
         persons=arrays["persons"].astype(np.int64),
         withdrawn=tuple(meta["withdrawn"]),
     )
+
+
+def _group(kept: dict[str, Any]) -> Group:
+    return Group(id=kept["id"], budget=Budget(**kept["budget"]), people=kept["people"])
 
 
 def _numbers(n: int) -> NDArray[np.str_]:

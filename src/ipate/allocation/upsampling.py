@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ipate.allocation.layout import AllocatedGroup, Budget, Layout, affordance, check_distinct, check_groups, same_home
+from ipate.allocation.layout import Layout, affordance, check_distinct, check_groups, same_home
 from ipate.errors import InputError, check_count, refuse_name, show
-from ipate.people.budgets import Group
+from ipate.people.budgets import Account, Group
 
 RULES = ("gdp", "proportional", "classic", "uniform")
 TOLERANCE = 0.02
@@ -31,7 +31,7 @@ class Copies:
 def copies_for(
     *,
     rule: str = "gdp",
-    groups: Sequence[Budget],
+    groups: Sequence[Group],
     tolerance: float = TOLERANCE,
     max_copies: int = MAX_COPIES,
 ) -> Copies:
@@ -45,7 +45,7 @@ def copies_for(
     ----------
     rule : {"gdp", "proportional", "classic", "uniform"}
         What a budget affords; see `rules.affordance`.
-    groups : sequence with id, epsilon, delta
+    groups : sequence of Group
     tolerance : float
         The relative error of a ratio that is accepted, from 0 to below 1.
     max_copies : int
@@ -57,7 +57,7 @@ def copies_for(
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
         raise InputError(f"tolerance is {show(tolerance)}: it must be a number from 0 to below 1")
     most = check_count("max_copies", max_copies)
-    afforded = np.array([affordance(rule, group) for group in groups])
+    afforded = np.array([affordance(rule, group.budget) for group in groups])
     ratio = afforded / afforded.min()
     best: Copies | None = None
     for base in range(1, most + 1):
@@ -107,21 +107,11 @@ def layout(
                 f"group {show(name)} would have {copies} copies of each person, each in another teacher, and "
                 f"there are {scaled} teachers: take more teachers or at most {scaled} copies (max_copies)"
             )
-    made = tuple(
-        AllocatedGroup(
-            id=group.id,
-            epsilon=group.epsilon,
-            delta=group.delta,
-            sensitivity=float(found.by_id[group.id]),
-            people=sizes[group.id],
-            teachers=scaled,
-        )
-        for group in groups
-    )
     return Layout(
         variant="upsampling",
         rule=rule,
-        groups=made,
+        groups=tuple(Account.of(group, float(found.by_id[group.id])) for group in groups),
+        teachers=dict.fromkeys(sizes, scaled),
         home=same_home(groups),
         weights=np.ones(scaled),
         teacher_groups=(groups[0].id,) * scaled if len(groups) == 1 else None,

@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ipate.allocation.layout import AllocatedGroup, Budget, Layout, affordance, check_distinct
+from ipate.allocation.layout import Layout, affordance, check_distinct
 from ipate.allocation.participation import Participation
 from ipate.allocation.weighting import blocs_of
 from ipate.errors import InputError, check_count, show
-from ipate.people.budgets import Group
+from ipate.people.budgets import Account, Group
 
 
-def fractions_for(*, groups: Sequence[Budget], power: float | None = None) -> Mapping[str, float]:
+def fractions_for(*, groups: Sequence[Group], power: float | None = None) -> Mapping[str, float]:
     """Return in which share of the votings each group's teachers take part, by id; the laxest in all.
 
     Parameters
     ----------
-    groups : sequence with id, epsilon, delta
+    groups : sequence of Group
     power : float, optional
         (ε_g/ε_max)^power: 1 in the paper's Algorithm 3, 2 in its appendix, 4 in its experiments. Without
         it (μ_g/μ_max)², what exact Gaussian accounting affords.
@@ -31,7 +31,7 @@ def fractions_for(*, groups: Sequence[Budget], power: float | None = None) -> Ma
         isinstance(power, bool) or not isinstance(power, int | float) or not 0 <= power < float("inf")
     ):
         raise InputError(f"power is {show(power)}: it must be a finite number, 0 or above")
-    afforded = {g.id: affordance("gdp" if power is None else "proportional", g) for g in groups}
+    afforded = {g.id: affordance("gdp" if power is None else "proportional", g.budget) for g in groups}
     most, exponent = max(afforded.values()), 2.0 if power is None else float(power)
     return {name: (value / most) ** exponent for name, value in afforded.items()}
 
@@ -52,30 +52,20 @@ def layout(*, groups: Sequence[Group], n_teachers: int, seed: int = 0, power: fl
     """
     blocs = blocs_of(groups=groups, n_teachers=n_teachers)
     fractions = fractions_for(groups=blocs.groups, power=power)
-    teachers = tuple(g.id for g in blocs.groups for _ in range(blocs.teachers[g.id]))
+    teachers = blocs.teacher_groups
     schedule = None
     if any(fraction < 1 for fraction in fractions.values()):
         schedule = Participation(seed=check_count("seed", seed, least=0), fractions=fractions, teacher_groups=teachers)
     worst = 1.0 if schedule is None else schedule.worst_sensitivity
-    made = tuple(
-        AllocatedGroup(
-            id=group.id,
-            epsilon=group.epsilon,
-            delta=group.delta,
-            sensitivity=worst,
-            people=group.people or 0,
-            teachers=blocs.teachers[group.id],
-        )
-        for group in blocs.groups
-    )
     return Layout(
         variant="vanishing",
         rule="gdp" if power is None else f"power {power:g}",
-        groups=made,
+        groups=tuple(Account.of(group, worst) for group in blocs.groups),
+        teachers=blocs.teachers,
         home=blocs.home,
         weights=np.ones(len(teachers)),
         teacher_groups=teachers,
-        copies={g.id: 1 for g in made},
+        copies=dict.fromkeys(fractions, 1),
         participation=schedule,
         merged=blocs.merged,
         notes=blocs.notes,

@@ -7,19 +7,19 @@ which charges strict people a lax group's weight.
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ipate.allocation.layout import AllocatedGroup, Budget, Layout, Merge, affordance, check_distinct, check_groups
+from ipate.allocation.layout import Layout, Merge, affordance, check_distinct, check_groups
 from ipate.errors import InputError, ReproductionWarning, check_count, refuse_name, show
-from ipate.people.budgets import Group
+from ipate.people.budgets import Account, Group
 
 RULES = ("gdp", "proportional", "algorithm2", "classic", "uniform")
 
 
 def weights_for(
-    *, rule: str = "gdp", groups: Sequence[Budget], teachers_per_group: Mapping[str, int]
+    *, rule: str = "gdp", groups: Sequence[Group], teachers_per_group: Mapping[str, int]
 ) -> dict[str, float]:
     """Return the weight of each group's teachers, by id; over all k teachers they sum to k.
 
@@ -28,7 +28,7 @@ def weights_for(
     rule : {"gdp", "proportional", "algorithm2", "classic", "uniform"}
         w_g ∝ what the budget affords (see `rules.affordance`). `algorithm2` is w_g ∝ ε_g · teachers of g,
         as the paper's Algorithm 2 and its published code have it, and draws a `ReproductionWarning`.
-    groups : sequence with id, epsilon, delta
+    groups : sequence of Group
         In any order: nothing depends on it.
     teachers_per_group : mapping from id to int
         How many teachers learn from each group, at least 1.
@@ -51,9 +51,9 @@ def weights_for(
             ReproductionWarning,
             stacklevel=2,
         )
-        wanted = {group.id: affordance("proportional", group) * counts[group.id] for group in groups}
+        wanted = {group.id: affordance("proportional", group.budget) * counts[group.id] for group in groups}
     else:
-        wanted = {group.id: affordance(rule, group) for group in groups}
+        wanted = {group.id: affordance(rule, group.budget) for group in groups}
     largest = max(wanted.values())  # dividing by it first makes equal budgets weigh exactly 1
     shares = {name: value / largest for name, value in wanted.items()}
     total = sum(shares[name] * counts[name] for name in sorted(shares))
@@ -95,6 +95,11 @@ class Blocs:
     merged: tuple[Merge, ...]
     notes: tuple[str, ...]
 
+    @property
+    def teacher_groups(self) -> tuple[str, ...]:
+        """Every teacher's group id; teachers of one group stand together."""
+        return tuple(group.id for group in self.groups for _ in range(self.teachers[group.id]))
+
 
 def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Blocs:
     """Decide which groups have teachers of their own, and how many.
@@ -119,7 +124,7 @@ def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Blocs:
             size[target] += size.pop(group.id)
             home = {name: target if at == group.id else at for name, at in home.items()}
             staying.remove(group)
-    kept = tuple(Group(id=g.id, epsilon=g.epsilon, delta=g.delta, people=size[g.id]) for g in groups if g.id in size)
+    kept = tuple(replace(group, people=size[group.id]) for group in groups if group.id in size)
     merged = tuple(Merge(group=n, into=at, people=sizes[n]) for n, at in home.items() if n != at)
     notes = tuple(
         f"Group {show(merge.group)} ({merge.people} people) is too small for a teacher and joins the stricter "
@@ -148,25 +153,15 @@ def layout(*, groups: Sequence[Group], n_teachers: int, seed: int = 0, rule: str
     del seed
     blocs = blocs_of(groups=groups, n_teachers=n_teachers)
     weights = weights_for(rule=rule, groups=blocs.groups, teachers_per_group=blocs.teachers)
-    made = tuple(
-        AllocatedGroup(
-            id=group.id,
-            epsilon=group.epsilon,
-            delta=group.delta,
-            sensitivity=weights[group.id],
-            people=group.people or 0,
-            teachers=blocs.teachers[group.id],
-        )
-        for group in blocs.groups
-    )
     return Layout(
         variant="weighting",
         rule=rule,
-        groups=made,
+        groups=tuple(Account.of(group, weights[group.id]) for group in blocs.groups),
+        teachers=blocs.teachers,
         home=blocs.home,
-        weights=np.repeat([weights[g.id] for g in made], [g.teachers for g in made]).astype(np.float64),
-        teacher_groups=tuple(g.id for g in made for _ in range(g.teachers)),
-        copies={g.id: 1 for g in made},
+        weights=np.array([weights[name] for name in blocs.teacher_groups]),
+        teacher_groups=blocs.teacher_groups,
+        copies=dict.fromkeys(weights, 1),
         merged=blocs.merged,
         notes=blocs.notes,
     )

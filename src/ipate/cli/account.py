@@ -11,7 +11,7 @@ import typer
 from ipate.errors import InputError
 
 if TYPE_CHECKING:
-    from ipate.labelling.audit import Account, HistoryRow
+    from ipate.labelling.audit import Audit, HistoryRow
 
 
 EXAMPLE = (
@@ -126,7 +126,7 @@ def _history_writer(
         )
 
 
-def _show(result: "Account", delta: float, as_json: bool) -> None:
+def _show(result: "Audit", delta: float, as_json: bool) -> None:
     from ipate.cli.output import print_json, print_table
 
     if as_json:
@@ -139,12 +139,12 @@ def _show(result: "Account", delta: float, as_json: bool) -> None:
         ["group", "sensitivity", "budget ε", "cost ε", "δ", "used", "exhausted at query"],
         [
             [
-                group.group,
+                group.id,
                 f"{group.sensitivity:.4g}",
-                f"{group.budget:.4g}",
-                f"{group.epsilon:.4f}",
-                f"{group.delta:g}",
-                f"{group.epsilon / group.budget:.0%}",
+                f"{group.budget.epsilon:.4g}",
+                f"{group.cost:.4f}",
+                f"{group.budget.delta:g}",
+                f"{group.used:.0%}",
                 "—" if group.exhausted_at is None else str(group.exhausted_at),
             ]
             for group in result.groups
@@ -153,7 +153,7 @@ def _show(result: "Account", delta: float, as_json: bool) -> None:
     )
 
 
-def _payload(result: "Account", delta: float) -> dict[str, Any]:
+def _payload(result: "Audit", delta: float) -> dict[str, Any]:
     return {
         "bound": result.meter.bound,
         "conversion": result.meter.conversion,
@@ -162,16 +162,5 @@ def _payload(result: "Account", delta: float) -> dict[str, Any]:
         "delta": delta,
         "queries": result.queries,
         "answered": result.answered,
-        "groups": [
-            {
-                "group": group.group,
-                "sensitivity": group.sensitivity,
-                "budget": group.budget,
-                "delta": group.delta,
-                "epsilon": group.epsilon,
-                "order": group.order,
-                "exhausted_at": group.exhausted_at,
-            }
-            for group in result.groups
-        ],
+        "groups": [group.as_json() for group in result.groups],
     }

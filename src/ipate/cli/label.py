@@ -260,19 +260,7 @@ def _payload(result: "Labelling", votes: "Votes", variant: str, book: "SqliteLed
         "passed": result.passed,
         "ledger": None if book is None else str(book.path),
         "ledger_head": None if book is None else str(book.head),
-        "groups": [
-            {
-                "group": group.group,
-                "teachers": group.teachers,
-                "weight": group.weight,
-                "sensitivity": group.sensitivity,
-                "budget": group.budget,
-                "delta": group.delta,
-                "epsilon": group.epsilon,
-                "labels_until_exhausted": group.labels_until_exhausted,
-            }
-            for group in result.groups
-        ],
+        "groups": [group.as_json() for group in result.groups],
     }
 
 
@@ -304,14 +292,14 @@ def _show(
         ],
         [
             [
-                group.group,
+                group.id,
                 "mixed" if group.teachers is None else str(group.teachers),
                 "—" if group.weight is None else f"{group.weight:.4g}",
                 f"{group.sensitivity:.4g}",
-                f"{group.budget:.4g}",
-                f"{group.epsilon:.4f}",
-                f"{group.delta:g}",
-                f"{group.epsilon / group.budget:.0%}",
+                f"{group.budget.epsilon:.4g}",
+                f"{group.cost:.4f}",
+                f"{group.budget.delta:g}",
+                f"{group.used:.0%}",
                 "—" if group.labels_until_exhausted is None else str(group.labels_until_exhausted),
             ]
             for group in result.groups
@@ -329,9 +317,9 @@ def _remarks(result: "Labelling") -> list[str]:
     }[result.stopped_by]
     if result.passed is False and result.stopped_by != "failed":
         ended = f"The test was not passed; the part of the budget that was kept for this paid for these. {ended}"
-    idle = [group.group for group in result.groups if group.epsilon < 0.8 * group.budget]
+    idle = [group.id for group in result.groups if group.used < 0.8]
     if result.stopped_by == "budget" and idle:
-        first = [group.group for group in result.groups if group.labels_until_exhausted is not None]
+        first = [group.id for group in result.groups if group.labels_until_exhausted is not None]
         ended += (
             f" {', '.join(first)} was exhausted while {', '.join(idle)} had more than a fifth of the budget "
             "left: the weights do not match the budgets."

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from ipate.people.budgets import Budget, Group
+
 if TYPE_CHECKING:
     from ipate.labelling.aggregators import Mechanism
     from ipate.people.budgets import Group
@@ -223,7 +225,7 @@ def _group_file(path: Path, people: int | None, shares: list[str], delta: float)
         counts = [_count(cell, n, path) for cell, n in zip(table.texts("people"), ids, strict=True)]
         if people is not None and people != sum(counts):
             raise InputError(f"people is {people} and {path} has {sum(counts)} in all: they must agree")
-        return tuple(Group(id=n, epsilon=e, delta=d, people=c) for (n, e, d), c in zip(rows, counts, strict=True))
+        return tuple(Group(id=n, budget=Budget(e, d), people=c) for (n, e, d), c in zip(rows, counts, strict=True))
     if people is None:
         raise InputError(f"people is not given: say how many there are (--people N), or in a column of {path}")
     told = dict(zip(ids, table.texts("share"), strict=True)) if "share" in table.columns else {}
@@ -262,23 +264,23 @@ def _show(plan: "Plan", expected: "tuple[Forecast, ...]", as_json: bool) -> None
         noise = variant.mechanism
         check = "" if not noise.has_check else f", σ_T = {noise.check_sigma:.5g}, T = {noise.threshold:.5g}"
         print_table(
-            f"{variant.variant} ({variant.rule}): {variant.n_teachers} teachers of "
+            f"{variant.variant} ({variant.layout.rule}): {variant.n_teachers} teachers of "
             f"{variant.people_per_teacher:.4g} people, σ = {noise.sigma:.5g}{check}",
             ["group", "ε", "δ", "people", "teachers", variant.influence, "Δ", *(f"queries at {r:.0%}" for r in RATES)],
             [
                 [
-                    group.id,
-                    f"{group.epsilon:.4g}",
-                    f"{group.delta:g}",
-                    str(group.people),
+                    group.account.id,
+                    f"{group.account.epsilon:.4g}",
+                    f"{group.account.delta:g}",
+                    str(group.account.people),
                     str(group.teachers),
                     f"{group.influence:.4g}",
-                    f"{group.sensitivity:.4g}",
+                    f"{group.account.sensitivity:.4g}",
                     *("far more" if n is None else str(n) for n in group.queries),
                 ]
                 for group in variant.groups
             ],
-            variant.notes,
+            variant.layout.notes,
         )
     print_table(
         f"Labels that the budgets guarantee, by the {plan.meter.bound} bound (and the group that ends it)",
@@ -344,7 +346,10 @@ def _chances(plan: "Plan") -> list[str]:
 
 def _payload(plan: "Plan") -> dict[str, Any]:
     return {
-        "groups": [asdict(group) for group in plan.groups],
+        "groups": [
+            {"id": group.id, "epsilon": group.epsilon, "delta": group.delta, "people": group.people}
+            for group in plan.groups
+        ],
         "n_people": sum(group.people or 0 for group in plan.groups),
         "n_teachers": plan.n_teachers,
         "classes": plan.n_classes,
@@ -353,16 +358,16 @@ def _payload(plan: "Plan") -> dict[str, Any]:
         "variants": [
             {
                 "variant": variant.variant,
-                "rule": variant.rule,
+                "rule": variant.layout.rule,
                 "n_teachers": variant.n_teachers,
                 "people_per_teacher": variant.people_per_teacher,
-                "scale": variant.scale,
+                "scale": variant.layout.scale,
                 "sigma": variant.mechanism.sigma,
                 "check_sigma": variant.mechanism.check_sigma,
                 "threshold": variant.mechanism.threshold,
                 "groups": [_group(variant, place) for place in range(len(variant.groups))],
                 "guaranteed": [asdict(given) for given in variant.guaranteed],
-                "notes": list(variant.notes),
+                "notes": list(variant.layout.notes),
             }
             for variant in plan.variants
         ],
@@ -378,12 +383,12 @@ def _group(variant: "VariantPlan", place: int) -> dict[str, Any]:
     group = variant.groups[place]
     afforded = {f"{given.rate:g}": n for given, n in zip(variant.guaranteed, group.queries, strict=True)}
     return {
-        "group": group.id,
-        "epsilon": group.epsilon,
-        "delta": group.delta,
-        "people": group.people,
+        "group": group.account.id,
+        "epsilon": group.account.epsilon,
+        "delta": group.account.delta,
+        "people": group.account.people,
         "teachers": group.teachers,
-        "sensitivity": group.sensitivity,
+        "sensitivity": group.account.sensitivity,
         variant.influence: group.influence,
         "queries": afforded,
     }

@@ -154,7 +154,6 @@ def _fresh_name() -> Path:
 
 def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
     record, settings = summary.record, summary.settings
-    people = {group.id: group.people for group in summary.allocation.groups}
     return {
         "run": str(path),
         "data": summary.task.data.name,
@@ -174,20 +173,7 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
         "ledger": str(summary.ledger),
         "ledger_head": record.ledger_head,
         **summary.metrics,
-        "groups": [
-            {
-                "group": group.group,
-                "people": people[group.group],
-                "teachers": group.teachers,
-                "weight": group.weight,
-                "sensitivity": group.sensitivity,
-                "budget": group.budget,
-                "delta": group.delta,
-                "spent_before": record.opening.get(group.group, 0.0),
-                "epsilon": group.epsilon,
-            }
-            for group in record.groups
-        ],
+        "groups": [group.as_json() for group in record.groups],
         "compare": summary.compare,
     }
 

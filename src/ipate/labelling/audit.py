@@ -10,7 +10,7 @@ from ipate.accounting.meter import Meter
 from ipate.errors import InputError
 from ipate.labelling.aggregators import Mechanism
 from ipate.labelling.costs import check_costs, check_supported, fixed_costs, fixed_orders, label_costs
-from ipate.labelling.results import Guarantee, StoppedBy, state_guarantee
+from ipate.labelling.results import GroupResult, Guarantee, StoppedBy, state_guarantee
 from ipate.votes import Votes
 from ipate.votes.counting import take_columns
 from ipate.votes.panel import Panel, Tally
@@ -23,43 +23,14 @@ ASKED, ANSWERED, NOT_ASKED = 0, 1, -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupCost:
-    """What the releases cost the worst-off person of one group.
-
-    Attributes
-    ----------
-    group : str
-        The group's id.
-    sensitivity : float
-        The largest weight that one of its people moved in any voting.
-    budget, delta : float
-        What it may spend: ε at this δ.
-    epsilon : float
-        What was spent.
-    order : float or None
-        The Rényi order that gives ε; None under gdp, and where nothing was released.
-    exhausted_at : int or None
-        The first query whose cost lifts the account above the budget.
-    """
-
-    group: str
-    sensitivity: float
-    budget: float
-    delta: float
-    epsilon: float
-    order: float | None
-    exhausted_at: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Account:
-    """The costs of all groups, and what may be said of them."""
+class Audit:
+    """The costs of past or planned releases for every group, and what may be said of them."""
 
     meter: Meter
     guarantee: Guarantee
     queries: int
     answered: int
-    groups: tuple[GroupCost, ...]
+    groups: tuple[GroupResult, ...]
 
 
 def account_for(
@@ -74,7 +45,7 @@ def account_for(
     seeded: bool = False,
     history: Callable[[list[HistoryRow]], None] | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Account:
+) -> Audit:
     """Return what the releases on these votes cost every group.
 
     Parameters
@@ -118,7 +89,7 @@ def account_for(
     groups = ledger.groups()
     if stopped_by == "account" and any(group.exhausted_at is not None for group in groups):
         guarantee = state_guarantee(meter, stopped_by="other", seeded=seeded)  # this account would have stopped
-    return Account(
+    return Audit(
         meter=meter,
         guarantee=guarantee,
         queries=int(np.count_nonzero(mask != NOT_ASKED)),
@@ -247,7 +218,7 @@ class _Running:
             return running
         return np.where(self.allowed | ~running.any(axis=-1, keepdims=True), running, np.inf)
 
-    def groups(self) -> tuple[GroupCost, ...]:
+    def groups(self) -> tuple[GroupResult, ...]:
         """A group reports the worst of its accounts."""
         epsilon, order = self.meter.epsilon(self._at_fixed_orders(self.spent), self.delta)
         result = []
@@ -256,12 +227,10 @@ class _Running:
             worst = own[np.argmax(epsilon[own])]
             ends = self.exhausted[own][self.exhausted[own] >= 0]
             result.append(
-                GroupCost(
-                    group=group.id,
+                GroupResult(
+                    group=group.group,
                     sensitivity=float(self.sensitivity[own].max()),
-                    budget=group.epsilon,
-                    delta=group.delta,
-                    epsilon=float(epsilon[worst]),
+                    cost=float(epsilon[worst]),
                     order=None if np.isnan(order[worst]) else float(order[worst]),
                     exhausted_at=int(ends.min()) if ends.size else None,
                 )

@@ -277,18 +277,16 @@ class Engine:
             costs = []
             for account in own:
                 terms = book[account]
-                costs.append(float(terms.meter.epsilon(self.ledger.spent(account), terms.delta)[0]))
+                costs.append(float(terms.meter.epsilon(self.ledger.spent(account), terms.account.delta)[0]))
             member = self.start.member
             mine = None if member is None else self.start.weights[member == position]
             results.append(
                 GroupResult(
-                    group=group.id,
+                    group=group.group,
                     teachers=None if mine is None else int(mine.size),
                     weight=None if mine is None else float(mine.max()),
                     sensitivity=max(self.sensitivity[account] for account in own),
-                    budget=group.epsilon,
-                    delta=group.delta,
-                    epsilon=max(costs),
+                    cost=max(costs),
                     labels_until_exhausted=self.exhausted.get(group.id),
                 )
             )

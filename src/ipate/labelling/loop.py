@@ -40,12 +40,8 @@ def account_terms(panel: Panel, meter: Meter, aggregator: Aggregator) -> list[Te
     mechanism = aggregator.mechanism
     check_supported(meter, mechanism)
     orders = fixed_orders(panel, meter, mechanism)
-    terms = []
-    for index, (account, position) in enumerate(zip(panel.account_ids, panel.account_group, strict=True)):
-        group = panel.groups[int(position)]
-        unit = meter if orders is None else meter.at_order(orders[index])
-        terms.append(Terms(account=account, group=group.id, epsilon=group.epsilon, delta=group.delta, meter=unit))
-    return terms
+    units = [meter] * len(panel.accounts) if orders is None else [meter.at_order(order) for order in orders]
+    return [Terms(account=account, meter=unit) for account, unit in zip(panel.accounts, units, strict=True)]
 
 
 def open_ledger(panel: Panel, meter: Meter, aggregator: Aggregator, *, transcript: bool = False) -> MemoryLedger:
@@ -184,17 +180,16 @@ def check_fits(panel: Panel, votes: Votes, ledger: Ledger, meter: Meter, probs: 
         raise InputError("participation: votes and panel must both say that teachers take turns, or neither")
     if probs is not None:
         check_probs(probs, votes.n_queries, votes.n_classes)
-    epsilon, delta = panel.budgets
     book = ledger.terms
-    for index, account in enumerate(panel.account_ids):
-        terms = book.get(account)
+    for own in panel.accounts:
+        account, terms = own.id, book.get(own.id)
         if terms is None:
             raise InputError(f"account {account!r} is not in the ledger: open it for this panel")
-        group = panel.groups[int(panel.account_group[index])].id
-        if (terms.group, terms.epsilon, terms.delta) != (group, epsilon[index], delta[index]):
+        kept = terms.account
+        if (kept.group.id, kept.group.budget) != (own.group.id, own.group.budget):
             raise InputError(
-                f"account {account!r}: the ledger has the budget {terms.epsilon:g} at δ = {terms.delta:g} for group "
-                f"{terms.group!r}, the panel {epsilon[index]:g} at {delta[index]:g} for {group!r}: they must agree"
+                f"account {account!r}: the ledger has the budget {kept.epsilon:g} at δ = {kept.delta:g} for group "
+                f"{kept.group.id!r}, the panel {own.epsilon:g} at {own.delta:g} for {own.group.id!r}: they must agree"
             )
         unit = terms.meter
         orders_agree = unit.orders == meter.orders

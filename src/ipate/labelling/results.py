@@ -1,13 +1,15 @@
 """Results of a labelling: answers, the cost of each group, and the kind of guarantee."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
 from ipate.errors import InputError
+from ipate.people.budgets import Budget, Group
 
 Kind: TypeAlias = Literal["releasable", "private"]
 StoppedBy: TypeAlias = Literal["fixed", "account", "other"]
@@ -98,32 +100,86 @@ Ending: TypeAlias = Literal["budget", "count", "pool", "failed"]
 
 @dataclass(frozen=True, kw_only=True)
 class GroupResult:
-    """What one group gave and paid.
+    """What happened to one group: what it gave and what it paid, for the worst-off of its people.
 
     Attributes
     ----------
-    group : str
-        Its id.
+    group : Group
+        Its id, its budget and its number of people.
+    sensitivity : float
+        The largest weight that one of its people moved in any query.
+    cost : float
+        ε of everything that was charged, earlier runs on the same ledger included. Under a data-dependent bound this
+        number is itself private.
     teachers : int or None
         How many teachers learnt from its people; None where teachers mix groups.
     weight : float or None
         The weight of one of its teachers at the start.
-    sensitivity : float
-        The largest weight that one of its people moved in any voting.
-    budget, delta, epsilon : float
-        What it may spend at δ, and what it spent: the worst of its accounts.
+    before : float
+        ε that earlier runs had spent.
+    own : float or None
+        ε of this run alone. Costs are counted together, so `before` and `own` need not add up to `cost`.
+    order : float or None
+        The Rényi order that gives the cost; None under gdp, and where nothing was released.
+    exhausted_at : int or None
+        The first query whose cost lifts an account above its budget.
     labels_until_exhausted : int or None
         How many labels there were when it could not pay the next query; None if it still could.
     """
 
-    group: str
-    teachers: int | None
-    weight: float | None
+    group: Group
     sensitivity: float
-    budget: float
-    delta: float
-    epsilon: float
-    labels_until_exhausted: int | None
+    cost: float
+    teachers: int | None = None
+    weight: float | None = None
+    before: float = 0.0
+    own: float | None = None
+    order: float | None = None
+    exhausted_at: int | None = None
+    labels_until_exhausted: int | None = None
+
+    @property
+    def id(self) -> str:
+        """The group's id."""
+        return self.group.id
+
+    @property
+    def budget(self) -> Budget:
+        """What each of its people allows."""
+        return self.group.budget
+
+    @property
+    def used(self) -> float:
+        """The share of the budget's ε that is spent."""
+        return self.cost / self.budget.epsilon
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as every command and file writes it."""
+        return {
+            "group": self.group.id,
+            "people": self.group.people,
+            "teachers": self.teachers,
+            "weight": self.weight,
+            "sensitivity": self.sensitivity,
+            "budget": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "spent_before": self.before,
+            "this_run_alone": self.own,
+            "epsilon": self.cost,
+            "order": self.order,
+            "exhausted_at": self.exhausted_at,
+            "labels_until_exhausted": self.labels_until_exhausted,
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """Read what `as_json` returned."""
+        group = Group(id=found["group"], budget=Budget(found["budget"], found["delta"]), people=found["people"])
+        same = ("teachers", "weight", "sensitivity", "order", "exhausted_at", "labels_until_exhausted")
+        return cls(
+            group=group, cost=found["epsilon"], before=found["spent_before"], own=found["this_run_alone"],
+            **{name: found[name] for name in same},
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

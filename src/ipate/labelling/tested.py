@@ -24,6 +24,7 @@ from ipate.labelling.noise import NoiseSource, SecureNoise
 from ipate.labelling.results import Labelling, StoppedBy, state_guarantee
 from ipate.ledger.memory import MemoryLedger
 from ipate.ledger.records import Charge, Ledger, Stored, Terms
+from ipate.people.budgets import Budget
 from ipate.votes import Votes
 from ipate.votes.counting import count_votes
 from ipate.votes.panel import Panel
@@ -91,13 +92,8 @@ def label_tested(
     found = label(
         votes, rest, aggregator, inner.meter, order=pool, noise=source, ledger=inner, batch=batch, progress=progress
     )
-    paid = {group.id: group for group in panel.groups}
-    groups = tuple(
-        replace(
-            entry, budget=paid[entry.group].epsilon, delta=paid[entry.group].delta, epsilon=paid[entry.group].epsilon
-        )
-        for entry in found.groups
-    )
+    paid = {account.id: account.group for account in panel.groups}
+    groups = tuple(replace(entry, group=paid[entry.id], cost=paid[entry.id].epsilon) for entry in found.groups)
     return replace(found, meter=_UNIT, guarantee=guarantee, groups=groups, passed=False)
 
 
@@ -216,7 +212,7 @@ def _rest(panel: Panel, design: Design) -> Panel:
     left = {group.id: design.left_after_failure(group) for group in design.setting.groups}
     return replace(
         panel,
-        groups=tuple(replace(group, epsilon=left[group.id][0], delta=left[group.id][1]) for group in panel.groups),
+        groups=tuple(group.with_budget(Budget(*left[group.id])) for group in panel.groups),
     )
 
 

@@ -54,8 +54,8 @@ class Releases:
 def gather(runs: Mapping[int, RunRow], charged: Iterable[BatchRow]) -> dict[Place, Releases]:
     """Count the releases of every account of every run."""
     found = {
-        (run.entry, row.account): Releases(
-            bound=row.bound, orders=tuple(row.meter.orders), cost=np.zeros(row.meter.width)
+        (run.entry, row.id): Releases(
+            bound=row.meter.bound, orders=tuple(row.meter.orders), cost=np.zeros(row.meter.width)
         )
         for run in runs.values()
         for row in run.accounts
@@ -101,7 +101,7 @@ def histories(runs: Iterable[RunRow]) -> dict[str, tuple[Place, ...]]:
     """Return the accounts that every person had, run by run; without names, an account's id stands for its people."""
     found: dict[str, tuple[Place, ...]] = {}
     for run in runs:
-        pairs = run.members if run.named else tuple((row.account, row.account) for row in run.accounts)
+        pairs = run.members if run.named else tuple((row.id, row.id) for row in run.accounts)
         for person, account in pairs:
             found[person] = (*found.get(person, ()), (run.entry, account))
     return found
@@ -129,10 +129,12 @@ def openings(
     past = histories(runs.values())
     _check_people(terms, people, runs, past)
     if people is None:
-        units = {(entry.group, entry.meter) for entry in terms}
+        units = {(entry.account.group.id, entry.meter) for entry in terms}
         spent = {unit: _worst_of_group(*unit, runs=runs, releases=releases) for unit in units}
-        return {entry.account: _refuse_nothing_left(entry, spent[entry.group, entry.meter]) for entry in terms}
-    pasts: dict[str, set[tuple[Place, ...]]] = {entry.account: set() for entry in terms}
+        return {
+            entry.account.id: _refuse_nothing_left(entry, spent[entry.account.group.id, entry.meter]) for entry in terms
+        }
+    pasts: dict[str, set[tuple[Place, ...]]] = {entry.account.id: set() for entry in terms}
     for person, account in people.items():
         pasts[account].add(past.get(person, ()))
     for account in (account for account, found in pasts.items() if not found):
@@ -141,14 +143,14 @@ def openings(
     for entry in terms:
         counted: dict[Place, Floats] = {}
         worst = np.zeros(entry.meter.width)
-        for places in pasts[entry.account]:
+        for places in pasts[entry.account.id]:
             total = np.zeros(entry.meter.width)
             for place in places:
                 if place not in counted:
                     counted[place] = recharge(releases[place], entry.meter)
                 total = total + counted[place]
             worst = np.maximum(worst, total)
-        opened[entry.account] = _refuse_nothing_left(entry, worst)
+        opened[entry.account.id] = _refuse_nothing_left(entry, worst)
     return opened
 
 
@@ -158,7 +160,9 @@ def _worst_of_group(
     """Return the most that anybody of a group can have spent: in every run, the worst of the group's accounts."""
     total = np.zeros(meter.width)
     for run in runs.values():
-        own = [recharge(releases[run.entry, row.account], meter) for row in run.accounts if row.group == group]
+        own = [
+            recharge(releases[run.entry, row.id], meter) for row in run.accounts if row.terms.account.group.id == group
+        ]
         total = total + np.max([np.zeros(meter.width), *own], axis=0)
     return total
 
@@ -179,7 +183,7 @@ def _check_people(
     past: Mapping[str, tuple[Place, ...]],
 ) -> None:
     """Refuse to guess who is in an account: what somebody spent must be found again."""
-    accounts = {entry.account for entry in terms}
+    accounts = {entry.account.id for entry in terms}
     if people is not None:
         unknown = sorted(set(people.values()) - accounts)
         if unknown:
@@ -192,8 +196,8 @@ def _check_people(
                 f"run {run.name!r} of this ledger {says} and the new one does not do so alike: who spent what could "
                 "not be found; give people (person → account) in every run, or in none"
             )
-    known = past.keys() | {row.group for run in runs.values() for row in run.accounts}
-    wanted = accounts | {entry.group for entry in terms}
+    known = past.keys() | {row.terms.account.group.id for run in runs.values() for row in run.accounts}
+    wanted = accounts | {entry.account.group.id for entry in terms}
     strangers = sorted(wanted - known) if runs and not named else []
     if strangers:
         raise InputError(
@@ -204,19 +208,22 @@ def _check_people(
 
 def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
     """Return what an account has spent when it is opened, where that leaves it something to spend."""
-    limit = terms.meter.limit(terms.epsilon, terms.delta)
+    limit = terms.meter.limit(terms.account.epsilon, terms.account.delta)
     if not opening.any() or (np.any(opening < limit) and not terms.meter.whole):
         return opening
-    whose = f"group {terms.group!r}" + ("" if terms.account == terms.group else f" (account {terms.account!r})")
+    whose = f"group {terms.account.group.id!r}" + (
+        "" if terms.account.id == terms.account.group.id else f" (account {terms.account.id!r})"
+    )
     if terms.meter.whole or not np.all(np.isfinite(opening)):
         raise BudgetExceededError(
             f"{whose} has people whose budget is begun or used up: a release that is tested as a whole (ptr) takes a "
             "whole budget, ε and δ, so none can follow other releases and none can follow it; leave those people out"
         )
-    spent = float(terms.meter.epsilon(opening, terms.delta)[0])
+    spent = float(terms.meter.epsilon(opening, terms.account.delta)[0])
     raise BudgetExceededError(
-        f"{whose} has nothing left: its worst member has spent ε = {spent:.6g} at δ = {terms.delta:g}, counted as "
-        f"{terms.meter.bound}, of the budget {terms.epsilon:.6g}; leave its people out, or ask them for a new consent"
+        f"{whose} has nothing left: its worst member has spent ε = {spent:.6g} at δ = {terms.account.delta:g}, counted "
+        f"as {terms.meter.bound}, of the budget {terms.account.epsilon:.6g}; leave its people out, or ask them for "
+        "a new consent"
     )
 
 
@@ -261,7 +268,7 @@ def person_records(
         raise InputError(f"person is {person!r}: nobody in this ledger has this id")
     records = []
     for run, account in places:
-        row = next(row for row in runs[run].accounts if row.account == account)
+        row = next(row.terms for row in runs[run].accounts if row.id == account)
         own = releases[run, account]
         moved = [counts for kind, counts in own.counts.items() if kind[3] > 0]
         records.append(
@@ -269,13 +276,13 @@ def person_records(
                 run=runs[run].name,
                 time=runs[run].time,
                 account=account,
-                group=row.group,
-                budget=row.epsilon,
-                delta=row.delta,
-                bound=row.bound,
+                group=row.account.group.id,
+                budget=row.account.epsilon,
+                delta=row.account.delta,
+                bound=row.meter.bound,
                 checks=sum(checks for checks, _ in moved),
                 labels=sum(labels for _, labels in moved),
-                epsilon=float(row.meter.epsilon(own.cost, row.delta)[0]) if own.cost.any() else 0.0,
+                epsilon=float(row.meter.epsilon(own.cost, row.account.delta)[0]) if own.cost.any() else 0.0,
             )
         )
     return tuple(records)

@@ -8,14 +8,15 @@ import hashlib
 import json
 import zlib
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Bound, Conversion, Meter
+from ipate.accounting.meter import Meter
 from ipate.errors import InputError
 from ipate.ledger.records import Charge, Terms
+from ipate.people.budgets import Account, Budget, Group
 
 Floats = NDArray[np.float64]
 ReleaseRow = tuple[str, int, int | None, int | None]  # query id, answered, label, reinforced
@@ -55,38 +56,34 @@ class Head:
 class AccountRow:
     """One account of a run: its terms, and what its worst member had spent when it was opened."""
 
-    account: str
-    group: str
-    epsilon: float
-    delta: float
-    bound: str
-    conversion: str
-    orders: str
+    terms: Terms
     opening: bytes
 
-    @classmethod
-    def of(cls, terms: Terms, opening: Floats) -> Self:
-        """Make the row of an account that is being opened."""
-        return cls(
-            account=terms.account,
-            group=terms.group,
-            epsilon=float(terms.epsilon),
-            delta=float(terms.delta),
-            bound=terms.meter.bound,
-            conversion=terms.meter.conversion,
-            orders=json.dumps(list(terms.meter.orders)),
-            opening=to_bytes(opening),
-        )
+    @property
+    def id(self) -> str:
+        """The account's id."""
+        return self.terms.account.id
 
     @property
     def meter(self) -> Meter:
         """The account's unit."""
-        return Meter(cast("Bound", self.bound), cast("Conversion", self.conversion), json.loads(self.orders))
+        return self.terms.meter
 
-    @property
-    def terms(self) -> Terms:
-        """The account's terms."""
-        return Terms(account=self.account, group=self.group, epsilon=self.epsilon, delta=self.delta, meter=self.meter)
+    def columns(self) -> tuple[object, ...]:
+        """Return the row as it is stored and hashed, in the order of the table's columns."""
+        account, meter = self.terms.account, self.terms.meter
+        return (
+            account.id, account.group.id, account.group.people, account.epsilon, account.delta,
+            float(account.sensitivity), meter.bound, meter.conversion, json.dumps(list(meter.orders)), self.opening,
+        )  # fmt: skip
+
+    @classmethod
+    def read(cls, columns: tuple[Any, ...]) -> Self:
+        """Read what `columns` returned."""
+        name, group, people, epsilon, delta, sensitivity, bound, conversion, orders, opening = columns
+        owner = Group(id=group, budget=Budget(epsilon, delta), people=people)
+        account = Account(id=name, group=owner, sensitivity=sensitivity)
+        return cls(terms=Terms(account=account, meter=Meter(bound, conversion, json.loads(orders))), opening=opening)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +100,7 @@ class RunRow:
 
     def canonical(self) -> bytes:
         """Return the bytes that are hashed."""
-        accounts = [
-            [a.account, a.group, a.epsilon, a.delta, a.bound, a.conversion, a.orders, a.opening.hex()]
-            for a in self.accounts
-        ]
+        accounts = [[*account.columns()[:-1], account.opening.hex()] for account in self.accounts]
         return _canonical("run", self.entry, self.time, self.name, self.pool, self.named, accounts, self.members)
 
 

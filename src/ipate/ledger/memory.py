@@ -28,11 +28,13 @@ class MemoryLedger:
         opening: Mapping[str, Floats] | None = None,
         transcript: bool = False,
     ) -> None:
-        self._terms = {entry.account: entry for entry in terms}
+        self._terms = {entry.account.id: entry for entry in terms}
         if len(self._terms) != len(terms):
             raise InputError("an account id stands twice: ids must differ")
-        self._limits = {entry.account: entry.meter.limit(entry.epsilon, entry.delta) for entry in terms}
-        self._spent = {entry.account: np.zeros(entry.meter.width) for entry in terms}
+        self._limits = {
+            entry.account.id: entry.meter.limit(entry.account.epsilon, entry.account.delta) for entry in terms
+        }
+        self._spent = {entry.account.id: np.zeros(entry.meter.width) for entry in terms}
         self._charges: list[Charge] = []
         self._keep = transcript
         for account, cost in (opening or {}).items():
@@ -74,7 +76,7 @@ class MemoryLedger:
     def epsilon(self, account: str) -> float:
         """Return ε of what an account has spent so far."""
         terms = self._terms[self._known(account)]
-        return float(terms.meter.epsilon(self._spent[account], terms.delta)[0])
+        return float(terms.meter.epsilon(self._spent[account], terms.account.delta)[0])
 
     def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
         """Return the accounts that cannot pay this on top of what they have spent."""
@@ -106,13 +108,14 @@ class MemoryLedger:
     def _refusal(self, account: str, asked: Floats) -> str:
         terms = self._terms[account]
         have = self.epsilon(account)
-        want = float(terms.meter.epsilon(self._spent[account] + asked, terms.delta)[0])
-        whose = f"group {terms.group!r}"
-        if account != terms.group:
+        want = float(terms.meter.epsilon(self._spent[account] + asked, terms.account.delta)[0])
+        whose = f"group {terms.account.group.id!r}"
+        if account != terms.account.group.id:
             whose += f" (account {account!r})"
+        budget = terms.account.group.budget
         return (
-            f"{whose} cannot pay: the charge would bring its cost to ε = {want:.6g} at δ = {terms.delta:g}; of its "
-            f"budget {terms.epsilon:.6g}, {have:.6g} is spent and {max(0.0, terms.epsilon - have):.6g} left; "
+            f"{whose} cannot pay: the charge would bring its cost to ε = {want:.6g} at δ = {budget.delta:g}; of its "
+            f"budget {budget.epsilon:.6g}, {have:.6g} is spent and {max(0.0, budget.epsilon - have):.6g} left; "
             "nothing was charged"
         )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError, IpateError
 from ipate.ledger import carry
-from ipate.ledger.entries import AccountRow, Head, RunRow
+from ipate.ledger.entries import AccountRow, Head, RunRow, to_bytes
 from ipate.ledger.file import connect, plain_errors, transaction
 from ipate.ledger.records import Terms
 from ipate.ledger.schema import check_schema, create_schema, is_blank
@@ -102,10 +102,10 @@ def check_same(run: RunRow, terms: Sequence[Terms] | None, pool: str | None, peo
     """Refuse to continue a run with other accounts, another pool or other people: that is a new run."""
     way_out = f"run {run.name!r} was opened otherwise: begin a new run, under another name, that continues its balances"
     if terms is not None:
-        if len({entry.account for entry in terms}) != len(terms):
+        if len({entry.account.id for entry in terms}) != len(terms):
             raise InputError("an account id stands twice: ids must differ")
-        recorded = {row.account: row.terms for row in run.accounts}
-        if {entry.account: entry for entry in terms} != recorded:
+        recorded = {row.id: row.terms for row in run.accounts}
+        if {entry.account.id: entry for entry in terms} != recorded:
             raise InputError(f"other accounts or budgets: {way_out}")
     if pool is not None and pool != run.pool:
         raise InputError(f"pool is {pool!r}, not {run.pool!r}: {way_out}")
@@ -125,7 +125,7 @@ def begin(
 ) -> RunRow:
     """Record a new run with the balances that its people bring along; only the holder of the lock gets here."""
     check_noise(ledger, (run.name for run in contents.runs.values()), name)
-    if len({entry.account for entry in terms}) != len(terms):
+    if len({entry.account.id for entry in terms}) != len(terms):
         raise InputError("an account id stands twice: ids must differ")
     releases = carry.gather(contents.runs, batches(connection))
     opened = carry.openings(terms, people, runs=contents.runs, releases=releases)
@@ -135,7 +135,7 @@ def begin(
         name=name,
         pool=pool,
         named=people is not None,
-        accounts=tuple(AccountRow.of(entry, opened[entry.account]) for entry in terms),
+        accounts=tuple(AccountRow(terms=entry, opening=to_bytes(opened[entry.account.id])) for entry in terms),
         members=tuple(sorted((people or {}).items())),
     )
     with transaction(connection, write=True):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
+from ipate.people.budgets import Account
 
 Floats = NDArray[np.float64]
 Noise: TypeAlias = Literal["gaussian", "laplace"]
@@ -19,18 +20,13 @@ class Terms:
 
     Attributes
     ----------
-    account, group : str
-        The account's own id and the id of the group it belongs to.
-    epsilon, delta : float
-        The budget.
+    account : Account
+        Its id, its group with the budget, and its sensitivity when it is opened.
     meter : Meter
         The unit: its width is the length of every cost charged to this account.
     """
 
-    account: str
-    group: str
-    epsilon: float
-    delta: float
+    account: Account
     meter: Meter
 
 

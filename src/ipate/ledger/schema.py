@@ -6,7 +6,7 @@ import sqlite3
 from ipate.errors import IpateError
 
 APPLICATION = 0x69504154  # "iPAT", in the file's header
-VERSION = 1
+VERSION = 2
 _TABLES = {
     "entries": """
         entry INTEGER PRIMARY KEY,
@@ -23,8 +23,10 @@ _TABLES = {
         position INTEGER NOT NULL,
         account TEXT NOT NULL,
         team TEXT NOT NULL,
+        people INTEGER,
         epsilon REAL NOT NULL,
         delta REAL NOT NULL,
+        sensitivity REAL NOT NULL,
         bound TEXT NOT NULL,
         conversion TEXT NOT NULL,
         orders TEXT NOT NULL,

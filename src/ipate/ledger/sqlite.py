@@ -36,7 +36,7 @@ class SqliteLedger:
     ) -> None:
         self.path, self._connection, self._lock = path, connection, lock
         self._contents, self._run = contents, run
-        spent = {row.account: contents.spent[run.entry, row.account] for row in run.accounts}
+        spent = {row.id: contents.spent[run.entry, row.id] for row in run.accounts}
         self._book = MemoryLedger([row.terms for row in run.accounts], opening=spent)
 
     @classmethod
@@ -153,7 +153,7 @@ class SqliteLedger:
 
     def opening(self, account: str) -> Floats:
         """Return what an account had spent when its run was opened: the worst of its members."""
-        found = [row.opening for row in self._run.accounts if row.account == account]
+        found = [row.opening for row in self._run.accounts if row.id == account]
         if not found:
             raise InputError(f"account {account!r} is unknown: the accounts are {', '.join(self.terms)}")
         return from_bytes(found[0])
@@ -161,11 +161,13 @@ class SqliteLedger:
     @property
     def before(self) -> dict[str, float]:
         """Every group's ε when its run was opened: the worst of its accounts."""
-        spent = {terms.group: 0.0 for terms in self.terms.values()}
+        spent = {terms.account.group.id: 0.0 for terms in self.terms.values()}
         for account, terms in self.terms.items():
             opening = self.opening(account)
             if opening.any():
-                spent[terms.group] = max(spent[terms.group], float(terms.meter.epsilon(opening, terms.delta)[0]))
+                spent[terms.account.group.id] = max(
+                    spent[terms.account.group.id], float(terms.meter.epsilon(opening, terms.account.delta)[0])
+                )
         return spent
 
     def charged_by(self, run: str, account: str) -> Floats:
@@ -180,7 +182,7 @@ class SqliteLedger:
     def _account(self, run: str, account: str) -> tuple[int, AccountRow]:
         found = self._contents.run_named(run)
         for row in () if found is None else found.accounts:
-            if found is not None and row.account == account:
+            if found is not None and row.id == account:
                 return found.entry, row
         raise InputError(f"run {run!r} has no account {account!r} in this ledger")
 

@@ -60,7 +60,7 @@ class Contents:
         self.progress[run.entry] = Progress()
         self.answers.setdefault(run.pool, {})
         for row in run.accounts:
-            self.spent[run.entry, row.account] = from_bytes(row.opening)
+            self.spent[run.entry, row.id] = from_bytes(row.opening)
 
     def add(self, batch: BatchRow) -> None:
         """Add a batch: balances grow in the order in which they were charged, so that sums agree to the last bit."""
@@ -149,11 +149,10 @@ def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
     if found is None:
         raise KeyError(entry)
     accounts = connection.execute(
-        "SELECT account, team, epsilon, delta, bound, conversion, orders, opening FROM accounts "
+        "SELECT account, team, people, epsilon, delta, sensitivity, bound, conversion, orders, opening FROM accounts "
         "WHERE run = ? ORDER BY position",
         (entry,),
     ).fetchall()
-    names = ("account", "group", "epsilon", "delta", "bound", "conversion", "orders", "opening")
     members = connection.execute("SELECT person, account FROM members WHERE run = ? ORDER BY person", (entry,))
     return RunRow(
         entry=entry,
@@ -161,7 +160,7 @@ def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
         name=found[0],
         pool=found[1],
         named=bool(found[2]),
-        accounts=tuple(AccountRow(**dict(zip(names, row, strict=True))) for row in accounts),
+        accounts=tuple(map(AccountRow.read, accounts)),
         members=tuple(members.fetchall()),
     )
 
@@ -210,12 +209,12 @@ def _check_balances(connection: sqlite3.Connection, name: str, contents: Content
         raise IpateError(damaged(name, "an account has no running balance, or a balance no account"))
     for run in contents.runs.values():
         for row in run.accounts:
-            spent = contents.spent[run.entry, row.account]
-            if not np.array_equal(from_bytes(kept[run.entry, row.account]), spent):
-                raise IpateError(damaged(name, f"the balance of account {row.account!r} is not the sum of its charges"))
-            limit = row.meter.limit(row.epsilon, row.delta)
+            spent = contents.spent[run.entry, row.id]
+            if not np.array_equal(from_bytes(kept[run.entry, row.id]), spent):
+                raise IpateError(damaged(name, f"the balance of account {row.id!r} is not the sum of its charges"))
+            limit = row.meter.limit(row.terms.account.epsilon, row.terms.account.delta)
             if spent.any() and not np.any(spent <= limit):
-                raise IpateError(damaged(name, f"account {row.account!r} is over its budget"))
+                raise IpateError(damaged(name, f"account {row.id!r} is over its budget"))
 
 
 def now() -> str:
@@ -238,9 +237,9 @@ def insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
     """Write a run with its accounts, their first balances and their people."""
     connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?)", (run.entry, run.name, run.pool, int(run.named)))
     for position, row in enumerate(run.accounts):
-        values = (row.account, row.group, row.epsilon, row.delta, row.bound, row.conversion, row.orders, row.opening)
-        connection.execute("INSERT INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (run.entry, position, *values))
-        connection.execute("INSERT INTO balances VALUES (?, ?, ?)", (run.entry, row.account, row.opening))
+        values = (run.entry, position, *row.columns())
+        connection.execute(f"INSERT INTO accounts VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
+        connection.execute("INSERT INTO balances VALUES (?, ?, ?)", (run.entry, row.id, row.opening))
     connection.executemany("INSERT INTO members VALUES (?, ?, ?)", ((run.entry, *pair) for pair in run.members))
 
 

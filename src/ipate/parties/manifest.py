@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from ipate.errors import InputError, check_id, check_number, show
 from ipate.files import read_npz
 from ipate.parties.archive import Encoding, array_sha256, sha256
+from ipate.people.budgets import Budget
 from ipate.votes.store import vote_dtype
 
 FORMAT = "ipate site votes 1"
@@ -46,6 +47,11 @@ class DeclaredGroup(_Part):
         check_number("epsilon", self.epsilon, of=self.id)
         check_number("delta", self.delta, of=self.id)
         return self
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of its people."""
+        return Budget(self.epsilon, self.delta)
 
 
 class DeclaredTeacher(_Part):

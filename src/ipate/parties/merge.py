@@ -24,7 +24,7 @@ from ipate.files import write_text
 from ipate.parties.archive import new_npz, require_new
 from ipate.parties.manifest import Manifest, SiteVotes
 from ipate.parties.queries import Queries
-from ipate.people.budgets import GroupRow, write_groups
+from ipate.people.budgets import Group, GroupRow, write_groups
 
 RULES = ("gdp", "proportional", "classic", "uniform")
 _HEX = set("0123456789abcdef")
@@ -200,7 +200,7 @@ def _groups(
         for group in manifest.groups:
             sites.setdefault(accounts[group.id], []).append(manifest.site)
     counts = Counter(teacher_groups)
-    budgets = [declared[name].model_copy(update={"id": name}) for name in sorted(declared)]
+    budgets = [Group(id=name, budget=declared[name].budget) for name in sorted(declared)]
     weight = weights_for(rule=rule, groups=budgets, teachers_per_group=counts)
     return tuple(
         MergedGroup(

@@ -76,7 +76,9 @@ class Site:
     def groups(self) -> tuple[DeclaredGroup, ...]:
         """What the site declares: groups under its own name, in order of their ids."""
         declared = (
-            DeclaredGroup(id=self._own(g.id), epsilon=g.epsilon, delta=g.delta, teachers=g.teachers)
+            DeclaredGroup(
+                id=self._own(g.id), epsilon=g.epsilon, delta=g.delta, teachers=self.allocation.layout.teachers[g.id]
+            )
             for g in self.allocation.groups
         )
         return tuple(sorted(declared, key=lambda group: group.id))

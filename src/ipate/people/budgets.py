@@ -3,33 +3,109 @@
 import csv
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ipate.errors import LIMITS, InputError, check_id, check_number, show
 from ipate.files import FilePath, _cell, read_table, write_text
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What a person allows: at most ε, except with probability δ."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        for kind in ("epsilon", "delta"):
+            object.__setattr__(self, kind, check_number(kind, getattr(self, kind)))
+
+    @cached_property
+    def mu(self) -> float:
+        """The largest μ for which μ-GDP implies this (ε, δ) (Dong, Roth and Su 2022, Corollary 1)."""
+        from ipate.accounting import gdp
+
+        return float(gdp.mu_of(self.epsilon, self.delta))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """People who share one budget (ε, δ), known by the group's id.
+    """People who share one budget, known by the group's id.
 
-    `people` is how many they are, None where that is not known.
+    Attributes
+    ----------
+    id : str
+        By which budgets, weights and costs find each other.
+    budget : Budget
+        What each of its people allows.
+    people : int or None
+        How many people it has; None where that is not known.
     """
 
     id: str
-    epsilon: float
-    delta: float
+    budget: Budget
     people: int | None = None
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the budget."""
+        return self.budget.epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ of the budget."""
+        return self.budget.delta
 
     def __post_init__(self) -> None:
         check_id(self.id, what="group id")
-        for kind in ("epsilon", "delta"):
-            number = check_number(kind, getattr(self, kind), of=self.id)
-            object.__setattr__(self, kind, number)
         if self.people is not None and (type(self.people) is not int or self.people < 1):
             what = f"people of group {show(self.id)} is {show(self.people)}"
             raise InputError(f"{what}: it must be a whole number, 1 or above, or None")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Who pays: a group, or one teacher's people of a group, and the most weight that one of them moves.
+
+    Attributes
+    ----------
+    id : str
+        The group's id, or the teacher's where teachers take turns.
+    group : Group
+        Whose budget limits the account.
+    sensitivity : float
+        The largest total weight that one person can move in one query.
+    """
+
+    id: str
+    group: Group
+    sensitivity: float
+
+    @classmethod
+    def of(cls, group: Group, sensitivity: float) -> "Account":
+        """Return the account of a whole group, which has the group's id."""
+        return cls(id=group.id, group=group, sensitivity=sensitivity)
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the budget."""
+        return self.group.budget.epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ of the budget."""
+        return self.group.budget.delta
+
+    def with_budget(self, budget: Budget) -> "Account":
+        """Return the same account under another budget."""
+        return replace(self, group=replace(self.group, budget=budget))
+
+    @property
+    def people(self) -> int:
+        """How many people it has, 0 where that is not known."""
+        return self.group.people or 0
 
 
 @dataclass(frozen=True, kw_only=True)

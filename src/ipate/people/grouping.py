@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ipate.errors import LIMITS, DeltaWarning, InputError, check_number, show
-from ipate.people.budgets import Group
+from ipate.people.budgets import Budget, Group
 from ipate.people.policy import Policy
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -95,7 +95,7 @@ def _assemble(rows: Rows, epsilon: Floats, delta: Floats, merge_within: float | 
         epsilon = _merge(epsilon, delta, merge_within, notes)
     first, group = _distinct(epsilon, delta)
     budgets = zip(epsilon[first].tolist(), delta[first].tolist(), np.bincount(group).tolist(), strict=True)
-    groups = tuple(Group(id=name(e, d), epsilon=e, delta=d, people=count) for e, d, count in budgets)
+    groups = tuple(Group(id=name(e, d), budget=Budget(e, d), people=count) for e, d, count in budgets)
     worst, n_people = groups[int(np.argmax(delta[first]))], len(rows.ids)
     if worst.delta >= 1 / n_people:
         warnings.warn(

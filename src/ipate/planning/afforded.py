@@ -13,7 +13,7 @@ from ipate.allocation.layout import Layout
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError, check_count, show
 from ipate.labelling.aggregators import Mechanism
-from ipate.people.budgets import Group
+from ipate.people.budgets import Account, Budget, Group
 
 RATES = (0.5, 0.75, 1.0)
 
@@ -43,12 +43,8 @@ class GroupPlan:
     teachers take part in; a number of queries is None where it lies far beyond the binding group's.
     """
 
-    id: str
-    epsilon: float
-    delta: float
-    people: int
+    account: Account
     teachers: int
-    sensitivity: float
     influence: float
     queries: tuple[int | None, ...]
 
@@ -57,16 +53,22 @@ class GroupPlan:
 class VariantPlan:
     """One variant: its teachers, its noise, its groups, and what it guarantees."""
 
-    variant: str
-    rule: str
-    n_teachers: int
+    layout: Layout
     people_per_teacher: float
-    scale: float
     mechanism: Mechanism
     influence: str
     groups: tuple[GroupPlan, ...]
     guaranteed: tuple[Guaranteed, ...]
-    notes: tuple[str, ...]
+
+    @property
+    def variant(self) -> str:
+        """The variant's name."""
+        return self.layout.variant
+
+    @property
+    def n_teachers(self) -> int:
+        """The number of teachers, after upsampling scaled it."""
+        return self.layout.n_teachers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +129,7 @@ def groups_of_shares(
     for name, count in people.items():
         if count < 1:
             raise InputError(f"share of {show(name)} is {shares[name]!r}: of {total} people that is nobody")
-    return tuple(Group(id=name, epsilon=e, delta=d, people=people[name]) for name, e, d in rows)
+    return tuple(Group(id=name, budget=Budget(e, d), people=people[name]) for name, e, d in rows)
 
 
 def auto_teachers(groups: Sequence[Group], *, points_per_teacher: int = POINTS_PER_TEACHER) -> int:
@@ -164,28 +166,20 @@ def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence
     kind, influence = _influence(layout)
     slots = sum(group.people * layout.copies[group.id] for group in layout.groups)
     return VariantPlan(
-        variant=layout.variant,
-        rule=layout.rule,
-        n_teachers=layout.n_teachers,
+        layout=layout,
         people_per_teacher=slots / layout.n_teachers,
-        scale=layout.scale,
         mechanism=own,
         influence=kind,
         groups=tuple(
             GroupPlan(
-                id=group.id,
-                epsilon=group.epsilon,
-                delta=group.delta,
-                people=group.people,
-                teachers=group.teachers,
-                sensitivity=group.sensitivity,
+                account=group,
+                teachers=layout.teachers[group.id],
                 influence=influence[group.id],
                 queries=tuple(afforded[group.id] for afforded in queries),
             )
             for group in layout.groups
         ),
         guaranteed=tuple(guaranteed),
-        notes=layout.notes,
     )
 
 

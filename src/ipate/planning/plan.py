@@ -15,7 +15,7 @@ from ipate.allocation import VARIANTS, lay_out
 from ipate.errors import InputError, check_count, check_number, show
 from ipate.labelling.aggregators import Mechanism
 from ipate.labelling.tested import setting_for
-from ipate.people.budgets import Group
+from ipate.people.budgets import Account, Group
 from ipate.planning.afforded import (
     RATES,
     THRESHOLD,
@@ -31,7 +31,7 @@ from ipate.planning.afforded import (
 )
 from ipate.planning.reference import Reference, votes_profile
 from ipate.votes import Votes
-from ipate.votes.panel import Panel, PanelGroup
+from ipate.votes.panel import Panel
 
 FEWER_POINTS = (
     "At equal σ/k, labels grow with k² until teachers have too little data. Weak teachers agree on easy points only, "
@@ -222,19 +222,8 @@ def forecast(plan: Plan, reference: Reference, *, pool: int) -> tuple[Forecast, 
     return tuple(found)
 
 
-def _panel(variant: VariantPlan) -> Panel:
-    groups = tuple(
-        PanelGroup(id=group.id, epsilon=group.epsilon, delta=group.delta, sensitivity=group.sensitivity)
-        for group in variant.groups
-    )
-    if variant.variant != "weighting":
-        return Panel(groups=groups, weights=np.ones(variant.n_teachers), disjoint=variant.variant == "standard")
-    member = np.repeat(np.arange(len(groups)), [group.teachers for group in variant.groups])
-    return Panel(groups=groups, weights=np.array([group.sensitivity for group in groups])[member], member=member)
-
-
 def _of_variant(variant: VariantPlan, votes: Votes, n_classes: int, reference: Reference, pool: int) -> Forecast:
-    panel, mechanism = _panel(variant), variant.mechanism
+    panel, mechanism = variant.layout.panel(), variant.mechanism
     rate = _answer_rate(panel, votes, variant)
     queries = {}
     for bound in ("gdp", "sup"):
@@ -246,7 +235,7 @@ def _of_variant(variant: VariantPlan, votes: Votes, n_classes: int, reference: R
     return Forecast(variant=variant.variant, answer_rate=rate, queries=queries, labels=labels)
 
 
-def _afforded(bound: Bound, group: PanelGroup, variant: VariantPlan, rate: float) -> int:
+def _afforded(bound: Bound, group: Account, variant: VariantPlan, rate: float) -> int:
     return queries_afforded(
         Meter(bound),
         epsilon=group.epsilon,

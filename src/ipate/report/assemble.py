@@ -156,7 +156,7 @@ def _groups(allocation: Allocation) -> tuple[GroupFacts, ...]:
         GroupFacts(
             group=group.id,
             people=group.people,
-            teachers=group.teachers,
+            teachers=layout.teachers[group.id],
             budget=group.epsilon,
             delta=group.delta,
             sensitivity=group.sensitivity,
@@ -231,10 +231,11 @@ def _replayed(source: Source) -> Replay:
     record = source.record
     if not source.settings.meter.data_independent and source.votes is None and source.charged is None:
         groups = source.allocation.panel().groups
-        paid = {group.group: group.epsilon for group in record.groups}
+        paid = {group.id: group.cost for group in record.groups}
+        before = {group.id: group.before for group in record.groups}
         free = [query for query in record.queries if query in source.reused]
         labels = record.n_labels - int(np.count_nonzero(record.labels[free] >= 0))
-        start = Point(queries=0, labels=0, costs=tuple(record.opening.get(group.id, 0.0) for group in groups))
+        start = Point(queries=0, labels=0, costs=tuple(before[group.id] for group in groups))
         end = Point(
             queries=record.n_queries - len(free), labels=labels, costs=tuple(paid[group.id] for group in groups)
         )
@@ -253,7 +254,7 @@ def _replayed(source: Source) -> Replay:
 
 def _outcome(source: Source) -> Outcome:
     record, allocation, meter = source.record, source.allocation, source.settings.meter
-    by_id = {group.group: group for group in record.groups}
+    by_id = {group.id: group for group in record.groups}
     names = [group.id for group in allocation.panel().groups]
     if set(by_id) != set(names):
         raise InputError("the record and the allocation name different groups: the files do not belong together")
@@ -268,7 +269,7 @@ def _outcome(source: Source) -> Outcome:
         carried = source.opening.get(group)
         return Spent(
             group=group,
-            cost=by_id[group].epsilon,
+            cost=by_id[group].cost,
             sensitivity=by_id[group].sensitivity,
             labels_until_exhausted=by_id[group].labels_until_exhausted,
             before=first[group],

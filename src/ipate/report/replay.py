@@ -154,13 +154,13 @@ def _costs(panel: Panel, ledger: Ledger) -> tuple[float, ...]:
     worst = [0.0] * len(panel.groups)
     for account, owner in zip(panel.account_ids, panel.account_group, strict=True):
         terms = ledger.terms[account]
-        epsilon = float(terms.meter.epsilon(ledger.spent(account), terms.delta)[0])
+        epsilon = float(terms.meter.epsilon(ledger.spent(account), terms.account.delta)[0])
         worst[int(owner)] = max(worst[int(owner)], epsilon)
     return tuple(worst)
 
 
 def _compare(record: Record, panel: Panel, last: Point, reused: frozenset[int]) -> None:
-    recorded = {group.group: group.epsilon for group in record.groups}
+    recorded = {group.id: group.cost for group in record.groups}
     free = [query for query in record.queries if query in reused]
     queries = last.queries + len(free)
     labels = last.labels + int(np.count_nonzero(record.labels[free] >= 0))

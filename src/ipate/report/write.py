@@ -218,7 +218,7 @@ def write_model_report(fitted: Fitted, path: str | Path, *, audience: Audience, 
     The classifier keeps no votes, so under tight and exact the history of costs has two points only: before and after.
     """
     charged = fitted.charged
-    record = Record.of(fitted.labelling, n_public=fitted.n_pool, ledger_head=charged.head, opening=dict(charged.before))
+    record = Record.of(fitted.labelling, n_public=fitted.n_pool, ledger_head=charged.head, before=charged.before)
     source = Source(
         record=record,
         allocation=fitted.allocation,

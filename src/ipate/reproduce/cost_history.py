@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.people.budgets import Budget
 from ipate.reproduce import paper
 from ipate.reproduce.ensembles import Ensemble
 from ipate.reproduce.grid import Options, shared, upsampled
@@ -188,7 +189,7 @@ _BOUNDLESS = 1000.0  # an ε that no voting here reaches
 
 
 def _boundless(scheme: Scheme) -> Scheme:
-    groups = tuple(replace(group, epsilon=_BOUNDLESS) for group in scheme.panel.groups)
+    groups = tuple(group.with_budget(Budget(_BOUNDLESS, group.delta)) for group in scheme.panel.groups)
     return replace(scheme, panel=replace(scheme.panel, groups=groups))
 
 

@@ -17,10 +17,10 @@ from ipate.allocation.layout import Layout
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError, ReproductionWarning
 from ipate.labelling.aggregators import Mechanism
-from ipate.people.budgets import Group
+from ipate.people.budgets import Account, Budget, Group
 from ipate.reproduce.ensembles import Ensemble
 from ipate.reproduce.settings import DELTA
-from ipate.votes.panel import Panel, PanelGroup
+from ipate.votes.panel import Panel
 
 Budgets: TypeAlias = Mapping[str, tuple[float, float]]
 """Group id → (ε, share of the people)."""
@@ -50,7 +50,7 @@ def two(lower: float, higher: float, share: float) -> Budgets:
 def standard(ensemble: Ensemble, given: Budgets, *, mechanism: Mechanism | None = None) -> Scheme:
     """Everybody is charged against the smallest budget, as standard PATE has to."""
     epsilon = min(value for value, _ in given.values())
-    group = PanelGroup(id="everybody", epsilon=epsilon, delta=DELTA, sensitivity=1.0)
+    group = Account.of(Group(id="everybody", budget=Budget(epsilon, DELTA)), 1.0)
     k = ensemble.n_teachers
     panel = Panel(groups=(group,), weights=np.ones(k), member=np.zeros(k, dtype=np.intp))
     return Scheme(name="standard", panel=panel, mechanism=mechanism or ensemble.setup.mechanism)
@@ -78,7 +78,7 @@ def as_published(scheme: Scheme) -> Scheme:
     by_weight = sorted(range(len(panel.groups)), key=lambda place: panel.groups[place].sensitivity)
     by_budget = sorted(group.epsilon for group in panel.groups)
     budget = dict(zip(by_weight, by_budget, strict=True))
-    groups = tuple(replace(group, epsilon=budget[place]) for place, group in enumerate(panel.groups))
+    groups = tuple(group.with_budget(Budget(budget[place], group.delta)) for place, group in enumerate(panel.groups))
     return replace(scheme, name=f"{scheme.name}, charged as published", panel=replace(panel, groups=groups))
 
 
@@ -93,7 +93,7 @@ def upsampling(ensemble: Ensemble, given: Budgets) -> Scheme:
     if len(spec.copies) != len(given):
         raise InputError(f"{spec.name} has {len(spec.copies)} groups of copies, and there are {len(given)} budgets")
     groups = tuple(
-        PanelGroup(id=name, epsilon=epsilon, delta=DELTA, sensitivity=float(copies))
+        Account.of(Group(id=name, budget=Budget(epsilon, DELTA)), float(copies))
         for (name, (epsilon, _)), copies in zip(given.items(), spec.copies, strict=True)
     )
     factor, base = ensemble.n_teachers / setup.n_teachers, setup.mechanism
@@ -119,7 +119,7 @@ def vanishing(ensemble: Ensemble, given: Budgets, *, power: float = 4, seed: int
 
 def _groups(given: Budgets) -> list[Group]:
     return [
-        Group(id=name, epsilon=epsilon, delta=DELTA, people=round(share * _PEOPLE))
+        Group(id=name, budget=Budget(epsilon, DELTA), people=round(share * _PEOPLE))
         for name, (epsilon, share) in given.items()
     ]
 
@@ -128,7 +128,7 @@ def _panel(layout: Layout) -> Panel:
     place = {group.id: index for index, group in enumerate(layout.groups)}
     return Panel(
         groups=tuple(
-            PanelGroup(id=g.id, epsilon=g.epsilon, delta=g.delta, sensitivity=g.sensitivity) for g in layout.groups
+            Account.of(Group(id=g.id, budget=Budget(g.epsilon, g.delta)), g.sensitivity) for g in layout.groups
         ),
         weights=layout.weights.copy(),
         member=np.array([place[name] for name in layout.teacher_groups or ()], dtype=np.intp),

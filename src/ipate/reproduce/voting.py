@@ -94,7 +94,7 @@ def hold(
         asked=asked,
         labels=np.where(done.answered, done.labels, -1),
         truth=ensemble.truth[asked],
-        spent={group.group: group.epsilon for group in done.groups},
+        spent={group.id: group.cost for group in done.groups},
         stopped_by=done.stopped_by,
     )
 
@@ -141,9 +141,9 @@ def replay(
     )
     labels = np.concatenate([[0], np.cumsum(held.given)])
     ended = {
-        group.group: None if group.exhausted_at is None else int(labels[group.exhausted_at]) for group in account.groups
+        group.id: None if group.exhausted_at is None else int(labels[group.exhausted_at]) for group in account.groups
     }
-    return {group.group: group.epsilon for group in account.groups}, ended, rows
+    return {group.id: group.cost for group in account.groups}, ended, rows
 
 
 def _ordered(

@@ -148,11 +148,13 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
 
 def spent_before(folder: RunFolder, ledger: SqliteLedger) -> dict[str, float]:
     """Return every group's ε when its run began: the worst of its accounts."""
-    spent = {terms.group: 0.0 for terms in ledger.terms.values()}
+    spent = {terms.account.group.id: 0.0 for terms in ledger.terms.values()}
     for account, opening in openings_of(folder, ledger).items():
         terms = ledger.terms[account]
         if opening.any():
-            spent[terms.group] = max(spent[terms.group], float(terms.meter.epsilon(opening, terms.delta)[0]))
+            spent[terms.account.group.id] = max(
+                spent[terms.account.group.id], float(terms.meter.epsilon(opening, terms.account.delta)[0])
+            )
     return spent
 
 
@@ -167,16 +169,18 @@ def _refuse_less_than_a_query(
     moves = {group.id: group.sensitivity for group in allocation.panel().groups}
     poor = []
     for entry in terms:
-        spent = before.get(entry.account, np.zeros(entry.meter.width))
-        cost = entry.meter.worst_label(sensitivity=moves[entry.group], sigma=mechanism.sigma)
+        spent = before.get(entry.account.id, np.zeros(entry.meter.width))
+        cost = entry.meter.worst_label(sensitivity=moves[entry.account.group.id], sigma=mechanism.sigma)
         if mechanism.check_sigma is not None:
-            cost = cost + entry.meter.worst_check(sensitivity=moves[entry.group], check_sigma=mechanism.check_sigma)
-        if spent.any() and not np.any(spent + cost <= entry.meter.limit(entry.epsilon, entry.delta)):
-            poor.append((entry, float(entry.meter.epsilon(spent, entry.delta)[0])))
+            cost = cost + entry.meter.worst_check(
+                sensitivity=moves[entry.account.group.id], check_sigma=mechanism.check_sigma
+            )
+        if spent.any() and not np.any(spent + cost <= entry.meter.limit(entry.account.epsilon, entry.account.delta)):
+            poor.append((entry, float(entry.meter.epsilon(spent, entry.account.delta)[0])))
     if poor and (settings.stop != "drop" or len(poor) == len(terms)):
         entry, so_far = poor[0]
         raise BudgetExceededError(
-            f"{path}: group {entry.group!r} cannot pay one more query: earlier runs spent ε = {so_far:.6g} of "
-            f'its budget {entry.epsilon:.6g}; leave its people out, ask them for a new consent, or stop = "drop" where '
-            "others can go on without them"
+            f"{path}: group {entry.account.group.id!r} cannot pay one more query: earlier runs spent ε = {so_far:.6g} "
+            f"of its budget {entry.account.epsilon:.6g}; leave its people out, ask them for a new consent, or "
+            'stop = "drop" where others can go on without them'
         )

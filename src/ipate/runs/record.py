@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,6 @@ class Record:
         What may be said of the costs, and how they came about.
     groups : tuple of GroupResult
         Their ε is what was spent in all, earlier runs on the same ledger included.
-    opening : dict
-        Group to the ε that earlier runs had spent of its budget.
     ledger_head : str
         Where the ledger stood when the last answer had been paid: an older copy of it is refused.
     passed : bool or None
@@ -55,7 +53,6 @@ class Record:
     conversion: str
     seeded: bool
     groups: tuple[GroupResult, ...]
-    opening: dict[str, float]
     ledger_head: str
     passed: bool | None = None
 
@@ -64,6 +61,12 @@ class Record:
         """Whether there is a guarantee: releasable costs, and noise that nobody can draw again."""
         return self.kind == "releasable" and not self.seeded
 
+    def facts(self) -> dict[str, Any]:
+        """Return everything but the answers, for JSON."""
+        kept = {field.name: getattr(self, field.name) for field in fields(self)}
+        kept["groups"] = [group.as_json() for group in self.groups]
+        return {name: value for name, value in kept.items() if name not in ("labels", "queries")}
+
     @property
     def headline(self) -> str:
         """The guarantee in a word or two, for the top of a table."""
@@ -71,9 +74,9 @@ class Record:
 
     @classmethod
     def of(
-        cls, result: Labelling, *, n_public: int, ledger_head: str = "", opening: dict[str, float] | None = None
+        cls, result: Labelling, *, n_public: int, ledger_head: str = "", before: Mapping[str, float] | None = None
     ) -> "Record":
-        """Make the record of a labelling; without a head it was charged in memory alone."""
+        """Make the record of a labelling; `before` is the ε that earlier runs had spent of each group's budget."""
         labels = np.full(n_public, -1, dtype=np.int64)
         labels[result.queries] = result.labels
         return cls(
@@ -87,8 +90,7 @@ class Record:
             bound=result.meter.bound,
             conversion=result.meter.conversion,
             seeded=result.seeded,
-            groups=result.groups,
-            opening=opening or {},
+            groups=tuple(replace(group, before=(before or {}).get(group.id, 0.0)) for group in result.groups),
             ledger_head=ledger_head,
             passed=result.passed,
         )
@@ -96,16 +98,14 @@ class Record:
 
 def write_record(folder: RunFolder, record: Record) -> None:
     """Keep the record, costs and labels together, whole, in the private folder."""
-    payload = asdict(record)
-    payload["labels"] = record.labels.tolist()
+    payload = {"labels": record.labels.tolist(), "queries": list(record.queries), **record.facts()}
     folder.write(folder.private / "labelling.json", payload)
 
 
 def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
     """Write what may be seen, from the record alone: costs and labels, where the record allows it."""
     shown = folder.public if record.publishable else folder.private
-    facts = {name: value for name, value in asdict(record).items() if name not in ("labels", "queries")}
-    folder.write(shown / "guarantee.json", facts)
+    folder.write(shown / "guarantee.json", record.facts())
     write_labels(shown / "labels.csv", record, classes, rows)
 
 
@@ -117,9 +117,9 @@ def read_record(folder: RunFolder) -> Record | None:
     found["labels"] = np.array(found["labels"], dtype=np.int64)
     found["queries"] = tuple(found["queries"])
     try:
-        found["groups"] = tuple(GroupResult(**group) for group in found["groups"])
+        found["groups"] = tuple(map(GroupResult.from_json, found["groups"]))
         return Record(**found)
-    except TypeError as error:
+    except (TypeError, KeyError) as error:
         raise InputError(
             f"{folder.private / 'labelling.json'}: it was edited, or written by another version of ipate ({error}); "
             "remove it, and --resume makes it again from the ledger"
@@ -164,7 +164,7 @@ def label_once(
             votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, progress=progress
         )
         before = spent_before(folder, ledger)
-        record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head), opening=before)
+        record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head), before=before)
     write_record(folder, record)
     return record
 

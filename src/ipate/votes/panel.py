@@ -12,20 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.errors import InputError
+from ipate.people.budgets import Account, Budget, Group
 from ipate.votes import Votes
 from ipate.votes.counting import Ints, count_votes, weigh_votes
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PanelGroup:
-    """A group as the voting sees it: its budget and the largest weight that one of its people moves."""
-
-    id: str
-    epsilon: float
-    delta: float
-    sensitivity: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +51,7 @@ class Panel:
 
     Attributes
     ----------
-    groups : tuple of PanelGroup
+    groups : tuple of Account
         In any order; everything else refers to them by position in this tuple, never by rank.
     weights : array of shape (k,)
         Every teacher's weight.
@@ -72,7 +63,7 @@ class Panel:
         Every person is known to one teacher only, even where `member` does not say whose.
     """
 
-    groups: tuple[PanelGroup, ...]
+    groups: tuple[Account, ...]
     weights: Floats
     member: NDArray[np.intp] | None = None
     rotating: bool = False
@@ -149,7 +140,7 @@ class Panel:
                 )
             else:
                 moved = float(sensitivity)
-            made.append(PanelGroup(id=name, epsilon=epsilon, delta=delta, sensitivity=moved))
+            made.append(Account.of(Group(id=name, budget=Budget(epsilon, delta)), moved))
         return cls(groups=tuple(made), weights=weight, member=member, rotating=rotating)
 
     @property
@@ -162,12 +153,19 @@ class Panel:
         """The weight of all teachers together, a public constant."""
         return float(self.weights.sum())
 
-    @property
+    @cached_property
+    def accounts(self) -> tuple[Account, ...]:
+        """The accounts that pay: one per group, or one per teacher where teachers take turns."""
+        if not self.rotating or self.member is None:
+            return self.groups
+        return tuple(
+            replace(self.groups[place], id=f"teacher {index}") for index, place in enumerate(self.member.tolist())
+        )
+
+    @cached_property
     def account_ids(self) -> tuple[str, ...]:
-        """The accounts: one per group, or one per teacher where teachers take turns."""
-        if self.rotating:
-            return tuple(f"teacher {index}" for index in range(self.n_teachers))
-        return tuple(group.id for group in self.groups)
+        """The ids of the accounts."""
+        return tuple(account.id for account in self.accounts)
 
     @cached_property
     def account_group(self) -> NDArray[np.intp]:
@@ -179,9 +177,8 @@ class Panel:
     @cached_property
     def budgets(self) -> tuple[Floats, Floats]:
         """ε and δ of every account."""
-        epsilon = np.array([group.epsilon for group in self.groups])[self.account_group]
-        delta = np.array([group.delta for group in self.groups])[self.account_group]
-        return epsilon, delta
+        epsilon = np.array([account.epsilon for account in self.accounts])
+        return epsilon, np.array([account.delta for account in self.accounts])
 
     @cached_property
     def blocs(self) -> tuple[tuple[int, float, NDArray[np.intp]], ...]:
