@@ -30,7 +30,7 @@ def test_costs_of_both_runs_are_counted_together(two):
     points = found["labelling"]["history"]["points"]
     assert [points[0][1], points[-1][1]] == [0, second.record.n_labels - 3]
     for place, entry in enumerate(found["groups"]):
-        assert entry["spent_before"] == pytest.approx(first.record.groups[place].epsilon, rel=1e-9)
+        assert entry["spent_before"] == pytest.approx(first.record.groups[place].cost, rel=1e-9)
         assert points[0][2 + place] == pytest.approx(entry["spent_before"])
         assert points[-1][2 + place] == pytest.approx(entry["cost"], rel=1e-6)
         assert 0 < entry["this_run_alone"] < entry["cost"] <= entry["budget"]
