@@ -1009,7 +1009,7 @@ MUTANTS = (
     ),
     Mutant(
         "a withdrawal prints a private cost",
-        "runs/withdrawal.py",
+        "report/statement.py",
         'return self if self.kind == "releasable" else replace',
         "return self if True else replace",
         ("tests/cli/test_leaving.py::test_commands_print_no_private_figure_unless_asked_to",),

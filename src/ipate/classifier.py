@@ -17,6 +17,7 @@ from ipate._version import library_versions
 from ipate.allocation import allocate
 from ipate.allocation.allocation import class_warning
 from ipate.errors import InputError, IpateError
+from ipate.labelling.results import Record
 from ipate.people.people import People
 from ipate.people.policy import Policy
 from ipate.planning.reference import as_reference
@@ -228,11 +229,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             allocation=self.allocation_, pool=pool, truth=truth, n_classes=len(self.classes_), seed=seed,
             n_jobs=self.n_jobs, backend=self.backend, address=self.address,
         )  # fmt: skip
-        self.labelling_, self._charged = charge_labels(
+        self.labelling_, self.ledger_, self._extract = charge_labels(
             votes, self.allocation_, settings,
             path=self.ledger, pool=fingerprint(self.classes_, pool), noise_seed=self.noise_seed, order=order,
         )  # fmt: skip
-        self.ledger_ = self._charged.ledger
         self.labels_ = np.full(len(pool), -1, dtype=np.int64)
         self.labels_[self.labelling_.queries] = self.labelling_.labels
         given_label = self.labels_ >= 0
@@ -286,25 +286,35 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Path
             The html file.
         """
-        from ipate.report.write import Fitted, write_model_report
+        from ipate.report.assemble import Source, assemble
+        from ipate.report.facts import Outcome, Owner, Scores
+        from ipate.report.write import check_target, write_facts
 
         check_is_fitted(self)
-        fitted = Fitted(
-            labelling=self.labelling_,
+        before = self._extract.before
+        record = Record.of(self.labelling_, n_public=len(self.labels_), ledger_head=self._extract.head, before=before)
+        source = Source(
+            record=record,
             allocation=self.allocation_,
             settings=self.choice_,
-            charged=self._charged,
-            classes=tuple(self.classes_.tolist()),
-            n_pool=len(self.labels_),
-            label_accuracy=self.vote_accuracy_,
-            teacher=self._teacher(),
-            student=self.student_,
+            extract=self._extract,
+            data_name=name,
+            classes=tuple(str(label) for label in self.classes_.tolist()),
+            n_classes=len(self.classes_),
+            teacher_model=type(self._teacher()).__name__,
+            student_model=type(self.student_).__name__,
             noise_seed=self.noise_seed,
-            random_state=self.random_state if isinstance(self.random_state, int) else None,
-            levels=self._by_level,
+            split_seed=self.random_state if isinstance(self.random_state, int) else None,
             versions=self._versions,
+            levels=self._by_level,
         )
-        return write_model_report(fitted, path, audience="private" if private else "public", name=name).html
+
+        def owner(outcome: Outcome) -> Owner:
+            scores = Scores(labels=record.n_labels, queries=record.n_queries, label_accuracy=self.vote_accuracy_)
+            return Owner(outcome=outcome, scores=scores)
+
+        html = check_target(path)
+        return write_facts(assemble(source, "private" if private else "public", owner), html).html
 
     def __sklearn_tags__(self) -> Any:
         """Say what is true: labels are noisy, and a run is not repeated unless its noise is seeded."""

@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from ipate.report.write import write_report
 from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
+from ipate.runs.reporting import write_report
 from ipate.runs.stages import execute
 from runs.making import SMALL, quiet
 

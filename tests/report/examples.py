@@ -1,17 +1,20 @@
 """Facts for reports, made by hand: any bound, any way to stop, seeded or not."""
 
 from ipate.accounting.meter import Meter
-from ipate.labelling.results import state_guarantee
-from ipate.report.facts import Facts, GroupFacts, Outcome, Owner, Parameters, Point, Scores, Spent
+from ipate.labelling.history import Point
+from ipate.labelling.results import GroupResult, state_guarantee
+from ipate.people.budgets import Account, Budget, Group
+from ipate.report.facts import Facts, GroupFacts, Outcome, Owner, Parameters, Scores
 
 SCORES = Scores(label_accuracy=0.8123, student_accuracy=0.7654)
 COSTS = {"high": 0.98765, "low": 2.91234}
 
 
 def group(name, *, budget, cost_share=0.5, people=60):
+    owner = Group(id=name, budget=Budget(budget, 1e-5), people=people)
     return GroupFacts(
-        group=name, people=people, teachers=15, budget=budget, delta=1e-5, sensitivity=1.0, weight=1.0, copies=1,
-        participation=1.0, people_share=cost_share, vote_share=0.5,
+        account=Account.of(owner, 1.0), teachers=15, weight=1.0, copies=1, participation=1.0, people_share=cost_share,
+        vote_share=0.5,
     )  # fmt: skip
 
 
@@ -29,14 +32,14 @@ def facts(
 ):
     """What the collector finds before the gate: everything, for the data owner."""
     own = groups or (group("high", budget=1.0), group("low", budget=3.0))
-    paid = costs or [COSTS.get(entry.group, entry.budget / 2) for entry in own]
+    paid = costs or [COSTS.get(entry.id, entry.budget.epsilon / 2) for entry in own]
     made = state_guarantee(Meter(bound), stopped_by=stopped_by, seeded=seeded)
     outcome = Outcome(
         ended="count" if stopped_by == "fixed" else "budget",
         n_labels=n_labels,
         n_queries=n_labels + 152,
-        spent=tuple(
-            Spent(group=entry.group, cost=cost, sensitivity=1.0, labels_until_exhausted=None)
+        groups=tuple(
+            GroupResult(group=entry.account.group, cost=cost, sensitivity=1.0)
             for entry, cost in zip(own, paid, strict=True)
         ),
         history=(
@@ -60,7 +63,7 @@ def facts(
         parameters=Parameters(
             variant=variant, rule="gdp", teachers=30, sigma=10.0, check_sigma=20.0 if check else None,
             threshold=15.0 if check else None, bound=bound, conversion="gdp" if bound == "gdp" else "improved",
-            orders=tuple((entry.group, 12.0) for entry in own) if bound in ("loose", "sup") else (), stop=stop,
+            orders=tuple((entry.id, 12.0) for entry in own) if bound in ("loose", "sup") else (), stop=stop,
             max_labels=999 if stopped_by == "fixed" else None, teacher_model="bayes", student_model="logistic",
             reason="parameters as given",
         ),

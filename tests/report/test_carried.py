@@ -6,7 +6,7 @@ import pytest
 
 from ipate.errors import InputError, IpateError
 from ipate.report.recipe import recipe
-from ipate.report.write import write_report
+from ipate.runs.reporting import write_report
 from runs.making import labels, run
 
 
@@ -48,8 +48,8 @@ def test_the_program_in_the_report_starts_from_what_was_spent_before(two):
     facts = write_report(top / "b").facts
     space = {"print": lambda *_: None}
     exec(recipe(facts), space)
-    for spent in facts.outcome.spent:
-        assert space["costs"][spent.group] == pytest.approx(spent.cost, rel=1e-6)
+    for spent in facts.outcome.groups:
+        assert space["costs"][spent.id] == pytest.approx(spent.cost, rel=1e-6)
         assert spent.before > 0
 
 

@@ -99,8 +99,8 @@ def test_a_cost_is_promised_only_where_nothing_about_the_number_of_releases_was_
 
 def test_who_left_by_the_end_of_the_pool_is_not_said_to_have_budget_left():
     found = facts(stop="drop")
-    first, *rest = found.outcome.spent
-    outcome = replace(found.outcome, ended="pool", spent=(replace(first, labels_until_exhausted=40), *rest))
+    first, *rest = found.outcome.groups
+    outcome = replace(found.outcome, ended="pool", groups=(replace(first, labels_until_exhausted=40), *rest))
     assert "nobody's budget was, but for high, who had left by then" in claims.ending(found, outcome)
 
 
@@ -160,12 +160,10 @@ def test_how_it_ended_and_how_evenly():
     assert "nobody was left" in claims.ending(facts(stop="drop"), outcome)
     fixed = facts(stopped_by="fixed")
     assert "fixed beforehand (999)" in claims.ending(fixed, fixed.outcome)
-    assert "between 97.0% and 98.7%" in claims.balance(found.groups, outcome.spent)
+    assert "between 97.0% and 98.7%" in claims.balance(outcome.groups)
     uneven = facts(costs=[1.0, 1.5])
-    assert "Group high used 100.0% of its budget and group low 50.0%" in claims.balance(
-        uneven.groups, uneven.outcome.spent
-    )
+    assert "Group high used 100.0% of its budget and group low 50.0%" in claims.balance(uneven.outcome.groups)
     one = facts(groups=(group("only", budget=2.0),))
-    assert claims.balance(one.groups, one.outcome.spent) == "50.0% of the budget was used."
+    assert claims.balance(one.outcome.groups) == "50.0% of the budget was used."
     none = facts(costs=[0.0, 0.0])
-    assert claims.balance(none.groups, none.outcome.spent) == "No budget was used."
+    assert claims.balance(none.outcome.groups) == "No budget was used."

@@ -16,7 +16,8 @@ from ipate.errors import InputError
 from ipate.report.facts import Comparison, Scores, for_audience
 from ipate.report.page import page
 from ipate.report.recipe import recipe
-from ipate.report.write import as_json, twin, write_report
+from ipate.report.write import as_json, twin
+from ipate.runs.reporting import write_report
 from report.examples import facts, group
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -171,8 +172,8 @@ def test_the_program_in_the_report_finds_the_same_costs(reported, options):
     assert program is not None
     space = {"print": lambda *_: None}
     exec(program, space)
-    for spent in report.facts.outcome.spent:
-        assert space["costs"][spent.group] == pytest.approx(spent.cost, rel=1e-6)
+    for spent in report.facts.outcome.groups:
+        assert space["costs"][spent.id] == pytest.approx(spent.cost, rel=1e-6)
 
 
 def test_no_program_where_none_is_short_enough(reported):

@@ -3,9 +3,7 @@
 from dataclasses import replace
 
 from ipate.people.meaning import assured
-from ipate.report.statement import left, owed, sentences
-from ipate.runs.statement import Statement, for_the_person
-from ipate.runs.withdrawal import Withdrawal
+from ipate.report.statement import Statement, Withdrawal, for_the_person, left, owed, sentences
 
 STATEMENT = Statement(
     person="p7", run="march", asked="low", group="low", levels=True, budget=3.0, delta=1e-5, guaranteed=True,

@@ -9,8 +9,8 @@ from sklearn.naive_bayes import GaussianNB
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.ledger.sqlite import SqliteLedger
-from ipate.report.write import write_report
 from ipate.runs.ledgers import ledger_path
+from ipate.runs.reporting import write_report
 from ipate.runs.stages import allocated
 from ipate.runs.task import prepare
 from ipate.runs.withdrawal import withdrawals, without

@@ -44,9 +44,9 @@ def account_terms(panel: Panel, meter: Meter, aggregator: Aggregator) -> list[Te
     return [Terms(account=account, meter=unit) for account, unit in zip(panel.accounts, units, strict=True)]
 
 
-def open_ledger(panel: Panel, meter: Meter, aggregator: Aggregator, *, transcript: bool = False) -> MemoryLedger:
+def open_ledger(panel: Panel, meter: Meter, aggregator: Aggregator) -> MemoryLedger:
     """Open a ledger in memory with the accounts of a panel; `account_terms` says which."""
-    return MemoryLedger(account_terms(panel, meter, aggregator), transcript=transcript)
+    return MemoryLedger(account_terms(panel, meter, aggregator))
 
 
 def label(

@@ -1,7 +1,7 @@
 """Results of a labelling: answers, the cost of each group, and the kind of guarantee."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -225,3 +225,87 @@ class Labelling:
     def n_queries(self) -> int:
         """The number of different queries asked."""
         return int(np.count_nonzero(~self.repeated))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The outcome of labelling a pool.
+
+    Attributes
+    ----------
+    labels : array of shape (pool,)
+        The class of each public point, −1 where it has none.
+    queries : tuple of int
+        The points that were asked, in the order asked.
+    n_labels, n_queries : int
+    kind, statement, stopped_by, bound, conversion, seeded
+        What may be said of the costs, and how they came about.
+    groups : tuple of GroupResult
+        Their ε is what was spent in all, earlier runs on the same ledger included.
+    ledger_head : str
+        Where the ledger stood when the last answer had been paid: an older copy of it is refused.
+    passed : bool or None
+        The published answer of the test of a release that was tested as a whole.
+    """
+
+    labels: NDArray[np.int64]
+    queries: tuple[int, ...]
+    n_labels: int
+    n_queries: int
+    kind: str
+    statement: str
+    stopped_by: Ending
+    bound: str
+    conversion: str
+    seeded: bool
+    groups: tuple[GroupResult, ...]
+    ledger_head: str
+    passed: bool | None = None
+
+    @property
+    def publishable(self) -> bool:
+        """Whether there is a guarantee: releasable costs, and noise that nobody can draw again."""
+        return self.kind == "releasable" and not self.seeded
+
+    def facts(self) -> dict[str, Any]:
+        """Return everything but the answers, for JSON."""
+        kept = {field.name: getattr(self, field.name) for field in fields(self)}
+        kept["groups"] = [group.as_json() for group in self.groups]
+        return {name: value for name, value in kept.items() if name not in ("labels", "queries")}
+
+    @property
+    def headline(self) -> str:
+        """The guarantee in a word or two, for the top of a table."""
+        return "SEEDED, NOT PRIVATE" if self.seeded else self.kind.upper()
+
+    def check_answers(self, paid: Mapping[str, int]) -> None:
+        """Refuse a record whose answers are not those that the ledger was charged for, by query id."""
+        for query in self.queries:
+            if paid.get(str(query)) != int(self.labels[query]):
+                raise InputError(
+                    f"labelling.json states another answer to query {query} than the ledger was charged for: it was "
+                    "edited; remove it, and ipate run --resume makes it again from the ledger"
+                )
+
+    @classmethod
+    def of(
+        cls, result: Labelling, *, n_public: int, ledger_head: str = "", before: Mapping[str, float] | None = None
+    ) -> "Record":
+        """Make the record of a labelling; `before` is the ε that earlier runs had spent of each group's budget."""
+        labels = np.full(n_public, -1, dtype=np.int64)
+        labels[result.queries] = result.labels
+        return cls(
+            labels=labels,
+            queries=tuple(result.queries.tolist()),
+            n_labels=result.n_labels,
+            n_queries=result.n_queries,
+            kind=result.guarantee.kind,
+            statement=result.guarantee.statement,
+            stopped_by=result.stopped_by,
+            bound=result.meter.bound,
+            conversion=result.meter.conversion,
+            seeded=result.seeded,
+            groups=tuple(replace(group, before=(before or {}).get(group.id, 0.0)) for group in result.groups),
+            ledger_head=ledger_head,
+            passed=result.passed,
+        )

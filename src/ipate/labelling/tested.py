@@ -170,6 +170,7 @@ def _write(
             sigma=aggregator.mechanism.sigma,
             check_sigma=None,  # neither entry is the check of a query
             bound="ptr",
+            kind="test",
             labels=np.array([0 if said else -1]),
             reinforced=np.array([said]),
         )
@@ -258,6 +259,11 @@ class _Rest:
     def private_history(self) -> tuple[str, ...]:
         """Nothing was spent before a tested release, so no earlier run decides what is left; `label_tested` asks."""
         return ()
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """What the outer ledger was charged."""
+        return self._book.charges
 
     def spent(self, account: str) -> Floats:
         """Return what was spent of the rest."""

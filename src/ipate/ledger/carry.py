@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ipate.accounting import laplace
 from ipate.accounting.meter import Meter
@@ -85,11 +85,12 @@ def recharge(releases: Releases, meter: Meter) -> Floats:
         if checks and check_sigma is not None:
             total = total + checks * meter.worst_check(sensitivity=moved, check_sigma=check_sigma)
         if labels:
-            total = total + labels * _worst_label(meter, noise, moved, sigma)
+            total = total + labels * worst_label(meter, noise, moved, sigma)
     return total
 
 
-def _worst_label(meter: Meter, noise: str, moved: float, sigma: float) -> Floats:
+def worst_label(meter: Meter, noise: str, moved: ArrayLike, sigma: float) -> Floats:
+    """Return what a label can cost at most, whatever the votes, under either kind of noise."""
     if noise != "laplace":
         return meter.worst_label(sensitivity=moved, sigma=sigma)
     if meter.bound == "gdp":

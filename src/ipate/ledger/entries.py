@@ -164,6 +164,22 @@ class BatchRow:
             releases=_releases(charge),
         )
 
+    def charge(self) -> Charge:
+        """Return the charge that this row records."""
+        given = self.releases and self.releases[0][2] is not None
+        return Charge(
+            cost={row.account: from_bytes(row.cost) for row in self.charges},
+            queries=tuple(row[0] for row in self.releases),
+            answered=self.answered,
+            sensitivity={row.account: row.moved for row in self.charges},
+            sigma=self.sigma,
+            check_sigma=self.check_sigma,
+            bound=self.bound,
+            noise=self.noise,  # type: ignore[arg-type]
+            kind="test" if self.bound == "ptr" and self.check_sigma is None and len(self.releases) == 1 else "labels",
+            labels=np.array([row[2] for row in self.releases]) if given else None,
+        )
+
     @property
     def answered(self) -> NDArray[np.bool_]:
         """Which queries were charged for a label."""

@@ -17,8 +17,6 @@ class MemoryLedger:
         One entry per account; ids must differ.
     opening : mapping, optional
         What accounts have spent before, elsewhere, in the same unit.
-    transcript : bool
-        Keep every charge, so that the account can be recomputed from `charges`.
     """
 
     def __init__(
@@ -26,7 +24,6 @@ class MemoryLedger:
         terms: Sequence[Terms],
         *,
         opening: Mapping[str, Floats] | None = None,
-        transcript: bool = False,
     ) -> None:
         self._terms = {entry.account.id: entry for entry in terms}
         if len(self._terms) != len(terms):
@@ -36,7 +33,6 @@ class MemoryLedger:
         }
         self._spent = {entry.account.id: np.zeros(entry.meter.width) for entry in terms}
         self._charges: list[Charge] = []
-        self._keep = transcript
         for account, cost in (opening or {}).items():
             self._spent[self._known(account)] = self._vector(account, cost).copy()
 
@@ -62,7 +58,7 @@ class MemoryLedger:
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Every charge made, in order: the transcript of releases, where it is kept."""
+        """Every charge made, in order: the transcript of releases."""
         return tuple(self._charges)
 
     def spent(self, account: str) -> Floats:
@@ -92,8 +88,7 @@ class MemoryLedger:
         self.require(charge)
         for account, asked in charge.cost.items():
             self._spent[account] = self._spent[account] + self._vector(account, asked)
-        if self._keep:
-            self._charges.append(charge)
+        self._charges.append(charge)
 
     def require(self, charge: Charge) -> None:
         """Raise if an account cannot pay the charge; record nothing."""

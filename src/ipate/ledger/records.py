@@ -11,6 +11,7 @@ from ipate.accounting.meter import Meter
 from ipate.people.budgets import Account
 
 Floats = NDArray[np.float64]
+Release: TypeAlias = Literal["labels", "test"]
 Noise: TypeAlias = Literal["gaussian", "laplace"]
 
 
@@ -63,6 +64,7 @@ class Charge:
     check_sigma: float | None
     bound: str
     noise: Noise = "gaussian"
+    kind: Release = "labels"
     labels: NDArray[np.int64] | None = None
     reinforced: NDArray[np.bool_] | None = None
 
@@ -107,6 +109,11 @@ class Ledger(Protocol):
     @property
     def durable(self) -> bool:
         """Whether charges and answers outlive the process, so that a run can be continued."""
+        ...
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Every charge of this run, in order."""
         ...
 
     def spent(self, account: str) -> Floats:

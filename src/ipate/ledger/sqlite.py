@@ -151,6 +151,12 @@ class SqliteLedger:
     def _until_now(self) -> tuple[RunRow, ...]:
         return tuple(run for run in self._contents.runs.values() if run.entry <= self._run.entry)
 
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Every charge of this run, in order."""
+        with plain_errors(str(self.path)), transaction(self._connection, write=False):
+            return tuple(batch.charge() for batch in batches(self._connection) if batch.run == self._run.entry)
+
     def opening(self, account: str) -> Floats:
         """Return what an account had spent when its run was opened: the worst of its members."""
         found = [row.opening for row in self._run.accounts if row.id == account]

@@ -1,21 +1,19 @@
-"""From what a labelling left behind to facts: recompute, compare, and refuse what does not belong together.
+"""From what a labelling left behind to facts: a public part, and what only the data owner may see.
 
-A `Source` comes from a run's folder or from a fitted classifier; nothing here reads files but the votes, and those
-only where costs depend on them and somebody may see them.
+A `Source` comes from a run's folder or from a fitted classifier; nothing here reads files or votes.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ipate.accounting.ptr.design import Design
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.labelling.costs import fixed_orders
-from ipate.labelling.results import Guarantee, StoppedBy, state_guarantee
+from ipate.labelling.history import Extract, Point
+from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
 from ipate.planning.settings import Settings
 from ipate.report.facts import (
     Audience,
@@ -25,14 +23,10 @@ from ipate.report.facts import (
     Outcome,
     Owner,
     Parameters,
-    Point,
-    Spent,
     for_audience,
 )
-from ipate.report.replay import Replay, recompute
-from ipate.runs.record import Record, check_answers
 
-Floats = NDArray[np.float64]
+_AGREE = 1e-9  # relative: the same charges added in the same order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,18 +37,8 @@ class Source:
     ----------
     record, allocation, settings
         What was released, who taught whom, and how votes became labels.
-    votes : path or None
-        The teachers' votes, where they are kept.
-    opening : mapping
-        Account to what earlier runs on the same ledger had spent, in its own unit.
-    reused : frozenset of int
-        The queries that earlier runs had paid for.
-    charged : mapping, optional
-        Account to what the ledger holds, where the votes that costs were computed from are erased.
-    private_history : bool
-        Whether one of those runs was charged by private costs.
-    paid : mapping, optional
-        Query id to the answer that the ledger was charged for; the record must say the same.
+    extract : Extract
+        What the ledger recorded of the run.
     """
 
     record: Record
@@ -73,12 +57,7 @@ class Source:
     versions: Mapping[str, str]
     later_versions: tuple[Mapping[str, str], ...] = ()
     levels: bool = True
-    votes: Path | None = None
-    opening: Mapping[str, Floats] = field(default_factory=dict)
-    reused: frozenset[int] = frozenset()
-    charged: Mapping[str, Floats] | None = None
-    private_history: bool = False
-    paid: Mapping[str, tuple[int, bool, bool]] | None = None
+    extract: Extract
 
 
 def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owner]) -> Facts:
@@ -103,11 +82,11 @@ def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
     record, settings = source.record, source.settings
     fixed = settings.stop == "count" and record.stopped_by != "budget"
     stopped_by: StoppedBy = "fixed" if fixed else "account"
-    if settings.meter.data_independent and source.private_history:
+    if settings.meter.data_independent and source.extract.private_history:
         stopped_by = "other"
     elif settings.meter.whole:  # the list of queries was fixed, and nobody had spent anything before
         stopped_by = "fixed"
-    elif settings.meter.data_independent and source.opening:  # what earlier runs spent was not fixed beforehand
+    elif settings.meter.data_independent and source.extract.opening:  # what earlier runs spent was not fixed beforehand
         stopped_by = "account"
     stated: StoppedBy = "account" if stopped_by == "fixed" and settings.meter.data_independent else stopped_by
     made = state_guarantee(settings.meter, stopped_by=stated, seeded=record.seeded)  # as the labelling stated it
@@ -141,7 +120,7 @@ def _public(source: Source) -> Facts:
         versions=source.versions,
         later_versions=source.later_versions,
         ledger_head=record.ledger_head or None,
-        private_history=source.private_history and stopped_by == "other",
+        private_history=source.extract.private_history and stopped_by == "other",
         levels=source.levels,
     )
 
@@ -154,12 +133,8 @@ def _groups(allocation: Allocation) -> tuple[GroupFacts, ...]:
     turns = {} if allocation.participation is None else allocation.participation.fractions
     return tuple(
         GroupFacts(
-            group=group.id,
-            people=group.people,
+            account=group,
             teachers=layout.teachers[group.id],
-            budget=group.epsilon,
-            delta=group.delta,
-            sensitivity=group.sensitivity,
             weight=weights.get(group.id),
             copies=int(layout.copies.get(group.id, 1)),
             participation=float(turns.get(group.id, 1.0)),
@@ -226,65 +201,47 @@ def _design_facts(design: Design | None) -> DesignFacts | None:
     )
 
 
-def _replayed(source: Source) -> Replay:
-    """The costs as they grew; only before and after where they depend on votes that nobody keeps."""
-    record = source.record
-    if not source.settings.meter.data_independent and source.votes is None and source.charged is None:
-        groups = source.allocation.panel().groups
-        paid = {group.id: group.cost for group in record.groups}
-        before = {group.id: group.before for group in record.groups}
-        free = [query for query in record.queries if query in source.reused]
-        labels = record.n_labels - int(np.count_nonzero(record.labels[free] >= 0))
-        start = Point(queries=0, labels=0, costs=tuple(before[group.id] for group in groups))
-        end = Point(
-            queries=record.n_queries - len(free), labels=labels, costs=tuple(paid[group.id] for group in groups)
-        )
-        return Replay(history=(start, end), own=None, whole=False)
-    return recompute(
-        record,
-        source.allocation,
-        source.settings,
-        n_classes=source.n_classes,
-        votes=source.votes,
-        opening=source.opening,
-        reused=source.reused,
-        charged=source.charged,
-    )
-
-
 def _outcome(source: Source) -> Outcome:
-    record, allocation, meter = source.record, source.allocation, source.settings.meter
-    by_id = {group.id: group for group in record.groups}
-    names = [group.id for group in allocation.panel().groups]
-    if set(by_id) != set(names):
+    """Read costs and history from the ledger's charges; refuse a record that does not agree with them."""
+    record, extract = source.record, source.extract
+    names = [account.id for account in source.allocation.groups]
+    if {group.id for group in record.groups} != set(names):
         raise InputError("the record and the allocation name different groups: the files do not belong together")
-    if source.paid is not None:
-        check_answers(record, source.paid)
-    replayed = _replayed(source)
-    first = dict(zip(names, replayed.history[0].costs, strict=True))
-    own = {} if replayed.own is None else dict(zip(names, replayed.own, strict=True))
-    free = [query for query in record.queries if query in source.reused]
-
-    def spent(group: str) -> Spent:
-        carried = source.opening.get(group)
-        return Spent(
-            group=group,
-            cost=by_id[group].cost,
-            sensitivity=by_id[group].sensitivity,
-            labels_until_exhausted=by_id[group].labels_until_exhausted,
-            before=first[group],
-            own=own.get(group),
-            carried=0.0 if carried is None or not meter.data_independent else float(carried[0]),
-        )
-
+    if extract.answers:
+        record.check_answers(extract.answers)
+    costs = extract.epsilon(extract.spent(extract.own))
+    before, own = extract.before, extract.epsilon(extract.own)
+    free = [query for query in record.queries if query in extract.reused]
+    history = extract.history(names)
+    if not source.settings.meter.whole:
+        _compare(record, history[-1], free)
+    by_id = {group.id: group for group in record.groups}
+    for group, cost in costs.items():
+        if abs(by_id[group].cost - cost) > _AGREE * max(1.0, cost):
+            raise InputError(
+                f"group {group!r}: the record states another cost than the ledger was charged; the files do not belong "
+                "together, or were edited"
+            )
+    accounts = {terms.account.group.id: account for account, terms in extract.terms.items()}
+    unit = {group: extract.opening.get(account, np.zeros(1)) for group, account in accounts.items()}
     return Outcome(
         ended=record.stopped_by,
         n_labels=record.n_labels,
         n_queries=record.n_queries,
-        spent=tuple(spent(group.id) for group in allocation.groups),
-        history=replayed.history,
-        whole=replayed.whole,
+        groups=tuple(replace(by_id[name], before=before[name], own=own[name]) for name in names),
+        history=history,
+        opening={group: float(spent[0]) for group, spent in unit.items()},
         reused_queries=len(free),
         reused_labels=int(np.count_nonzero(record.labels[free] >= 0)),
         passed=record.passed,
     )
+
+
+def _compare(record: Record, last: Point, free: list[int]) -> None:
+    """Refuse a record that names other numbers of queries or labels than were charged or reused."""
+    queries, labels = last.queries + len(free), last.labels + int(np.count_nonzero(record.labels[free] >= 0))
+    if (queries, labels) != (record.n_queries, record.n_labels):
+        raise InputError(
+            f"the record names {record.n_queries} queries and {record.n_labels} labels, and the ledger was charged for "
+            f"{queries} and {labels}: the files do not belong together, or were edited"
+        )

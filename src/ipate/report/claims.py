@@ -7,9 +7,9 @@ a guarantee. What may be said is decided by `ipate.labelling.results`; this modu
 from collections.abc import Sequence
 
 from ipate.accounting.meter import DATA_INDEPENDENT
-from ipate.labelling.results import SEEDED
+from ipate.labelling.results import SEEDED, GroupResult
 from ipate.people.meaning import assured, percent, plain, small, up, used
-from ipate.report.facts import DesignFacts, Facts, GroupFacts, Outcome, Spent
+from ipate.report.facts import DesignFacts, Facts, GroupFacts, Outcome
 
 _MOST = 12  # groups whose promise is spelt out; a table holds the others
 
@@ -156,33 +156,33 @@ def promised_epsilon(facts: Facts, group: GroupFacts) -> float | None:
     if not facts.publishable:
         return None
     if facts.design is not None:
-        return group.budget
+        return group.budget.epsilon
     if facts.stopped_by != "fixed" or facts.parameters.check_sigma is not None or facts.outcome is None:
-        return group.budget
-    return min(group.budget, next(spent.cost for spent in facts.outcome.spent if spent.group == group.group))
+        return group.budget.epsilon
+    return min(group.budget.epsilon, next(spent.cost for spent in facts.outcome.groups if spent.id == group.id))
 
 
 def promise(facts: Facts, group: GroupFacts) -> str:
     """What one person of a group was promised, in plain words."""
-    who = f"A person at level {group.group}" if facts.levels else f"A person of group {group.group}"
+    who = f"A person at level {group.id}" if facts.levels else f"A person of group {group.id}"
     epsilon = promised_epsilon(facts, group)
     if epsilon is None:
-        allowed = f"allowed ε = {plain(group.budget)} at δ = {small(group.delta)}"
+        allowed = f"allowed ε = {plain(group.budget.epsilon)} at δ = {small(group.budget.delta)}"
         if facts.guarantee.seeded:
             return f"{who} {allowed} and is promised nothing: the noise was seeded."
         return f"{who} {allowed}. No guarantee is stated for this run."
-    return assured(who, epsilon, group.delta, shown=_shown(epsilon, group))
+    return assured(who, epsilon, group.budget.delta, shown=_shown(epsilon, group))
 
 
 def _shown(epsilon: float, group: GroupFacts) -> str:
     """A budget as it was set; a cost rounded up."""
-    return plain(epsilon) if epsilon == group.budget else up(epsilon, 4)
+    return plain(epsilon) if epsilon == group.budget.epsilon else up(epsilon, 4)
 
 
 def promises(facts: Facts) -> tuple[tuple[str, str], ...]:
     """The promises by group, the strictest first; where there are many groups, the first ones."""
-    ordered = sorted(facts.groups, key=lambda group: (group.budget, group.group))
-    return tuple((group.group, promise(facts, group)) for group in ordered[:_MOST])
+    ordered = sorted(facts.groups, key=lambda group: (group.budget.epsilon, group.id))
+    return tuple((group.id, promise(facts, group)) for group in ordered[:_MOST])
 
 
 def covered(facts: Facts) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ def ending(facts: Facts, outcome: Outcome) -> str:
             f" ({outcome.reused_queries:,} of these points and {outcome.reused_labels:,} of the labels were paid by "
             "earlier runs, and given again for nothing)"
         )
-    out = [spent.group for spent in outcome.spent if spent.labels_until_exhausted is not None]
+    out = [spent.id for spent in outcome.groups if spent.labels_until_exhausted is not None]
     if facts.design is not None:
         return asked + _after_test(facts.design, outcome)
     if outcome.ended == "budget":
@@ -290,9 +290,9 @@ def carried(outcome: Outcome) -> str:
     )
 
 
-def balance(groups: Sequence[GroupFacts], spent: Sequence[Spent]) -> str:
+def balance(spent: Sequence[GroupResult]) -> str:
     """How evenly the groups' budgets were used up."""
-    shares = [(paid.cost / group.budget, group.group) for group, paid in zip(groups, spent, strict=True)]
+    shares = [(paid.used, paid.id) for paid in spent]
     most, least = max(shares), min(shares)
     if len(shares) == 1:
         return f"{used(most[0])} of the budget was used."

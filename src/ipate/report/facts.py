@@ -5,10 +5,12 @@ every public report, so whatever is written from public facts cannot hold a priv
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from ipate.labelling.results import Guarantee, StoppedBy
+from ipate.labelling.history import Point
+from ipate.labelling.results import Ending, GroupResult, Guarantee, StoppedBy
+from ipate.people.budgets import Account, Budget
 
 Audience: TypeAlias = Literal["public", "private"]
 WITHHELD = "There is no figure for this run that may be published."
@@ -16,39 +18,30 @@ WITHHELD = "There is no figure for this run that may be published."
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFacts:
-    """A group as everybody may see it: it follows from budgets and numbers of people alone.
+    """A group as everybody may see it: everything follows from budgets and numbers of people alone.
 
-    Attributes
-    ----------
-    group : str
-        Its id.
-    people, teachers : int
-        How many people count with it, and over how many teachers they are spread.
-    budget, delta : float
-        What each of its people allowed.
-    sensitivity : float
-        The most that one person can move in one voting, at the start.
-    weight : float or None
-        The weight of one of its teachers; None where teachers mix groups.
-    copies : int
-        How many teachers learn from each person.
-    participation : float
-        In which share of the votings each of its teachers takes part.
-    people_share, vote_share : float
-        Its share of all people, and of all weighted votes (or of all places in teachers, where they mix groups).
+    `account` has its budget, its people and what one of them can move; `teachers` is over how many teachers they are
+    spread. The weight of its teachers is None where teachers mix groups, `copies` says how many teachers learn from
+    each person and `participation` in which share of the queries its teachers vote.
     """
 
-    group: str
-    people: int
+    account: Account
     teachers: int
-    budget: float
-    delta: float
-    sensitivity: float
     weight: float | None
     copies: int
     participation: float
     people_share: float
-    vote_share: float
+    vote_share: float  # of all weighted votes, or of all places in teachers where they mix groups
+
+    @property
+    def id(self) -> str:
+        """The group's id."""
+        return self.account.id
+
+    @property
+    def budget(self) -> Budget:
+        """What each of its people allows."""
+        return self.account.group.budget
 
     @property
     def influence(self) -> float:
@@ -60,20 +53,8 @@ class GroupFacts:
 class DesignFacts:
     """The design of a release that is tested as a whole; all of it was fixed, and public, before the votes.
 
-    Attributes
-    ----------
-    queries : int
-        How many queries the design asks.
-    reference : str
-        What it was made from, in words.
-    reserve : float
-        By how much more than the reference the votes might have cost.
-    likely : float
-        The probability to pass of votes as clear as that: the highest there is.
-    fallback : bool
-        Whether (ε/2, δ/10) was kept for a data-independent run after a failure.
-    digest : str
-        Hash of the design.
+    `reserve` is by how much more than the reference the votes might have cost, `likely` the probability to pass of
+    votes as clear as that, and `fallback` whether (ε/2, δ/10) was kept for a data-independent run after a failure.
     """
 
     queries: int
@@ -86,14 +67,10 @@ class DesignFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """How votes became labels and how they were charged; all of it public.
+    """How votes became labels and how they were charged; all of it is public.
 
-    Attributes
-    ----------
-    sigma, check_sigma, threshold : float
-        The noise of labels and checks and the threshold, as used for this number of teachers.
-    orders : tuple of (group, order)
-        The Rényi order that each account fixed beforehand, under loose and sup.
+    σ, σ_T and T are as used for this number of teachers. `orders` has the Rényi order that each account fixed
+    beforehand, by group id, under the bounds that need one.
     """
 
     variant: str
@@ -114,38 +91,6 @@ class Parameters:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spent:
-    """What one group paid.
-
-    Attributes
-    ----------
-    cost : float
-        ε of everything that was charged, earlier runs on the same ledger included.
-    before, own : float
-        ε of what earlier runs had spent, and of this run alone. They are counted together, so they need not add up.
-    carried : float
-        What earlier runs had spent in the account's own unit (μ² under gdp, a Rényi cost at its order), for checking.
-    """
-
-    group: str
-    cost: float
-    sensitivity: float
-    labels_until_exhausted: int | None
-    before: float = 0.0
-    own: float | None = None
-    carried: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """Every group's cost after some queries; `costs` are in the order of the groups."""
-
-    queries: int
-    labels: int
-    costs: tuple[float, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Scores:
     """How often labels and student are right, as far as the truth is known."""
 
@@ -161,28 +106,18 @@ class Scores:
 class Outcome:
     """What labelling released and what it cost.
 
-    Attributes
-    ----------
-    ended : {"budget", "count", "pool", "failed"}
-        What ended the labelling.
-    passed : bool or None
-        The answer of the private test, where the release was tested as a whole.
-    spent : tuple of Spent
-        In the order of the groups.
-    history : tuple of Point
-        The costs as they grew in this run, recomputed from the recorded answers.
-    whole : bool
-        Whether the history is known between its ends; costs that look at votes cannot be followed without these.
-    reused_queries, reused_labels : int
-        How many of the queries and labels earlier runs had paid for: they were given again, free.
+    `groups` are the results in the order of the facts' groups and `history` the costs as they grew in this run.
+    `opening` is what earlier runs had spent in the account's own unit (μ² under gdp, a Rényi cost at the account's
+    order), by group id, and `reused_queries` of the queries were paid for by those runs. `passed` is the answer of
+    the private test, where there was one.
     """
 
-    ended: str
+    ended: Ending
     n_labels: int
     n_queries: int
-    spent: tuple[Spent, ...]
+    groups: tuple[GroupResult, ...]
     history: tuple[Point, ...]
-    whole: bool = True
+    opening: Mapping[str, float] = field(default_factory=dict)
     reused_queries: int = 0
     reused_labels: int = 0
     passed: bool | None = None
@@ -190,7 +125,7 @@ class Outcome:
     @property
     def carried(self) -> bool:
         """Whether earlier runs on the same ledger had spent something."""
-        return any(spent.before > 0 for spent in self.spent)
+        return any(group.before > 0 for group in self.groups)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,30 +139,18 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """What only the data owner may see.
+    """What only the data owner may see: costs whether they may be released or not, and scores by true labels.
 
-    Attributes
-    ----------
-    outcome : Outcome
-        Costs and history, whether they may be released or not.
-    scores : Scores
-        How good labels and student are, by true labels that nobody gave away.
-    standard_labels : int or None
-        The labels that standard PATE would afford at the strictest budget, by its account.
-    teacher_accuracy, plurality_accuracy : float or None
-        How often single teachers, and most of them together, are right: read off private votes.
-    comparison : Comparison or None
-        Where the run was made with it.
-    owed : tuple of str
-        What labels that were already released owe each person who withdrew, in sentences that name them.
+    Accuracies of teachers are read off private votes. `owed` says what labels that were released before a withdrawal
+    owe each person who withdrew, in sentences that name them.
     """
 
     outcome: Outcome
     scores: Scores
-    standard_labels: int | None
-    teacher_accuracy: float | None
-    plurality_accuracy: float | None
-    comparison: Comparison | None
+    standard_labels: int | None = None
+    teacher_accuracy: float | None = None
+    plurality_accuracy: float | None = None
+    comparison: Comparison | None = None
     owed: tuple[str, ...] = ()
 
 
@@ -235,28 +158,11 @@ class Owner:
 class Facts:
     """Everything that a report is written from.
 
-    Attributes
-    ----------
-    guarantee : Guarantee
-        What may be said of the costs.
-    stopped_by : {"fixed", "account", "other"} or None
-        What decided how many queries were asked; None where even that is private.
-    noise_seed : int or None
-        The seed of the noise, for the data owner alone; None for secure noise.
-    n_test : int or None
-        How many rows were kept for testing.
-    later_versions : tuple of mappings
-        Versions of programs that continued the run, where they were others.
-    ledger_head : str or None
-        Where the ledger stood; its counts tell how long a run was, so None where that is private.
-    private_history : bool
-        An earlier run on the same ledger was charged by private costs, and decides what is left for this one.
-    levels : bool
-        Whether groups are consent levels, rather than numbers that people chose.
-    released : Outcome or None
-        What labelling gave, where the guarantee lets it be published: releasable costs and secret noise.
-    owner : Owner or None
-        What only the data owner may see; None in every public report.
+    `released` is what labelling gave, where the guarantee lets it be published, and `owner` what only the data owner
+    may see: None in every public report. `stopped_by`, `ledger_head` (its counts tell how long a run was) and
+    `noise_seed` are None where they are private. `private_history` says that an earlier run on the same ledger was
+    charged by private costs and decides what is left for this one. `levels` says whether groups are consent levels,
+    rather than numbers that people chose.
     """
 
     audience: Audience

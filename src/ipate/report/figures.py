@@ -12,8 +12,9 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ipate.labelling.history import Point
 from ipate.people.meaning import percent, plain
-from ipate.report.facts import GroupFacts, Outcome, Point
+from ipate.report.facts import GroupFacts, Outcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,8 +54,8 @@ def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Figure:
         _history_axes(axes, groups, outcome, shown, narrow=narrow)
 
     ends = "; ".join(
-        f"{groups[i].group} from {plain(outcome.spent[i].before)} to {plain(outcome.spent[i].cost)} of "
-        f"{plain(groups[i].budget)}"
+        f"{groups[i].id} from {plain(outcome.groups[i].before)} to {plain(outcome.groups[i].cost)} of "
+        f"{plain(groups[i].budget.epsilon)}"
         for i in shown
     )
     caption = (
@@ -73,7 +74,7 @@ def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Figure:
 
 def _chosen(groups: Sequence[GroupFacts]) -> list[int]:
     """All groups, the strictest first; of many, some evenly spread over the budgets."""
-    order = sorted(range(len(groups)), key=lambda index: (groups[index].budget, groups[index].group))
+    order = sorted(range(len(groups)), key=lambda index: (groups[index].budget.epsilon, groups[index].id))
     if len(order) <= MOST_LINES:
         return order
     return [order[round(step * (len(order) - 1) / (MOST_LINES - 1))] for step in range(MOST_LINES)]
@@ -87,12 +88,10 @@ def _history_axes(
     for place, index in enumerate(shown):
         colour = _SERIES[place]
         costs = [point.costs[index] for point in points]
-        axes.axhline(groups[index].budget, color=colour, linewidth=0.9, linestyle=(0, (2, 3)))
-        axes.plot(
-            labels, costs, color=colour, linewidth=2.2, linestyle=_DASHES[place], label=_short(groups[index].group)
-        )
+        axes.axhline(groups[index].budget.epsilon, color=colour, linewidth=0.9, linestyle=(0, (2, 3)))
+        axes.plot(labels, costs, color=colour, linewidth=2.2, linestyle=_DASHES[place], label=_short(groups[index].id))
         axes.plot(labels[-1:], costs[-1:], color=colour, marker=_MARKERS[place], markersize=7, linestyle="none")
-    top = max(groups[index].budget for index in shown)
+    top = max(groups[index].budget.epsilon for index in shown)
     axes.set_ylim(0, top * 1.16)
     axes.set_xlim(0, max(1, labels[-1]) * 1.06)
     axes.axvline(labels[-1], color=_INK, linewidth=0.8, linestyle="-", alpha=0.6)
@@ -130,7 +129,7 @@ def influence_figure(groups: tuple[GroupFacts, ...]) -> Figure:
                     percent(share), (100 * share, place + offset), xytext=(4, 0), textcoords="offset points",
                     va="center", color=_INK, fontsize=10,
                 )  # fmt: skip
-        axes.set_yticks(range(len(shown)), [_short(groups[index].group) for index in shown])
+        axes.set_yticks(range(len(shown)), [_short(groups[index].id) for index in shown])
         axes.invert_yaxis()
         axes.set_xlim(0, 100 * max(max(g.people_share, g.vote_share) for g in groups) * (1.3 if narrow else 1.15))
         axes.set_xlabel("share in %")
@@ -138,7 +137,7 @@ def influence_figure(groups: tuple[GroupFacts, ...]) -> Figure:
         _legend(axes, narrow=narrow)
 
     words = "; ".join(
-        f"{group.group}: {percent(group.people_share)} of the people, {percent(group.vote_share)} of the votes"
+        f"{group.id}: {percent(group.people_share)} of the people, {percent(group.vote_share)} of the votes"
         for group in (groups[index] for index in shown)
     )
     height = 1.3 + 0.72 * len(shown)

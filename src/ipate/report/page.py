@@ -125,18 +125,19 @@ def _budgets(facts: Facts) -> Markup:
     outcome = facts.outcome
     columns = ["group", "people", "budget ε", "δ"]
     rows: list[list[object]] = [
-        [group.group, f"{group.people:,}", plain(group.budget), small(group.delta)] for group in facts.groups
+        [group.id, f"{group.account.people:,}", plain(group.budget.epsilon), small(group.budget.delta)]
+        for group in facts.groups
     ]
     if outcome is None:
         return section("Budgets", table("What people allowed", columns, rows))
     shared = outcome.carried
     columns += [*(["before ε", "this run alone ε"] if shared else []), "cost ε", "budget used", "used up after"]
-    for row, group, spent in zip(rows, facts.groups, outcome.spent, strict=True):
+    for row, spent in zip(rows, outcome.groups, strict=True):
         after = spent.labels_until_exhausted
         row += [
             *([f"{spent.before:.4f}", "—" if spent.own is None else f"{spent.own:.4f}"] if shared else []),
             f"{spent.cost:.4f}",
-            used(spent.cost / group.budget),
+            used(spent.used),
             "—" if after is None else _count(after, "label"),
         ]
     return section(
@@ -144,15 +145,14 @@ def _budgets(facts: Facts) -> Markup:
         element("p", claims.ending(facts, outcome)),
         table("What people allowed, and what was spent", columns, rows),
         element("p", claims.carried(outcome), class_="soft") if shared else "",
-        element("p", claims.balance(facts.groups, outcome.spent)),
+        element("p", claims.balance(outcome.groups)),
         _figure(history_figure(facts.groups, outcome)) if _has_history(facts, outcome) else "",
-        "" if outcome.whole else element("p", _GONE, class_="soft"),
     )
 
 
 def _has_history(facts: Facts, outcome: Outcome) -> bool:
-    """Whether costs grew label by label, and the votes that they follow from are still there."""
-    return bool(outcome.history[-1].labels) and outcome.whole and facts.design is None
+    """Whether costs grew label by label."""
+    return bool(outcome.history[-1].labels) and facts.design is None
 
 
 def _figure(figure: Figure) -> Markup:
@@ -176,10 +176,10 @@ def _influence(facts: Facts) -> Markup:
     columns = ["group", "people", "teachers"] + ([how] if how else [])
     columns += ["one person moves at most", "share of people", "share of votes", "one person's influence"]
     rows = [
-        [group.group, f"{group.people:,}", f"{group.teachers:,}"]
+        [group.id, f"{group.account.people:,}", f"{group.teachers:,}"]
         + ([_means(group, variant)] if how else [])
         + [
-            plain(group.sensitivity, 3),
+            plain(group.account.sensitivity, 3),
             percent(group.people_share),
             percent(group.vote_share),
             f"{group.influence:.2f} ×",

@@ -71,10 +71,10 @@ def _table(facts: Facts, outcome: Outcome, orders: tuple[tuple[str, float], ...]
     unit = "cost at that order" if orders else "μ²"
     lines = ["groups = {  # the most that one person moves, δ" + (", Rényi order" if orders else "")]
     lines[0] += f", {unit} of earlier runs" if outcome.carried else ""
-    for group, spent in zip(facts.groups, outcome.spent, strict=True):
-        extra = f", {by_group[group.group]!r}" if orders else ""
-        extra += f", {spent.carried!r}" if outcome.carried else ""
-        lines.append(f"    {group.group!r}: ({group.sensitivity!r}, {group.delta!r}{extra}),")
+    for group in facts.groups:
+        extra = f", {by_group[group.id]!r}" if orders else ""
+        extra += f", {outcome.opening.get(group.id, 0.0)!r}" if outcome.carried else ""
+        lines.append(f"    {group.id!r}: ({group.account.sensitivity!r}, {group.budget.delta!r}{extra}),")
     return "\n".join([*lines, "}"])
 
 
@@ -82,7 +82,7 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
     """How a reader can check what is said here."""
     if facts.outcome is None:
         return ("There is no figure to check. A run with secret noise and a bound that holds for all votes has one.",)
-    found = ["This report charged the recorded answers again and found the costs that the run recorded."]
+    found = ["This report reads every charge from the run's ledger; the costs are the sums of these charges."]
     if facts.guarantee.kind == "releasable":
         found.append(
             "The costs follow from public figures: count the rows of labels.csv (queries) and those that were answered "

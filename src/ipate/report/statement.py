@@ -1,17 +1,132 @@
 """The sentences of a statement for one person: pure functions from what may be said to how it is said."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ipate.labelling.results import SEEDED
+from ipate.labelling.results import SEEDED, Kind
 from ipate.people.meaning import assured, down, plain, small, up
-from ipate.runs.statement import RunEntry, Statement
-from ipate.runs.withdrawal import Withdrawal
 
 PRIVATE = (
     "PRIVATE: FOR THE DATA OWNER ONLY. The figures below were computed from other people's data too. Do not publish "
     "them and do not give them to anybody, not even to the person."
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEntry:
+    """What one run on the ledger promised a person and spent; figures are None where they are private."""
+
+    run: str
+    opened: str
+    group: str
+    budget: float
+    delta: float
+    bound: str
+    labels: int | None
+    checks: int | None
+    epsilon: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What may be told about one person of a run.
+
+    Attributes
+    ----------
+    person, run : str
+        The person's id and the run's name.
+    asked, group : str
+        The group of their own consent, and the one that they count with: the same or a stricter one.
+    levels : bool
+        Whether groups are consent levels, rather than numbers that people chose.
+    budget, delta : float
+        What they are promised at most, in this run.
+    guaranteed : bool
+        Whether the run gives a guarantee: costs that hold for all votes, and noise that nobody can draw again.
+    seeded : bool
+        The noise can be drawn again by whoever knows the seed.
+    labels, checks : int or None
+        What this run released that their data could have changed; None where that is private.
+    allowed : float
+        The latest budget on the ledger; consent may have changed since this run.
+    spent, left : float or None
+        ε over all runs on the ledger, and what is left of the latest budget; None where they are private.
+    private : bool
+        Whether there are figures in here that must not leave the data owner's hands.
+    entries : tuple of RunEntry
+        Every run on the ledger that the person took part in.
+    withdrawn : str or None
+        When they withdrew.
+    """
+
+    person: str
+    run: str
+    asked: str
+    group: str
+    levels: bool
+    budget: float
+    delta: float
+    guaranteed: bool
+    seeded: bool
+    private: bool
+    withdrawn: str | None
+    allowed: float
+    labels: int | None
+    checks: int | None
+    spent: float | None
+    left: float | None
+    entries: tuple[RunEntry, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Withdrawal:
+    """One person's withdrawal, as it is kept in the run's private folder.
+
+    Attributes
+    ----------
+    person, when : str
+        The person's id, and the time in UTC.
+    group : str
+        The group that they counted with.
+    teachers : tuple of int
+        The teachers that held them.
+    trained : bool
+        Whether one of these had voted, so that it must learn again.
+    labelling : {"not begun", "begun", "complete"}
+        How far the run was.
+    labels, checks : int or None
+        What had been released by then and could have depended on them: it cannot be called back.
+    bound, kind : str
+        How its cost was counted, and whether the figures are releasable or private.
+    epsilon, delta : float or None
+        What had been spent of their budget by then, in all runs on the ledger.
+    """
+
+    person: str
+    when: str
+    group: str
+    teachers: tuple[int, ...]
+    trained: bool
+    labelling: str
+    labels: int | None
+    checks: int | None
+    bound: str
+    kind: Kind
+    epsilon: float | None
+    delta: float
+
+    @property
+    def told(self) -> "Withdrawal":
+        """The same without figures that are private: what a command prints."""
+        return self if self.kind == "releasable" else replace(self, labels=None, checks=None, epsilon=None)
+
+
+def for_the_person(statement: Statement) -> Statement:
+    """Return a statement without any figure that is private: what may be handed to the person."""
+    if statement.guaranteed:
+        return statement
+    silent = tuple(replace(entry, labels=None, checks=None, epsilon=None) for entry in statement.entries)
+    return replace(statement, private=False, labels=None, checks=None, spent=None, left=None, entries=silent)
 
 
 def sentences(statement: Statement) -> tuple[str, ...]:

@@ -2,25 +2,16 @@
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.files import write_text
-from ipate.labelling.results import Labelling
-from ipate.planning.settings import Settings
 from ipate.report import claims
-from ipate.report.assemble import Source, assemble
-from ipate.report.collect import collect
-from ipate.report.facts import Audience, Facts, Outcome, Owner, Scores
+from ipate.report.facts import Facts, Outcome
 from ipate.report.page import page
 from ipate.report.recipe import recipe, ways_to_check
-from ipate.runs.fitting import Charged
-from ipate.runs.folder import RunFolder
-from ipate.runs.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,31 +21,6 @@ class Report:
     html: Path
     json: Path
     facts: Facts
-
-
-def write_report(
-    run_folder: str | Path | RunFolder, *, audience: Audience = "public", out: str | Path | None = None
-) -> Report:
-    """Write `report.html` and `report.json` of a run.
-
-    Parameters
-    ----------
-    run_folder : path or RunFolder
-        A run whose labels have been given.
-    audience : {"public", "private"}
-        public holds only what may be published; private is for the data owner, and says so on every page.
-    out : path, optional
-        The html file; its twin stands beside it with the suffix .json. Unless given, both go to the run's
-        own folder `public` or `private`.
-
-    Returns
-    -------
-    Report
-        The two files and the facts they were written from.
-    """
-    folder = run_folder if isinstance(run_folder, RunFolder) else RunFolder.open(Path(run_folder))
-    html = _target(folder, audience, out)
-    return write_facts(collect(folder, audience), html)
 
 
 def write_facts(facts: Facts, html: Path) -> Report:
@@ -72,15 +38,6 @@ def check_target(out: str | Path) -> Path:
         raise InputError(f"out is {str(path)!r}: it must end in .html; the JSON twin is written beside it")
     if not path.parent.is_dir():
         raise InputError(f"{path.parent}: no such folder")
-    return path
-
-
-def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Path:
-    if out is None:
-        return (folder.private if audience == "private" else folder.public) / "report.html"
-    path = check_target(out)
-    if audience == "private" and path.resolve().is_relative_to(folder.public.resolve()):
-        raise InputError(f"out is {str(path)!r}: a private report must not lie in the run's public folder")
     return path
 
 
@@ -149,13 +106,23 @@ def _groups(facts: Facts) -> list[dict[str, Any]]:
     rows = []
     for place, group in enumerate(facts.groups):
         row = {
-            **asdict(group),
+            "group": group.id,
+            "people": group.account.people,
+            "teachers": group.teachers,
+            "budget": group.budget.epsilon,
+            "delta": group.budget.delta,
+            "sensitivity": group.account.sensitivity,
+            "weight": group.weight,
+            "copies": group.copies,
+            "participation": group.participation,
+            "people_share": group.people_share,
+            "vote_share": group.vote_share,
             "influence": group.influence,
             "promised_epsilon": claims.promised_epsilon(facts, group),
             "promise": claims.promise(facts, group),
         }
         if facts.outcome is not None:
-            spent = facts.outcome.spent[place]
+            spent = facts.outcome.groups[place]
             row["cost"] = spent.cost
             row["spent_before"] = spent.before
             row["this_run_alone"] = spent.own
@@ -169,12 +136,12 @@ def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
     return {
         "ended": outcome.ended,
         "ending": claims.ending(facts, outcome),
-        "balance": claims.balance(facts.groups, outcome.spent),
+        "balance": claims.balance(outcome.groups),
         "labels": outcome.n_labels,
         "queries": outcome.n_queries,
         "reused": {"labels": outcome.reused_labels, "queries": outcome.reused_queries},
         "history": {
-            "groups": [group.group for group in facts.groups],
+            "groups": [group.id for group in facts.groups],
             "points": [[point.queries, point.labels, *point.costs] for point in outcome.history],
         },
     }
@@ -191,62 +158,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fitted:
-    """What a fitted classifier knows about itself."""
-
-    labelling: Labelling
-    allocation: Allocation
-    settings: Settings
-    charged: Charged
-    classes: tuple[Any, ...]
-    n_pool: int
-    label_accuracy: float | None
-    teacher: Any
-    student: Any
-    noise_seed: int | None
-    random_state: int | None
-    levels: bool
-    versions: Mapping[str, str]
-
-
-def write_model_report(fitted: Fitted, path: str | Path, *, audience: Audience, name: str) -> Report:
-    """Write the html page and its JSON twin.
-
-    The classifier keeps no votes, so under tight and exact the history of costs has two points only: before and after.
-    """
-    charged = fitted.charged
-    record = Record.of(fitted.labelling, n_public=fitted.n_pool, ledger_head=charged.head, before=charged.before)
-    source = Source(
-        record=record,
-        allocation=fitted.allocation,
-        settings=fitted.settings,
-        data_name=name,
-        classes=tuple(str(label) for label in fitted.classes),
-        n_classes=len(fitted.classes),
-        teacher_model=type(fitted.teacher).__name__,
-        student_model=type(fitted.student).__name__,
-        noise_seed=fitted.noise_seed,
-        split_seed=fitted.random_state,
-        versions=fitted.versions,
-        levels=fitted.levels,
-        opening=charged.opening,
-        reused=charged.reused,
-        private_history=charged.private_history,
-    )
-
-    def owner(outcome: Outcome) -> Owner:
-        scores = Scores(labels=record.n_labels, queries=record.n_queries, label_accuracy=fitted.label_accuracy)
-        return Owner(
-            outcome=outcome,
-            scores=scores,
-            standard_labels=None,
-            teacher_accuracy=None,
-            plurality_accuracy=None,
-            comparison=None,
-        )
-
-    html = check_target(path)
-    return write_facts(assemble(source, audience, owner), html)

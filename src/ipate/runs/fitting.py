@@ -4,7 +4,7 @@ import secrets
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ipate.allocation.allocation import Allocation
 from ipate.errors import ClassesWarning, InputError, PublicRowsWarning
+from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms
 from ipate.labelling.results import Labelling
 from ipate.ledger.memory import MemoryLedger
@@ -162,32 +163,6 @@ def collect_votes(
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Charged:
-    """What a fit was charged to.
-
-    Attributes
-    ----------
-    ledger : Ledger
-        The accounts as they stood when the last label had been paid.
-    head : str
-        Where the durable ledger stood; empty where there is none.
-    opening, before : mapping
-        What earlier fits had spent: by account in its own unit, and by group as ε.
-    reused : frozenset of int
-        The public points whose answers earlier fits had paid for.
-    private_history : bool
-        Whether one of those fits was charged by private costs.
-    """
-
-    ledger: Ledger
-    head: str = ""
-    opening: Mapping[str, Floats] = field(default_factory=dict)
-    before: Mapping[str, float] = field(default_factory=dict)
-    reused: frozenset[int] = frozenset()
-    private_history: bool = False
-
-
 def charge_labels(
     votes: Votes,
     allocation: Allocation,
@@ -197,7 +172,7 @@ def charge_labels(
     pool: str,
     noise_seed: int | None,
     order: NDArray[np.int64],
-) -> tuple[Labelling, Charged]:
+) -> tuple[Labelling, Ledger, Extract]:
     """Label the pool; with a path, every label is in that ledger before anything of it is seen.
 
     Parameters
@@ -209,17 +184,13 @@ def charge_labels(
     """
     if path is None:
         result, ledger = run_labelling(votes, allocation, settings, noise_seed=noise_seed, order=order)
-        return result, Charged(ledger=ledger)
+        return result, ledger, Extract(terms=ledger.terms, charges=ledger.charges)
     name = name_run(f"fit {secrets.token_hex(8)}", seeded=noise_seed is not None)
     refuse_mixed_noise(path, name)
     terms = account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale))
     with SqliteLedger.open(path, terms, run=name, pool=pool, people=allocation.members()) as book:
         result, _ = run_labelling(votes, allocation, settings, noise_seed=noise_seed, ledger=book, order=order)
-        return result, Charged(
-            ledger=MemoryLedger(terms, opening={account: book.spent(account) for account in book.terms}),
-            head=str(book.head),
-            opening={account: book.opening(account) for account in book.terms if book.opening(account).any()},
-            before=book.before,
-            reused=frozenset(int(query) for query in book.inherited if query.isdecimal()),
-            private_history=bool(book.private_history),
-        )
+        opening = {account: book.opening(account) for account in book.terms}
+        extract = Extract.of(book, opening=opening, reused=book.inherited, head=str(book.head))
+        kept = MemoryLedger(terms, opening={account: book.spent(account) for account in book.terms})
+        return result, kept, extract

@@ -8,9 +8,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ipate.errors import InputError, IpateError
+from ipate.labelling.results import Record
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import known_heads, ledger_path, reading
-from ipate.runs.record import Record, read_record
+from ipate.runs.record import read_record
 
 State: TypeAlias = Literal["complete", "interrupted", "running", "broken"]
 STAGES = ("data", "allocation", "teachers", "labels", "student", "scores", "comparison", "report")

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
 from ipate.allocation.allocation import Allocation
+from ipate.labelling.results import Record
 from ipate.planning.settings import Settings, run_labelling
 from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
-from ipate.runs.record import Record
 from ipate.runs.task import Task, make_models
 from ipate.students import fit_student
 from ipate.votes import Votes

@@ -13,12 +13,13 @@ from ipate.allocation import allocate
 from ipate.allocation.allocation import Allocation, class_warning
 from ipate.errors import InputError, IpateError
 from ipate.files import replacing
+from ipate.labelling.results import Record
 from ipate.planning.reference import read_design
 from ipate.planning.settings import Settings, standard_labels
 from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import check_affordable, ledger_path
-from ipate.runs.record import Record, label_once, publish
+from ipate.runs.record import label_once, publish
 from ipate.runs.scoring import compare, evaluate, teach
 from ipate.runs.settings import keep_design, reference_of, settings_of
 from ipate.runs.task import Task, make_models, prepare

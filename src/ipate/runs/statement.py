@@ -4,80 +4,13 @@ A cost that was computed from votes depends on other people's data: it is privat
 where costs could end a run. Unless the data owner asks for them, neither is in a statement at all.
 """
 
-from dataclasses import dataclass, replace
-
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.ledger.carry import PersonRecord
+from ipate.report.statement import RunEntry, Statement, for_the_person
 from ipate.runs.folder import RunFolder
 from ipate.runs.person import balance_of, find_person, kind_of
 from ipate.runs.withdrawal import withdrawals
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunEntry:
-    """What one run on the ledger promised a person and spent; figures are None where they are private."""
-
-    run: str
-    opened: str
-    group: str
-    budget: float
-    delta: float
-    bound: str
-    labels: int | None
-    checks: int | None
-    epsilon: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Statement:
-    """What may be told about one person of a run.
-
-    Attributes
-    ----------
-    person, run : str
-        The person's id and the run's name.
-    asked, group : str
-        The group of their own consent, and the one that they count with: the same or a stricter one.
-    levels : bool
-        Whether groups are consent levels, rather than numbers that people chose.
-    budget, delta : float
-        What they are promised at most, in this run.
-    guaranteed : bool
-        Whether the run gives a guarantee: costs that hold for all votes, and noise that nobody can draw again.
-    seeded : bool
-        The noise can be drawn again by whoever knows the seed.
-    labels, checks : int or None
-        What this run released that their data could have changed; None where that is private.
-    allowed : float
-        The latest budget on the ledger; consent may have changed since this run.
-    spent, left : float or None
-        ε over all runs on the ledger, and what is left of the latest budget; None where they are private.
-    private : bool
-        Whether there are figures in here that must not leave the data owner's hands.
-    entries : tuple of RunEntry
-        Every run on the ledger that the person took part in.
-    withdrawn : str or None
-        When they withdrew.
-    """
-
-    person: str
-    run: str
-    asked: str
-    group: str
-    levels: bool
-    budget: float
-    delta: float
-    guaranteed: bool
-    seeded: bool
-    private: bool
-    withdrawn: str | None
-    allowed: float
-    labels: int | None
-    checks: int | None
-    spent: float | None
-    left: float | None
-    entries: tuple[RunEntry, ...]
 
 
 def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement:
@@ -121,14 +54,6 @@ def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement
         entries=() if balance is None else tuple(_entry(record) for record in balance.records),
     )
     return full if private else for_the_person(full)
-
-
-def for_the_person(statement: Statement) -> Statement:
-    """Return a statement without any figure that is private: what may be handed to the person."""
-    if statement.guaranteed:
-        return statement
-    silent = tuple(replace(entry, labels=None, checks=None, epsilon=None) for entry in statement.entries)
-    return replace(statement, private=False, labels=None, checks=None, spent=None, left=None, entries=silent)
 
 
 def _entry(record: PersonRecord) -> RunEntry:

@@ -6,63 +6,20 @@ released before cannot be called back; `withdrawals.json` keeps what it was and 
 """
 
 import shutil
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 import numpy as np
 
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError, show
-from ipate.labelling.results import Kind
+from ipate.report.statement import Withdrawal
 from ipate.runs.folder import RunFolder
 from ipate.runs.person import balance_of, find_person, kind_of
 from ipate.runs.record import read_record
 from ipate.votes.store import erase_votes, voted_in
 
 EMPTY = -1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Withdrawal:
-    """One person's withdrawal, as it is kept in the run's private folder.
-
-    Attributes
-    ----------
-    person, when : str
-        The person's id, and the time in UTC.
-    group : str
-        The group that they counted with.
-    teachers : tuple of int
-        The teachers that held them.
-    trained : bool
-        Whether one of these had voted, so that it must learn again.
-    labelling : {"not begun", "begun", "complete"}
-        How far the run was.
-    labels, checks : int or None
-        What had been released by then and could have depended on them: it cannot be called back.
-    bound, kind : str
-        How its cost was counted, and whether the figures are releasable or private.
-    epsilon, delta : float or None
-        What had been spent of their budget by then, in all runs on the ledger.
-    """
-
-    person: str
-    when: str
-    group: str
-    teachers: tuple[int, ...]
-    trained: bool
-    labelling: str
-    labels: int | None
-    checks: int | None
-    bound: str
-    kind: Kind
-    epsilon: float | None
-    delta: float
-
-    @property
-    def told(self) -> "Withdrawal":
-        """The same without figures that are private: what a command prints."""
-        return self if self.kind == "releasable" else replace(self, labels=None, checks=None, epsilon=None)
 
 
 def withdrawals(folder: RunFolder) -> tuple[Withdrawal, ...]:

@@ -1,19 +1,56 @@
-"""From a run's folder to facts: what was noted when it ran, its record, and the ledger that it was charged to."""
+"""The report of a run: what its folder and its ledger recorded, gathered and written."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
+from ipate.labelling.history import Extract
 from ipate.planning.reference import read_design
 from ipate.report.assemble import Source, assemble
 from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
 from ipate.report.statement import owed
+from ipate.report.write import Report, check_target, write_facts
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import openings_of, reading, reused_by
 from ipate.runs.record import read_record
 from ipate.runs.settings import settings_of
 from ipate.runs.withdrawal import withdrawals
+
+
+def write_report(
+    run_folder: str | Path | RunFolder, *, audience: Audience = "public", out: str | Path | None = None
+) -> Report:
+    """Write `report.html` and `report.json` of a run.
+
+    Parameters
+    ----------
+    run_folder : path or RunFolder
+        A run whose labels have been given.
+    audience : {"public", "private"}
+        public holds only what may be published; private is for the data owner, and says so on every page.
+    out : path, optional
+        The html file; its twin stands beside it with the suffix .json. Unless given, both go to the run's
+        own folder `public` or `private`.
+
+    Returns
+    -------
+    Report
+        The two files and the facts they were written from.
+    """
+    folder = run_folder if isinstance(run_folder, RunFolder) else RunFolder.open(Path(run_folder))
+    html = _target(folder, audience, out)
+    return write_facts(collect(folder, audience), html)
+
+
+def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Path:
+    if out is None:
+        return (folder.private if audience == "private" else folder.public) / "report.html"
+    path = check_target(out)
+    if audience == "private" and path.resolve().is_relative_to(folder.public.resolve()):
+        raise InputError(f"out is {str(path)!r}: a private report must not lie in the run's public folder")
+    return path
 
 
 def collect(folder: RunFolder, audience: Audience) -> Facts:
@@ -38,13 +75,9 @@ def _source(folder: RunFolder) -> Source:
         design=read_design(folder.public / "design.json") if config.labelling.bound == "ptr" else None,
     )
     with reading(folder) as ledger:
-        paid = ledger.stored().answers
-        opening = openings_of(folder, ledger)
-        reused = frozenset(int(query) for query in reused_by(folder, ledger) if query.isdecimal())  # not a test's
-        private_history = bool(ledger.private_history)
-        charged = None
-        if allocation.withdrawn and not settings.meter.data_independent:  # their teachers' votes are erased
-            charged = {account: ledger.spent(account) for account in ledger.terms}
+        extract = Extract.of(
+            ledger, opening=openings_of(folder, ledger), reused=reused_by(folder, ledger), head=str(ledger.head)
+        )
     return Source(
         record=record,
         allocation=allocation,
@@ -62,12 +95,7 @@ def _source(folder: RunFolder) -> Source:
         versions=folder.facts["versions"],
         later_versions=tuple(folder.facts.get("resumed_with", ())),
         levels=config.budgets.epsilon is None and config.data.epsilon is None,
-        votes=folder.private / "votes" / "votes.npy",
-        opening={account: spent for account, spent in opening.items() if spent.any()},
-        reused=reused,
-        charged=charged,
-        private_history=private_history,
-        paid=paid,
+        extract=extract,
     )
 
 
