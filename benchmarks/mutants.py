@@ -910,9 +910,9 @@ MUTANTS = (
     ),
     Mutant(
         "a report forgets what was spent before",
-        "report/replay.py",
-        "account_terms(panel, settings.meter, aggregator), opening=opening)",
-        "account_terms(panel, settings.meter, aggregator))",
+        "labelling/history.py",
+        "cost + self.opening.get(account, 0.0) for account",
+        "cost for account",
         (f"{CARRIED}::test_costs_of_both_runs_are_counted_together",),
     ),
     Mutant(
@@ -947,7 +947,7 @@ MUTANTS = (
     Mutant(
         "a cost with earlier runs in it is promised",
         "report/assemble.py",
-        "elif settings.meter.data_independent and source.opening:",
+        "elif settings.meter.data_independent and source.extract.opening:",
         "elif False:",
         ("tests/test_classifier.py",),
     ),

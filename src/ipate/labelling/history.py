@@ -78,20 +78,22 @@ class Extract:
         """Add what earlier runs had spent to what was charged."""
         return {account: cost + self.opening.get(account, 0.0) for account, cost in charged.items()}
 
-    def epsilon(self, spent: Mapping[str, Floats]) -> dict[str, float]:
-        """Return ε by group id: the worst of the group's accounts."""
-        worst = {terms.account.group.id: 0.0 for terms in self.terms.values()}
+    def epsilon(self, spent: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Return ε by group id, the worst of the group's accounts; costs may have the shape (..., width)."""
+        worst: dict[str, Floats] = {}
         for account, cost in spent.items():
             terms = self.terms[account]
-            if cost.any():
-                epsilon = float(terms.meter.epsilon(cost, terms.account.delta)[0])
-                worst[terms.account.group.id] = max(worst[terms.account.group.id], epsilon)
+            some = cost.any(axis=-1)
+            epsilon = np.where(some, terms.meter.epsilon(cost, terms.account.delta)[0], 0.0)
+            group = terms.account.group.id
+            worst[group] = np.maximum(worst.get(group, np.zeros(())), epsilon)
         return worst
 
     @property
     def before(self) -> dict[str, float]:
         """ε that earlier runs had spent, by group id."""
-        return self.epsilon(self.opening)
+        groups = {terms.account.group.id: 0.0 for terms in self.terms.values()}
+        return groups | {group: float(epsilon) for group, epsilon in self.epsilon(self.opening).items()}
 
     def history(self, groups: Sequence[str]) -> tuple[Point, ...]:
         """Return the costs as they grew, the first point before any query.
@@ -102,22 +104,25 @@ class Extract:
         charged = {account: np.zeros(terms.meter.width) for account, terms in self.terms.items()}
         asked = sum(len(charge.queries) for charge in self.charges if charge.kind == "labels")
         step = max(1, -(-asked // _POINTS))
-
-        def point(queries: int, labels: int, more: Mapping[str, Floats]) -> Point:
-            total = {account: charged[account] + more.get(account, 0.0) for account in charged}
-            costs = self.epsilon(self.spent(total))
-            return Point(queries=queries, labels=labels, costs=tuple(costs[group] for group in groups))
-
-        found = [point(0, 0, {})]
+        counts, costs = [(0, 0)], [dict(charged)]
         for charge in self.charges:
-            done, labels = found[-1].queries, found[-1].labels
+            queries, labels = counts[-1]
             for within, given, more in self._within(charge, step):
-                found.append(point(done + within, labels + given, more))
+                counts.append((queries + within, labels + given))
+                costs.append({account: cost + more.get(account, 0.0) for account, cost in charged.items()})
             for account, cost in charge.cost.items():
                 charged[account] = charged[account] + cost
             if charge.kind == "labels":
-                found.append(point(done + len(charge.queries), labels + int(charge.answered.sum()), {}))
-        return (*found, point(0, 0, {})) if len(found) == 1 else tuple(found)
+                counts.append((queries + len(charge.queries), labels + int(charge.answered.sum())))
+                costs.append(dict(charged))
+        counts.append(counts[-1])
+        costs.append(dict(charged))  # a test is charged before the first query
+        grown = self.epsilon(self.spent({account: np.stack([row[account] for row in costs]) for account in charged}))
+        points = [
+            Point(queries=queries, labels=labels, costs=tuple(float(grown[group][place]) for group in groups))
+            for place, (queries, labels) in enumerate(counts)
+        ]
+        return tuple(points if points[-1] != points[-2] or len(points) == 2 else points[:-1])
 
     def _within(self, charge: Charge, step: int) -> Iterator[tuple[int, int, dict[str, Floats]]]:
         """Yield queries, labels and costs at steps inside a batch, where they follow from public figures."""

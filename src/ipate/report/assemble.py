@@ -210,7 +210,7 @@ def _outcome(source: Source) -> Outcome:
     if extract.answers:
         record.check_answers(extract.answers)
     costs = extract.epsilon(extract.spent(extract.own))
-    before, own = extract.before, extract.epsilon(extract.own)
+    before, own = extract.before, {name: float(cost) for name, cost in extract.epsilon(extract.own).items()}
     free = [query for query in record.queries if query in extract.reused]
     history = extract.history(names)
     if not source.settings.meter.whole:
