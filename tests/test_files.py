@@ -1,6 +1,10 @@
 """Csv files: what is read, what is refused and in which words, and that a write is whole or not at all."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 import zipfile
 
 import pytest
@@ -8,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipate import files as tables
-from ipate.errors import InputError
-from ipate.files import read_table, replacing
+from ipate.errors import InputError, IpateError
+from ipate.files import FileLock, read_table, replacing
 from ipate.people.budgets import GroupRow, read_groups, write_groups
 
 
@@ -198,3 +202,88 @@ def test_an_archive_that_is_cut_short_does_not_hide_an_interruption(tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="other"), replacing(tmp_path / "x.npz"):
         raise ValueError("other")
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from ipate.errors import IpateError
+from ipate.files import FileLock
+with FileLock(Path(sys.argv[1]), refusal=IpateError("held"), timeout=float(sys.argv[2])):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def hold(tmp_path):
+    """Return a function that starts a process which holds the lock until a line or the end of its input."""
+    started = []
+
+    def hold(path, timeout=0.0):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path), str(timeout)], **pipes)
+        started.append(process)
+        return process
+
+    yield hold
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def take(path, timeout=0.0):
+    return FileLock(path, refusal=IpateError(f"{path}: in use"), timeout=timeout)
+
+
+def test_lock_excludes_other_processes_until_released(tmp_path, hold):
+    path = tmp_path / ".lock"
+    assert not FileLock.is_held(path)
+    assert not path.exists()
+    with take(path):
+        assert FileLock.is_held(path)
+        refused = hold(path)
+        assert "IpateError: held" in refused.communicate()[1]
+        waiting = hold(path, timeout=60.0)
+    assert waiting.stdout.readline() == "held\n"
+    with pytest.raises(IpateError, match="in use"):
+        take(path)
+    waiting.communicate("end\n")
+    assert not FileLock.is_held(path)
+    take(path).release()
+
+
+def test_killed_process_releases_its_lock(tmp_path, hold):
+    path = tmp_path / ".lock"
+    process = hold(path)
+    assert process.stdout.readline() == "held\n"
+    assert FileLock.is_held(path)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    with take(path, timeout=5.0):
+        assert FileLock.is_held(path)
+
+
+def test_lock_refusal_is_raised_after_its_timeout(tmp_path):
+    path = tmp_path / ".lock"
+    with take(path) as lock:
+        start = time.monotonic()
+        with pytest.raises(IpateError) as caught:
+            take(path, timeout=0.2)
+        assert 0.2 <= time.monotonic() - start < 5
+        assert str(caught.value) == f"{path}: in use"
+        lock.release()
+        take(path).release()
+
+
+def test_asking_for_a_lock_needs_no_write_access(tmp_path):
+    path = tmp_path / ".lock"
+    with take(path):
+        path.chmod(0o400)
+        assert FileLock.is_held(path)
+    assert not FileLock.is_held(path)
+
+
+def test_private_lock_file_is_readable_by_its_owner_only(tmp_path):
+    FileLock(tmp_path / ".lock", refusal=IpateError("in use"), private=True).release()
+    assert (tmp_path / ".lock").stat().st_mode & 0o777 == 0o600

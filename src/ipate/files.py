@@ -1,22 +1,43 @@
-"""Files: atomic writes, strict CSV tables, and npz and npy arrays without pickle."""
+"""Files: atomic writes, locks between processes, strict CSV tables, and npz and npy arrays without pickle."""
 
 import csv
 import math
 import os
 import secrets
 import struct
+import sys
+import time
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal, TypeAlias
+from typing import IO, Any, BinaryIO, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.errors import LIMITS, InputError, show
+from ipate.errors import LIMITS, InputError, IpateError, show
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(handle: int, *, shared: bool) -> None:  # Windows offers exclusive locks only
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+
+    def _unlock(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+        os.close(handle)
+else:
+    import fcntl
+
+    def _lock(handle: int, *, shared: bool) -> None:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+    def _unlock(handle: int) -> None:
+        os.close(handle)  # LOCK_UN in a forked child would also unlock its parent
+
 
 FilePath: TypeAlias = str | os.PathLike[str]
 
@@ -165,6 +186,61 @@ def replacing(path: FilePath, *, private: bool = False) -> Iterator[BinaryIO]:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+class FileLock:
+    """An exclusive lock between processes, held from construction to `release` or to the end of the process.
+
+    Construction waits up to `timeout` seconds for another process and then raises `refusal`. The lock file stays in
+    place, since deleting it would let two processes lock two files of the same name.
+    """
+
+    def __init__(self, path: Path, *, refusal: IpateError, timeout: float = 0.0, private: bool = False) -> None:
+        self.path = path
+        self._handle: int | None = None
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600 if private else 0o666)
+        deadline = time.monotonic() + timeout
+        try:
+            while not _try_lock(handle):
+                if time.monotonic() >= deadline:
+                    raise refusal
+                time.sleep(0.02)
+        except BaseException:
+            os.close(handle)
+            raise
+        self._handle = handle
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Release the lock, if it is held."""
+        if self._handle is not None:
+            _unlock(self._handle)
+            self._handle = None
+
+    @staticmethod
+    def is_held(path: Path) -> bool:
+        """Return whether a process holds this lock now; to find out, the lock is itself taken for an instant."""
+        if not path.is_file():
+            return False
+        handle = os.open(path, os.O_RDONLY)
+        if _try_lock(handle, shared=True):
+            _unlock(handle)
+            return False
+        os.close(handle)
+        return True
+
+
+def _try_lock(handle: int, *, shared: bool = False) -> bool:
+    try:
+        _lock(handle, shared=shared)
+    except OSError:
+        return False
+    return True
 
 
 _BLOCK = 1 << 24  # bytes read in one go; stored members above this are mapped
