@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,7 +33,7 @@ class PolicyWarning(UserWarning):
 
 
 class ClassesWarning(UserWarning):
-    """The set of classes was read off the votes, so it is being treated as public."""
+    """The set of classes was read off the labels or votes, so it is treated as public."""
 
 
 class PublicRowsWarning(UserWarning):
@@ -143,10 +143,20 @@ def check_id(value: object, *, what: str = "group") -> str:
     return str(value)
 
 
+def nearest(name: object, names: Iterable[str]) -> str:
+    """Return the one of `names` that was probably meant, ignoring case; there must be at least one."""
+    folded = {other.casefold(): other for other in names}
+    return folded[difflib.get_close_matches(str(name).casefold(), folded, n=1, cutoff=0.0)[0]]
+
+
+def unknown_name(what: str, name: object, allowed: Collection[str]) -> str:
+    """Return the message for an unknown name, which lists the allowed names and the nearest of them."""
+    return f"{what} is {show(name)}: allowed are {', '.join(allowed)}; nearest is {show(nearest(name, allowed))}"
+
+
 def refuse_name(what: str, name: object, allowed: Collection[str]) -> NoReturn:
-    """Refuse a name that does not exist, with all that do and the nearest of them."""
-    nearest = difflib.get_close_matches(str(name).casefold(), allowed, n=1, cutoff=0.0)[0]
-    raise InputError(f"{what} is {show(name)}: allowed are {', '.join(allowed)}; nearest is {nearest!r}")
+    """Refuse an unknown name with the message of `unknown_name`."""
+    raise InputError(unknown_name(what, name, allowed))
 
 
 def check_count(what: str, value: object, *, least: int = 1) -> int:

@@ -1,8 +1,7 @@
 """Data sets by name."""
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from ipate.data.dataset import Dataset
 from ipate.data.fetch import Fetch, Progress
 from ipate.data.images import FASHION, MNIST, load_idx_set, load_svhn
 from ipate.data.synthetic import load_synthetic
-from ipate.errors import InputError, show
+from ipate.errors import InputError, refuse_name, show
 from ipate.files import FilePath
 
 
@@ -88,9 +87,7 @@ def load(
         A name, an option or a file's contents cannot be used.
     """
     if name not in DATASETS:
-        raise InputError(
-            f"dataset is {show(name)}: allowed are {', '.join(DATASETS)}; nearest is {nearest(name, DATASETS)}"
-        )
+        refuse_name("dataset", name, DATASETS)
     loader = DATASETS[name]
     parameters = inspect.signature(loader).parameters
     allowed = [parameter for parameter in parameters if parameter != "fetch"]
@@ -100,9 +97,3 @@ def load(
             raise InputError(f"option {show(option)} is unknown to {name!r}: {known}")
     fetch = Fetch(data_dir=data_dir, download=download, timeout=timeout, progress=progress)
     return loader(fetch, **options) if "fetch" in parameters else loader(**options)
-
-
-def nearest(name: object, names: Iterable[object]) -> str:
-    """Return the one of `names` that was probably meant, as a message shows it."""
-    folded = {str(other).casefold(): str(other) for other in names}
-    return show(folded[difflib.get_close_matches(str(name).casefold(), folded, n=1, cutoff=0.0)[0]])

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.data import nearest
-from ipate.errors import LIMITS, InputError, show
+from ipate.errors import LIMITS, InputError, nearest, show
 
 _BLOCK = 1 << 16  # rows looked at in one go
 Where = Callable[[int], str]
@@ -53,7 +52,8 @@ class Roles:
         """Check that every named column is there, once, and return the features' columns."""
         for role, column in self.named():
             if column not in header:
-                raise InputError(f"{file} has no column {show(column)} ({role}): nearest is {nearest(column, header)}")
+                close = show(nearest(column, header))
+                raise InputError(f"{file} has no column {show(column)} ({role}): nearest is {close}")
         single = {column for role, column in self.named() if role != "feature"}
         features = self.features or tuple(column for column in header if column not in single)
         if not features:
@@ -167,7 +167,7 @@ def place_labels(
     for code, name in enumerate(labels.names):
         if name not in place:
             row = int(np.flatnonzero(labels.codes == code)[0])
-            allowed = f"allowed are {show(', '.join(ordered))}; nearest is {nearest(name, ordered)}"
+            allowed = f"allowed are {show(', '.join(ordered))}; nearest is {show(nearest(name, ordered))}"
             raise InputError(f"{where(row)}: {what} is {show(name)}: {allowed}")
     return np.array([place[name] for name in labels.names], dtype=np.int64)[labels.codes], ordered
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.data import nearest
 from ipate.data.columns import (
     Columns,
     Labels,
@@ -22,12 +21,8 @@ from ipate.data.columns import (
     read_csv,
 )
 from ipate.data.dataset import Dataset
-from ipate.errors import InputError, show
+from ipate.errors import ClassesWarning, InputError, nearest, show
 from ipate.files import FilePath, read_npz
-
-
-class ClassesWarning(UserWarning):
-    """The class set was read off the labels, and is thereby declared public."""
 
 
 def read_data(
@@ -165,7 +160,7 @@ def _pick(path: Path, there: list[str], role: str, asked: str | None) -> str | N
         return name
     if asked is None and role != "label":
         return None
-    close = f": nearest is {nearest(name, there)}" if there else ": it is empty"
+    close = f": nearest is {show(nearest(name, there))}" if there else ": it is empty"
     raise InputError(f"{path} has no array {show(name)} ({role}){close}")
 
 
