@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from ipate.errors import LIMITS, InputError, nearest, show
 from ipate.files import plain_number
 
-_BLOCK = 1 << 16  # rows checked at once
 Where = Callable[[int], str]
 """Returns the place of a row for a message: its line in a csv file, its row number in other formats."""
 
@@ -106,23 +105,15 @@ def check_finite(X: NDArray[Any], names: Sequence[str], where: Where) -> None:
     """Refuse missing and infinite features; the message gives their number and the place of the first."""
     if X.dtype.kind != "f":
         return
-    count, rows, first = 0, 0, None
-    for start in range(0, len(X), _BLOCK):
-        block = X[start : start + _BLOCK]
-        bad = ~np.isfinite(block)
-        if bad.any():
-            count += int(bad.sum())
-            rows += int(bad.reshape(len(bad), -1).any(axis=1).sum())
-            if first is None:
-                row, *rest = (int(index) for index in np.argwhere(bad)[0])
-                first = (start + row, rest)
-    if first is None:
+    finite = np.isfinite(X)
+    if finite.all():
         return
-    row, rest = first
-    column = show(names[rest[0]]) if names else str(tuple(rest)).rstrip(",)") + ")"
-    found = "missing" if np.isnan(X[(row, *rest)]) else "infinite"
+    first = tuple(int(index) for index in np.unravel_index(finite.argmin(), X.shape))
+    column = show(names[first[1]]) if names else f"({', '.join(map(str, first[1:]))})"
+    found = "missing" if np.isnan(X[first]) else "infinite"
+    count, rows = X.size - int(finite.sum()), len(X) - int(finite.reshape(len(X), -1).all(axis=1).sum())
     raise InputError(
-        f"{where(row)}: feature {column} is {found}, the first of {count:,} such values in {rows:,} of {len(X):,} "
+        f"{where(first[0])}: feature {column} is {found}, the first of {count:,} such values in {rows:,} of {len(X):,} "
         "rows: drop these rows, impute the values from public data, or exclude the column with features="
     )
 

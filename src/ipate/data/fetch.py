@@ -138,13 +138,9 @@ def _advice(dataset: str, files: Sequence[OfficialFile], folders: Sequence[Path]
     names = ", ".join(file.name for file in files)
     sources = " or ".join(dict.fromkeys(url.rsplit("/", 1)[0] + "/" for file in files for url in file.urls))
     looked = ", ".join(str(folder) for folder in folders)
-    partly = ""
-    for folder in folders:
-        lacking = [file.name for file in files if _existing(folder, file) is None]
-        if len(lacking) < len(files):
-            partly = f"; {folder} lacks only {', '.join(lacking)}"
-            break
+    lacking = {folder: [file.name for file in files if _existing(folder, file) is None] for folder in folders}
+    partly = [f"; {folder} lacks only {', '.join(some)}" for folder, some in lacking.items() if len(some) < len(files)]
     return (
         f"the files of {dataset!r} are not cached and could not be downloaded ({reason}): "
-        f"put {names} from {sources} together into one of {looked}{partly}"
+        f"put {names} from {sources} together into one of {looked}{''.join(partly[:1])}"
     )
