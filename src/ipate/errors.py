@@ -1,31 +1,31 @@
-"""Exceptions, warnings, and the checks of single values that raise them."""
+"""All exceptions and warnings, and checks of single values."""
 
 import difflib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 
 class IpateError(Exception):
-    """The root: whatever ipate raises on purpose is one of these."""
+    """The base class of all errors that ipate raises."""
 
 
 class InputError(IpateError, ValueError):
-    """A value that cannot be used: the message names it and says what is allowed."""
+    """An invalid value; the message names it and says what is allowed."""
 
 
 class BudgetExceededError(IpateError):
-    """A charge that an account cannot pay: nothing was charged and nothing released."""
+    """A charge exceeds an account's budget; nothing was charged and nothing released."""
 
 
 class DataUnavailableError(IpateError):
-    """A data set's files are neither here nor to be had; the message names them, their source and their place."""
+    """A data set's files are not cached and not downloadable; the message says where to get and put them."""
 
 
 class DeltaWarning(UserWarning):
-    """A δ of 1/N or more, which allows a mechanism that publishes one of N people outright."""
+    """A δ of 1/N or more, which permits publishing the data of one of N people."""
 
 
 class PolicyWarning(UserWarning):
@@ -33,7 +33,7 @@ class PolicyWarning(UserWarning):
 
 
 class ClassesWarning(UserWarning):
-    """The set of classes was read off the votes, so it is being treated as public."""
+    """The set of classes was read off the labels or votes, so it is treated as public."""
 
 
 class PublicRowsWarning(UserWarning):
@@ -41,23 +41,23 @@ class PublicRowsWarning(UserWarning):
 
 
 class ReproductionWarning(UserWarning):
-    """A rule that serves comparison with the paper only: large strict groups get more weight by it."""
+    """A rule for comparison with the paper only, which gives large strict groups more weight."""
 
 
 class SingleClassWarning(UserWarning):
-    """Teachers of a group that see one class only: they can vote for nothing else."""
+    """Teachers of a group see a single class, so they can vote for no other."""
 
 
 class TeacherError(IpateError):
-    """Teachers failed; those that did not have voted, and their votes are kept."""
+    """Some teachers failed; the votes of the others are kept."""
 
 
 class LostWorkersError(IpateError):
-    """Workers died again and again, so some teachers could not be trained."""
+    """Worker processes died repeatedly, so some teachers could not be trained."""
 
 
 class PendingError(IpateError):
-    """Jobs were written for what is not in the cache: run them, then call again."""
+    """Results are not in the cache; jobs that compute them were written to a folder."""
 
     def __init__(self, jobs: Sequence[str], folder: Path) -> None:
         self.jobs, self.folder = tuple(jobs), folder
@@ -66,7 +66,7 @@ class PendingError(IpateError):
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherFailure:
-    """A teacher that could not be trained: its index, the rows it should have learnt from, and why."""
+    """A teacher that could not be trained: its index, its training rows, and the reason."""
 
     teacher: int
     points: tuple[int, ...]
@@ -78,13 +78,13 @@ class TeacherFailure:
 
 
 class TrainingError(IpateError, RuntimeError):
-    """Some teachers failed; the others are trained and not lost.
+    """Some teachers failed; the others are trained and kept.
 
     Attributes
     ----------
     failures : tuple of TeacherFailure
     ensemble : Ensemble
-        All teachers; those that failed vote the fixed class.
+        All teachers; those that failed vote for a fixed class.
     """
 
     def __init__(self, failures: Sequence[TeacherFailure], ensemble: Any) -> None:
@@ -107,20 +107,20 @@ LIMITS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "weight": (lambda value: (value >= 0) & (value < math.inf), "it must be a finite number, 0 or above"),
 }
-"""What each quantity may be: a test that works on numbers and arrays (NaN fails it), and its words."""
+"""For each quantity a test, which works on numbers and arrays and fails for NaN, and its description."""
 
 
 def show(value: object) -> str:
-    """Return the value as one short line, so that a message stays one line whatever was typed."""
+    """Return the value as one short line, so that every message stays on one line."""
     plain = value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
     text = " ".join(repr(plain).split("\n"))
     return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"
 
 
 def check_number(kind: str, value: object, *, what: str | None = None, of: object = None) -> float:
-    """Return `value` as a float if it is a number within the limits of its kind; refuse it otherwise.
+    """Return `value` as a float if it is a number within `LIMITS[kind]`; refuse it otherwise.
 
-    `kind` is a key of `LIMITS`; `what` names the value in the message, or `of` says whose it is.
+    The message calls the value `what`, or else the `kind` of `of`.
     """
     test, allowed = LIMITS[kind]
     try:
@@ -143,14 +143,24 @@ def check_id(value: object, *, what: str = "group") -> str:
     return str(value)
 
 
+def nearest(name: object, names: Iterable[str]) -> str:
+    """Return the one of `names` that was probably meant, ignoring case; there must be at least one."""
+    folded = {other.casefold(): other for other in names}
+    return folded[difflib.get_close_matches(str(name).casefold(), folded, n=1, cutoff=0.0)[0]]
+
+
+def unknown_name(what: str, name: object, allowed: Collection[str]) -> str:
+    """Return the message for an unknown name, which lists the allowed names and the nearest of them."""
+    return f"{what} is {show(name)}: allowed are {', '.join(allowed)}; nearest is {show(nearest(name, allowed))}"
+
+
 def refuse_name(what: str, name: object, allowed: Collection[str]) -> NoReturn:
-    """Refuse a name that does not exist, with all that do and the nearest of them."""
-    nearest = difflib.get_close_matches(str(name).casefold(), allowed, n=1, cutoff=0.0)[0]
-    raise InputError(f"{what} is {show(name)}: allowed are {', '.join(allowed)}; nearest is {nearest!r}")
+    """Refuse an unknown name with the message of `unknown_name`."""
+    raise InputError(unknown_name(what, name, allowed))
 
 
 def check_count(what: str, value: object, *, least: int = 1) -> int:
-    """Return a whole number that is at least `least`; refuse anything else by name."""
+    """Return a whole number that is at least `least`; refuse anything else."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or int(value.__index__()) < least:
         raise InputError(f"{what} is {show(value)}: it must be a whole number, {least} or above")
     return int(value.__index__())

@@ -28,12 +28,12 @@ def small(**changes):
         ({"feature_names": ("a",)}, "feature_names has 1 names"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(changes, words):
+def test_inconsistent_parts_are_refused(changes, words):
     with pytest.raises(InputError, match=words):
         small(**changes)
 
 
-def test_arrays_cannot_be_written_to_and_the_givers_stay_writable():
+def test_arrays_are_read_only_but_the_callers_are_not():
     X = np.eye(3)
     data = small(X=X)
     with pytest.raises(ValueError, match="read-only"):
@@ -41,7 +41,7 @@ def test_arrays_cannot_be_written_to_and_the_givers_stay_writable():
     X[0, 0] = 5
 
 
-def test_take_keeps_rows_together():
+def test_take_selects_rows_of_every_array():
     data = small(epsilon=np.array([1.0, 2.0, 3.0]), person_id=np.array(["a", "b", "c"]), test_rows=np.array([2]))
     part = data.take([2, 0])
     assert part.X.tolist() == [[0, 0, 1], [1, 0, 0]]
@@ -51,7 +51,7 @@ def test_take_keeps_rows_together():
     assert part.test_rows is None
 
 
-def test_features_of_images_are_floats_between_0_and_1():
+def test_image_features_are_floats_between_0_and_1():
     pixels = np.array([0, 51, 102, 255], dtype=np.uint8).reshape(1, 2, 2).repeat(2, axis=0)
     data = Dataset(name="i", X=pixels, y=np.array([0, 1]), classes=("a", "b"), kind="image")
     assert data.features().shape == (2, 4)
@@ -60,7 +60,7 @@ def test_features_of_images_are_floats_between_0_and_1():
     assert np.array_equal(small().features([1]), [[0, 1, 0]])
 
 
-def test_digits_come_with_scikit_learn():
+def test_digits_are_loaded_from_scikit_learn():
     data = load("digits")
     assert data.X.shape == (1797, 8, 8)
     assert (float(data.X.min()), float(data.X.max())) == (0.0, 1.0)
@@ -68,12 +68,12 @@ def test_digits_come_with_scikit_learn():
     assert np.bincount(data.y).min() >= 174
 
 
-def test_an_unknown_name_is_refused_with_the_nearest():
+def test_unknown_data_set_is_refused_with_the_nearest():
     with pytest.raises(InputError, match=r"dataset is 'MINST': allowed are synthetic, .*; nearest is 'mnist'"):
         load("MINST")
     assert set(DATASETS) == {"synthetic", "digits", "mnist", "fashion-mnist", "svhn", "adult"}
 
 
-def test_an_option_of_a_set_without_options_is_refused():
+def test_option_of_loader_without_options_is_refused():
     with pytest.raises(InputError, match="option 'seed' is unknown to 'digits': it has no options"):
         load("digits", seed=1)

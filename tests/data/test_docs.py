@@ -4,7 +4,7 @@ from pathlib import Path
 PAGE = Path(__file__).parents[2] / "docs" / "data.md"
 
 
-def test_every_example_of_the_page_runs(tmp_path, monkeypatch):
+def test_every_example_on_the_page_runs(tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert len(blocks) >= 5
     monkeypatch.chdir(tmp_path)

@@ -31,7 +31,7 @@ def cache(monkeypatch, tmp_path):
 
 @pytest.fixture
 def server(monkeypatch):
-    """Stands in for the network: answers by host, and keeps a list of what was asked."""
+    """Replaces the network: answers by host and records the requests."""
 
     class Server:
         def __init__(self):
@@ -67,7 +67,7 @@ def files_in(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_download_is_whole_checked_told_and_kept(cache, server):
+def test_download_is_verified_reported_and_cached(cache, server):
     told = []
     paths = Fetch(timeout=7, progress=lambda *step: told.append(step)).find("set", [official()])
     assert paths == (cache / "set" / "a.gz",)
@@ -79,7 +79,7 @@ def test_a_download_is_whole_checked_told_and_kept(cache, server):
     assert files_in(cache) == ["set/a.gz"]
 
 
-def test_the_next_mirror_is_asked_when_one_fails(cache, server):
+def test_next_mirror_is_tried_after_a_failure(cache, server):
     server.answers["host0.example"] = b"x" * len(CONTENT)
     assert Fetch().find("set", [official(mirrors=2)])[0].read_bytes() == CONTENT
     assert len(server.asked) == 2
@@ -98,7 +98,7 @@ def test_the_next_mirror_is_asked_when_one_fails(cache, server):
         (Breaking(TimeoutError()), "timed out"),
     ],
 )
-def test_a_failed_download_leaves_nothing_and_says_what_to_do(cache, server, answer, words):
+def test_failed_download_leaves_no_file_and_gives_advice(cache, server, answer, words):
     server.answers["host0.example"] = answer
     with pytest.raises(DataUnavailableError, match=words) as caught:
         Fetch().find("set", [official()])
@@ -110,21 +110,21 @@ def test_a_failed_download_leaves_nothing_and_says_what_to_do(cache, server, ans
     assert isinstance(caught.value, IpateError)
 
 
-def test_an_http_error_is_named(cache, server):
+def test_http_status_is_named_in_the_message(cache, server):
     error = urllib.error.HTTPError("https://host0.example", 404, "gone", None, None)
     server.answers["host0.example"] = error
     with pytest.raises(DataUnavailableError, match="HTTP 404"):
         Fetch().find("set", [official()])
 
 
-def test_an_interrupted_program_leaves_nothing(cache, server):
+def test_interrupted_download_leaves_no_file(cache, server):
     server.answers["host0.example"] = Breaking(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         Fetch().find("set", [official()])
     assert files_in(cache) == []
 
 
-def test_an_endless_answer_is_cut_off(cache, server):
+def test_endless_download_is_stopped(cache, server):
     class Endless(io.BytesIO):
         def read(self, size=-1):
             return b"z" * size
@@ -135,13 +135,13 @@ def test_an_endless_answer_is_cut_off(cache, server):
     assert files_in(cache) == []
 
 
-def test_a_cache_that_cannot_be_written_is_said(cache, server):
+def test_unwritable_cache_is_reported(cache, server):
     cache.write_text("a file where the folder should be")
     with pytest.raises(DataUnavailableError, match=r"Not a directory|File exists"):
         Fetch().find("set", [official()])
 
 
-def test_the_users_folder_comes_first_and_sets_are_never_mixed(cache, server, tmp_path):
+def test_data_dir_comes_first_and_folders_are_not_mixed(cache, server, tmp_path):
     mine = tmp_path / "mine"
     (mine / "set").mkdir(parents=True)
     (cache / "set").mkdir(parents=True)
@@ -158,7 +158,7 @@ def test_the_users_folder_comes_first_and_sets_are_never_mixed(cache, server, tm
     assert server.asked == []
 
 
-def test_without_download_nothing_is_asked_and_the_missing_are_named(cache, server, tmp_path):
+def test_missing_files_are_named_without_download(cache, server, tmp_path):
     (tmp_path / "a.gz").write_text("here")
     with pytest.raises(DataUnavailableError, match="download is off") as caught:
         Fetch(data_dir=tmp_path, download=False).find("set", [official("a.gz"), official("b.gz")])
@@ -166,7 +166,7 @@ def test_without_download_nothing_is_asked_and_the_missing_are_named(cache, serv
     assert server.asked == []
 
 
-def test_every_set_with_files_says_which_are_missing(cache, server, tmp_path):
+def test_every_data_set_names_its_missing_files(cache, server, tmp_path):
     for name, file in (
         ("mnist", "t10k-labels-idx1-ubyte.gz"),
         ("fashion-mnist", "train-images-idx3-ubyte.gz"),
@@ -177,14 +177,14 @@ def test_every_set_with_files_says_which_are_missing(cache, server, tmp_path):
             load(name, data_dir=tmp_path, download=False)
 
 
-def test_settings_are_checked(tmp_path):
+def test_invalid_data_dir_and_timeout_are_refused(tmp_path):
     with pytest.raises(InputError, match="there is no such folder"):
         load("mnist", data_dir=tmp_path / "nowhere")
     with pytest.raises(InputError, match="timeout is 0"):
         load("mnist", timeout=0)
 
 
-def test_where_the_cache_is(monkeypatch, tmp_path):
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("IPATE_DATA", str(tmp_path))
     assert cache_folder() == tmp_path
     monkeypatch.delenv("IPATE_DATA")
@@ -194,7 +194,7 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     assert cache_folder() == Path.home() / ".cache" / "ipate"
 
 
-def test_a_busy_server_is_asked_once_more(monkeypatch):
+def test_busy_server_is_retried_once(monkeypatch):
     answers = [urllib.error.HTTPError("https://h.example", 503, "busy", None, None), io.BytesIO(b"now")]
 
     def urlopen(request, timeout):

@@ -2,6 +2,7 @@ import gzip
 import hashlib
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,7 @@ import pytest
 from scipy.io import savemat
 
 from ipate import data as registry
-from ipate.data import adult, load
-from ipate.data import images as idx
-from ipate.data import images as svhn
+from ipate.data import adult, images, load
 from ipate.errors import DataUnavailableError, InputError
 
 PARTS = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
@@ -28,9 +27,9 @@ def idx_bytes(array):
 
 def arrays():
     rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, size=(12, 28, 28), dtype=np.uint8)
+    pixels = rng.integers(0, 256, size=(12, 28, 28), dtype=np.uint8)
     labels = (np.arange(12) % 10).astype(np.uint8)
-    return [images[:8], labels[:8], images[8:], labels[8:]]
+    return [pixels[:8], labels[:8], pixels[8:], labels[8:]]
 
 
 def digest(labels):
@@ -38,12 +37,23 @@ def digest(labels):
 
 
 @pytest.fixture
-def tiny(monkeypatch):
-    """MNIST as a set of 8 and 4 images."""
-    made = replace(idx.MNIST, rows=(8, 4), first_labels=digest(arrays()[1]))
-    monkeypatch.setattr(registry, "MNIST", made)
-    fashion = replace(idx.FASHION, rows=(8, 4), others=(("MNIST", digest(arrays()[1])),))
-    monkeypatch.setattr(registry, "FASHION", fashion)
+def use(monkeypatch):
+    """Return a function that replaces an idx data set in the registry."""
+
+    def use(made):
+        monkeypatch.setattr(registry, "DATASETS", {**registry.DATASETS, made.name: partial(images.load_idx_set, made)})
+
+    return use
+
+
+@pytest.fixture
+def tiny(use):
+    """Replace MNIST and Fashion-MNIST by sets of 8 and 4 images; returns the small MNIST."""
+    known = digest(arrays()[1])
+    made = replace(images.MNIST, rows=(8, 4), first_labels=known)
+    use(made)
+    use(replace(images.FASHION, rows=(8, 4), others=(("MNIST", known),)))
+    return made
 
 
 def write_set(folder, *, packed=True, rename=str):
@@ -55,26 +65,26 @@ def write_set(folder, *, packed=True, rename=str):
 
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("inside", ["", "mnist"])
-def test_mnist_from_flat_folders_and_subfolders(tiny, tmp_path, packed, inside):
+def test_mnist_is_read_from_folders_and_subfolders(tiny, tmp_path, packed, inside):
     write_set(tmp_path / "d" / inside, packed=packed)
     data = load("mnist", data_dir=tmp_path / "d", download=False)
-    images, labels, more_images, more_labels = arrays()
-    assert np.array_equal(data.X, np.concatenate([images, more_images]))
+    pixels, labels, more_pixels, more_labels = arrays()
+    assert np.array_equal(data.X, np.concatenate([pixels, more_pixels]))
     assert data.y.tolist() == [*labels, *more_labels]
     assert data.test_rows.tolist() == [8, 9, 10, 11]
     assert data.kind == "image"
 
 
-def test_mnist_from_the_cache_and_under_other_common_names(tiny, tmp_path):
+def test_mnist_is_read_from_cache_under_alias_names(tiny, tmp_path):
     write_set(tmp_path / "cache" / "mnist", packed=False, rename=lambda name: name.replace("-idx", ".idx"))
     assert load("mnist", download=False).n_rows == 12
 
 
-def test_files_of_a_lookalike_are_refused(tiny, tmp_path, monkeypatch):
+def test_files_of_another_data_set_are_refused(tiny, use, tmp_path):
     write_set(tmp_path / "d")
     with pytest.raises(InputError, match="holds the labels of MNIST, not of Fashion-MNIST"):
         load("fashion-mnist", data_dir=tmp_path / "d", download=False)
-    monkeypatch.setattr(registry, "MNIST", replace(registry.MNIST, first_labels="0" * 64))
+    use(replace(tiny, first_labels="0" * 64))
     with pytest.raises(InputError, match="does not hold the labels of MNIST"):
         load("mnist", data_dir=tmp_path / "d", download=False)
 
@@ -82,8 +92,8 @@ def test_files_of_a_lookalike_are_refused(tiny, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "it is no idx file"),
-        (b"\0\0\x08", "it is no idx file"),
+        (b"", "it is not an idx file"),
+        (b"\0\0\x08", "it is not an idx file"),
         (b"<html>not here</html>", "starts with b'<htm'"),
         (idx_bytes(np.zeros(3, np.uint8))[:-1], "has 10 bytes: its header .* says 11"),
         (idx_bytes(np.zeros(3, np.uint8)) + b"x", "has 12 bytes"),
@@ -97,21 +107,21 @@ def test_broken_idx_files_are_refused(tmp_path, content, words):
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(InputError, match=words):
-        idx.read_idx(path)
+        images.read_idx(path)
 
 
-def test_idx_numbers_of_several_bytes_are_big_endian(tmp_path):
+def test_multibyte_idx_numbers_are_read_big_endian(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"\0\0\x0c\x01\0\0\0\x02" + np.array([1, 256], ">i4").tobytes())
-    assert idx.read_idx(path).tolist() == [1, 256]
+    assert images.read_idx(path).tolist() == [1, 256]
 
 
-def test_wrong_shapes_and_labels_are_refused(tiny, tmp_path, monkeypatch):
+def test_wrong_shapes_and_labels_are_refused(tiny, use, tmp_path):
     write_set(tmp_path / "d")
     (tmp_path / "d" / (PARTS[3] + ".gz")).write_bytes(gzip.compress(idx_bytes(np.full(4, 10, np.uint8))))
     with pytest.raises(InputError, match="up to 10: MNIST has"):
         load("mnist", data_dir=tmp_path / "d", download=False)
-    monkeypatch.setattr(registry, "MNIST", idx.MNIST)
+    use(images.MNIST)
     with pytest.raises(InputError, match=r"\(8, 28, 28\): MNIST has uint8 and \(60000, 28, 28\)"):
         load("mnist", data_dir=tmp_path / "d", download=False)
 
@@ -119,26 +129,26 @@ def test_wrong_shapes_and_labels_are_refused(tiny, tmp_path, monkeypatch):
 def write_svhn(folder, monkeypatch, *, rows=(5, 3), labels=None):
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(1)
-    images = []
+    pixels = []
     for name, n in zip(("train", "test"), rows, strict=True):
         X = rng.integers(0, 256, size=(32, 32, 3, n), dtype=np.uint8)
         y = np.array(labels or [10, 1, 2, 3, 9], dtype=np.uint8)[:n, None]
         savemat(folder / f"{name}_32x32.mat", {"X": X, "y": y})
-        images.append(X)
-    monkeypatch.setattr(svhn, "ROWS", (5, 3))
-    return images
+        pixels.append(X)
+    monkeypatch.setattr(images, "ROWS", (5, 3))
+    return pixels
 
 
-def test_svhn_calls_ten_zero(tmp_path, monkeypatch):
-    images = write_svhn(tmp_path / "svhn", monkeypatch)
+def test_svhn_label_10_becomes_0(tmp_path, monkeypatch):
+    pixels = write_svhn(tmp_path / "svhn", monkeypatch)
     data = load("svhn", data_dir=tmp_path, download=False)
     assert data.y.tolist() == [0, 1, 2, 3, 9, 0, 1, 2]
     assert data.X.shape == (8, 32, 32, 3)
-    assert np.array_equal(data.X[1], images[0][:, :, :, 1])
+    assert np.array_equal(data.X[1], pixels[0][:, :, :, 1])
     assert data.test_rows.tolist() == [5, 6, 7]
 
 
-def test_svhn_files_that_cannot_be_used(tmp_path, monkeypatch):
+def test_invalid_svhn_files_are_refused(tmp_path, monkeypatch):
     write_svhn(tmp_path, monkeypatch, rows=(4, 3))
     with pytest.raises(InputError, match="holds 4 images: the official file has 5"):
         load("svhn", data_dir=tmp_path, download=False)
@@ -147,8 +157,8 @@ def test_svhn_files_that_cannot_be_used(tmp_path, monkeypatch):
         load("svhn", data_dir=tmp_path, download=False)
     path = tmp_path / "x.mat"
     path.write_bytes(b"no matlab")
-    with pytest.raises(InputError, match="no readable Matlab file"):
-        svhn.read_mat(path)
+    with pytest.raises(InputError, match="not a readable Matlab file"):
+        images.read_mat(path)
     for content, words in (
         ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, "has no 'y'"),
         ({"X": np.zeros((32, 32, 3, 2)), "y": np.ones((2, 1))}, "float64 images"),
@@ -156,7 +166,7 @@ def test_svhn_files_that_cannot_be_used(tmp_path, monkeypatch):
     ):
         savemat(path, content)
         with pytest.raises(InputError, match=words):
-            svhn.read_mat(path)
+            images.read_mat(path)
 
 
 ROW = "39, State-gov, 77516, Masters, 13, Divorced, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, Cuba, <=50K"
@@ -186,7 +196,7 @@ def test_adult_is_encoded_by_public_lists_and_bounds(tmp_path, monkeypatch):
     assert data.X.dtype == np.float32
 
 
-def test_adult_one_hot(tmp_path, monkeypatch):
+def test_adult_one_hot_has_one_column_per_category(tmp_path, monkeypatch):
     write_adult(tmp_path, monkeypatch)
     data = load("adult", data_dir=tmp_path, download=False, encoding="onehot")
     assert data.X.shape == (4, 105)
@@ -196,7 +206,7 @@ def test_adult_one_hot(tmp_path, monkeypatch):
     assert len(hot) == 8
 
 
-def test_what_one_row_says_does_not_change_another(tmp_path, monkeypatch):
+def test_one_adult_row_does_not_change_another(tmp_path, monkeypatch):
     write_adult(tmp_path, monkeypatch)
     before = load("adult", data_dir=tmp_path, download=False).X
     write_adult(tmp_path, monkeypatch, data=(ROW, GAP, LAX.replace("90", "17", 1).replace("Widowed", "Divorced")))
@@ -212,17 +222,17 @@ def test_what_one_row_says_does_not_change_another(tmp_path, monkeypatch):
         (ROW.replace("39, ", ""), "line 3 has 14 cells: it must have 15"),
         (ROW.replace("Cuba", "Atlantis"), "native-country is 'Atlantis'"),
         (ROW.replace("39", "old"), "age is 'old': it must be a whole number"),
-        (ROW.replace("Cuba", "Cub\u00e4"), "is no plain text"),
+        (ROW.replace("Cuba", "Cub\u00e4"), "is not plain text"),
     ],
 )
-def test_adult_rows_that_cannot_be_used(tmp_path, monkeypatch, row, words):
+def test_invalid_adult_rows_are_refused(tmp_path, monkeypatch, row, words):
     write_adult(tmp_path, monkeypatch)
     (tmp_path / "adult.data").write_text(f"{ROW}\n{ROW}\n{row}\n", encoding="utf-8")
     with pytest.raises(InputError, match=words):
         load("adult", data_dir=tmp_path, download=False)
 
 
-def test_a_truncated_adult_file_is_refused(tmp_path, monkeypatch):
+def test_truncated_adult_file_and_bad_encoding_are_refused(tmp_path, monkeypatch):
     write_adult(tmp_path, monkeypatch)
     monkeypatch.setattr(adult, "ROWS", (32_561, 16_281))
     with pytest.raises(InputError, match="has 3 rows: the official file has 32,561"):
@@ -243,17 +253,17 @@ def real(name, **options):
         pytest.skip(f"the folder that IPATE_DATA names has no {name}")
 
 
-def test_real_mnist():
+def test_real_mnist_has_the_known_counts():
     data = real("mnist")
     assert np.bincount(data.y).tolist() == [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
     assert len(data.test_rows) == 10_000
 
 
-def test_real_fashion_mnist():
+def test_real_fashion_mnist_has_the_known_counts():
     assert np.bincount(real("fashion-mnist").y).tolist() == [7000] * 10
 
 
-def test_real_svhn():
+def test_real_svhn_has_the_known_counts():
     data = real("svhn")
     train = data.y[: data.n_rows - len(data.test_rows)]
     assert np.bincount(train).tolist() == [4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659]
@@ -261,7 +271,7 @@ def test_real_svhn():
 
 
 @pytest.mark.parametrize(("encoding", "width"), [("ordinal", 14), ("onehot", 105)])
-def test_real_adult(encoding, width):
+def test_real_adult_has_the_known_shape(encoding, width):
     data = real("adult", encoding=encoding)
     assert data.X.shape == (45_222, width)
     assert round(float(np.mean(data.y == 0)), 3) == 0.752

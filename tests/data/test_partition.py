@@ -14,7 +14,7 @@ def check(parts, n):
 
 
 @given(st.data(), st.integers(1, 200), st.integers(0, 2**32))
-def test_counts_are_met_and_nothing_is_lost(data, n, seed):
+def test_sizes_are_exact_and_every_row_is_used(data, n, seed):
     public = data.draw(st.integers(0, n - 1))
     test = data.draw(st.integers(0, n - 1 - public))
     parts = partition(n, public=public, test=test, seed=seed)
@@ -26,7 +26,7 @@ def test_counts_are_met_and_nothing_is_lost(data, n, seed):
 
 
 @given(st.lists(st.integers(0, 12), min_size=3, max_size=120), st.data())
-def test_people_stay_on_one_side_and_sizes_count_people(owners, data):
+def test_people_stay_in_one_part_and_sizes_count_people(owners, data):
     n, there = len(owners), len(set(owners))
     public = data.draw(st.integers(0, 13))
     test = data.draw(st.integers(0, 13))
@@ -41,8 +41,8 @@ def test_people_stay_on_one_side_and_sizes_count_people(owners, data):
 
 
 @pytest.mark.parametrize(("public", "test"), [(100, 10), (0.1, 0.01)])
-def test_how_many_rows_somebody_has_moves_nobody_else(public, test):
-    """The partition is public: it may depend on how many people there are, not on their rows."""
+def test_row_counts_of_one_person_move_nobody_else(public, test):
+    """The partition is public: it may depend on the number of people, not on their rows."""
     owners = np.repeat(np.arange(1000), 3)
     more = np.concatenate([owners, np.full(500, 7)])
     one = partition(len(owners), public=public, test=test, seed=0, person_id=owners)
@@ -53,7 +53,7 @@ def test_how_many_rows_somebody_has_moves_nobody_else(public, test):
 
 
 @given(st.lists(st.integers(0, 3), min_size=10, max_size=150), st.integers(0, 100))
-def test_classes_keep_their_shares_where_asked(y, seed):
+def test_stratified_parts_keep_class_shares(y, seed):
     n = len(y)
     parts = partition(n, public=0.3, test=0.2, seed=seed, y=y)
     check(parts, n)
@@ -62,7 +62,7 @@ def test_classes_keep_their_shares_where_asked(y, seed):
             assert abs(sum(y[row] == c for row in rows) - y.count(c) * len(rows) / n) <= 2
 
 
-def test_fractions_and_single_rows():
+def test_fractions_are_rounded_to_at_least_one_row():
     assert partition(1000, public=0.15, test=0.05, seed=0).sizes == {"private": 800, "public": 150, "test": 50}
     assert partition(10, public=1, test=0, seed=0).sizes == {"private": 9, "public": 1, "test": 0}
     assert partition(10, public=0.001, test=0.0, seed=0).sizes == {"private": 9, "public": 1, "test": 0}
@@ -70,7 +70,7 @@ def test_fractions_and_single_rows():
     assert partition(np.int64(10), public=np.int64(2), test=np.float64(0.1), seed=np.int64(3)).sizes["public"] == 2
 
 
-def test_an_official_test_part_stays_whole():
+def test_official_test_part_is_kept():
     official = np.array([9, 7, 8])
     parts = partition(10, public=2, test=official, seed=5)
     check(parts, 10)
@@ -80,7 +80,7 @@ def test_an_official_test_part_stays_whole():
     official[0] = 9  # the caller's own array stays theirs
 
 
-def test_seeds_differ_and_public_rows_are_in_random_order():
+def test_seeds_differ_and_rows_are_shuffled():
     one = partition(1000, public=100, test=100, seed=0)
     other = partition(1000, public=100, test=100, seed=1)
     assert not np.array_equal(one.public, other.public)
@@ -100,7 +100,7 @@ def test_seeds_differ_and_public_rows_are_in_random_order():
         ({"public": True}, "public is True"),
         ({"public": "9"}, "public is '9'"),
         ({"test": float("nan")}, "test is nan"),
-        ({"test": np.array([1, 1])}, "they must differ"),
+        ({"test": np.array([1, 1])}, "they must be distinct"),
         ({"test": np.array([100])}, "lie in 0 to 99"),
         ({"test": np.array([0.5])}, "it must be row numbers"),
         ({"test": np.arange(95)}, "public = 10 and test = 95"),
@@ -112,7 +112,7 @@ def test_seeds_differ_and_public_rows_are_in_random_order():
         ({"n": 0}, "n is 0"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_numbers(changes, words):
+def test_invalid_sizes_are_refused_with_their_values(changes, words):
     settings = {"n": 100, "public": 10, "test": 10, "seed": 0, **changes}
     with pytest.raises(InputError, match=words):
         partition(settings.pop("n"), **settings)

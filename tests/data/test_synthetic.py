@@ -12,7 +12,7 @@ from ipate.people.people import People
 from ipate.people.policy import Policy
 
 
-def test_shares_bounds_and_size_are_as_documented():
+def test_shares_bounds_and_size_match_documentation():
     data = load("synthetic")
     assert data.n_rows == 50_000
     assert data.X.shape == (50_000, 20)
@@ -25,7 +25,7 @@ def test_shares_bounds_and_size_are_as_documented():
     assert all(len(row) == len(FEATURES) for row in SHIFTS)
 
 
-def test_the_seed_decides_everything():
+def test_same_seed_gives_the_same_population():
     one, same, other = (load("synthetic", n_people=500, seed=seed) for seed in (3, 3, 4))
     assert np.array_equal(one.X, same.X)
     assert np.array_equal(one.y, same.y)
@@ -33,13 +33,13 @@ def test_the_seed_decides_everything():
     assert not np.array_equal(one.y, other.y)
 
 
-def test_it_is_made_within_a_second():
+def test_default_population_is_drawn_within_a_second():
     start = time.perf_counter()
     load("synthetic")
     assert time.perf_counter() - start < 1.0
 
 
-def test_levels_know_nothing_of_classes_unless_asked():
+def test_levels_depend_on_class_only_with_correlation():
     alike = load("synthetic")
     shares = [np.mean(alike.levels[alike.y == c] == "high") for c in range(6)]
     assert max(shares) - min(shares) < 0.03
@@ -51,7 +51,7 @@ def test_levels_know_nothing_of_classes_unless_asked():
 
 
 @threadpool_limits.wrap(limits=1)  # models as small as these lose most of their time to threads
-def test_accuracies_are_as_documented():
+def test_accuracies_match_documentation():
     data = load("synthetic")
     test = slice(45_000, None)
     X, y = data.X[test], data.y[test]
@@ -67,7 +67,7 @@ def test_accuracies_are_as_documented():
     assert 0.89 <= np.mean(counts.argmax(axis=0) == y) <= 0.93
 
 
-def test_people_can_be_made_of_the_levels():
+def test_levels_make_people_under_a_policy():
     data = load("synthetic", n_people=100)
     people = People.from_levels(
         data.levels, policy=Policy(levels={"high": 1.0, "average": 2.0, "low": 3.0}, delta=1e-5)
@@ -76,7 +76,7 @@ def test_people_can_be_made_of_the_levels():
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
-def test_a_population_may_be_tiny(n):
+def test_tiny_population_is_allowed(n):
     assert load("synthetic", n_people=n).n_rows == n
 
 
@@ -87,11 +87,12 @@ def test_a_population_may_be_tiny(n):
         ({"n_people": 1.5}, "n_people is 1.5"),
         ({"n_people": True}, "n_people is True"),
         ({"seed": -1}, "seed is -1"),
+        ({"seed": True}, "seed is True"),
         ({"correlation": 1.1}, "correlation is 1.1"),
         ({"correlation": float("nan")}, "correlation is nan"),
         ({"sed": 1}, "option 'sed' is unknown to 'synthetic': its options are n_people, seed, correlation"),
     ],
 )
-def test_options_are_checked(options, words):
+def test_invalid_options_are_refused(options, words):
     with pytest.raises(InputError, match=words):
         load("synthetic", **options)

@@ -122,7 +122,7 @@ def test_the_second_writer_is_refused_after_its_time_and_let_in_when_the_first_e
 def test_a_writer_without_the_lock_cannot_spend_twice(tmp_path):
     path = tmp_path / "ledger.sqlite"
     with SqliteLedger.open(path, all_terms()) as one:
-        one._lock._path.unlink()  # somebody cleans up
+        one._lock.path.unlink()  # somebody cleans up
         with SqliteLedger.open(path, all_terms()) as two:
             one.charge(charge({"strict": 0.04}))
             with pytest.raises(IpateError, match="has changed since it was opened"):

@@ -32,9 +32,8 @@ def command(
 ) -> None:
     """Reproduce a table or figure of the paper; votes are trained once and kept. Seeded: not for real people."""
     from ipate.cli.output import print_json, progress_bar
-    from ipate.data import nearest
     from ipate.data.fetch import cache_folder
-    from ipate.errors import InputError, PendingError
+    from ipate.errors import InputError, PendingError, nearest
     from ipate.reproduce import EXPERIMENTS, write_sheet
     from ipate.reproduce.grid import Options
     from ipate.reproduce.workshop import Workshop
@@ -42,7 +41,7 @@ def command(
     if name != "all" and name not in EXPERIMENTS:
         names = [*EXPERIMENTS, "all"]
         raise InputError(
-            f"{name!r} is no table or figure: they are {', '.join(names)}; nearest is {nearest(name, names)}"
+            f"{name!r} is no table or figure: they are {', '.join(names)}; nearest is {nearest(name, names)!r}"
         )
     for option, value in (("ensembles", ensembles), ("votings", votings)):
         if value < 1:

@@ -1,58 +1,30 @@
-"""Data sets by name."""
+"""Loading of data sets by name."""
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
-
-import numpy as np
 
 from ipate.data.adult import load_adult
 from ipate.data.dataset import Dataset
 from ipate.data.fetch import Fetch, Progress
-from ipate.data.images import FASHION, MNIST, load_idx_set, load_svhn
+from ipate.data.images import FASHION, MNIST, load_digits, load_idx_set, load_svhn
 from ipate.data.synthetic import load_synthetic
-from ipate.errors import InputError, show
+from ipate.errors import InputError, refuse_name, show
 from ipate.files import FilePath
-
-
-def _digits() -> Dataset:
-    """Load scikit-learn's 1,797 digits of 8 × 8 pixels; they come with the library."""
-    from sklearn.datasets import load_digits
-
-    pixels, y = load_digits(return_X_y=True)
-    return Dataset(
-        name="digits",
-        X=(pixels.reshape(-1, 8, 8) / 16).astype(np.float32),
-        y=y.astype(np.int64),
-        classes=tuple("0123456789"),
-        kind="image",
-        notes=("Pixels from 0 to 16 are divided by 16.",),
-        source="E. Alpaydin, C. Kaynak: Optical Recognition of Handwritten Digits, UCI (1998), by scikit-learn",
-        licence="CC BY 4.0",
-    )
-
-
-def _mnist(fetch: Fetch) -> Dataset:
-    return load_idx_set(MNIST, fetch)
-
-
-def _fashion(fetch: Fetch) -> Dataset:
-    return load_idx_set(FASHION, fetch)
-
 
 DATASETS: Final[Mapping[str, Callable[..., Dataset]]] = MappingProxyType(
     {
         "synthetic": load_synthetic,
-        "digits": _digits,
-        "mnist": _mnist,
-        "fashion-mnist": _fashion,
+        "digits": load_digits,
+        "mnist": partial(load_idx_set, MNIST),
+        "fashion-mnist": partial(load_idx_set, FASHION),
         "svhn": load_svhn,
         "adult": load_adult,
     }
 )
-"""The loaders by name; one that takes a `Fetch` first needs files."""
+"""The loaders by name; a loader with a parameter `fetch` needs files."""
 
 
 def load(
@@ -64,33 +36,39 @@ def load(
     progress: Progress | None = None,
     **options: Any,
 ) -> Dataset:
-    """Load a data set by its name.
+    """Load a data set by name.
 
-    Files are looked for in `data_dir`, then in the cache (see `cache_folder`), in both first in a subfolder of
-    the set's name; what is not there is downloaded into the cache, unless `download` is off.
+    Files are searched in `data_dir`, then in the cache (`IPATE_DATA`, else `~/.cache/ipate`), each time first in the
+    subfolder `name`. Missing files are downloaded into the cache.
 
     Parameters
     ----------
-    name
+    name : str
         "synthetic" and "digits" need no files; "mnist", "fashion-mnist", "svhn" and "adult" do.
-    timeout
-        The longest silence of a server, in seconds.
-    progress
-        Called with a file's name, the bytes that have arrived, and the bytes there will be.
+    data_dir : path, optional
+        A folder to search before the cache.
+    download : bool
+        Whether missing files may be downloaded.
+    timeout : float
+        How long to wait for a server's next bytes, in seconds.
+    progress : callable, optional
+        Called with a file's name, the bytes received so far, and the bytes expected.
     **options
-        The loader's own: `n_people`, `seed` and `correlation` of "synthetic"; `encoding` of "adult".
+        Options of the loader: `n_people`, `seed` and `correlation` of "synthetic"; `encoding` of "adult".
+
+    Returns
+    -------
+    Dataset
 
     Raises
     ------
     DataUnavailableError
-        The files are neither here nor to be had; the message names them, their source and where they belong.
+        The files are not cached and not downloadable; the message names them, their source and where to put them.
     InputError
-        A name, an option or a file's contents cannot be used.
+        The name, an option or the contents of a file are invalid.
     """
     if name not in DATASETS:
-        raise InputError(
-            f"dataset is {show(name)}: allowed are {', '.join(DATASETS)}; nearest is {nearest(name, DATASETS)}"
-        )
+        refuse_name("dataset", name, DATASETS)
     loader = DATASETS[name]
     parameters = inspect.signature(loader).parameters
     allowed = [parameter for parameter in parameters if parameter != "fetch"]
@@ -100,9 +78,3 @@ def load(
             raise InputError(f"option {show(option)} is unknown to {name!r}: {known}")
     fetch = Fetch(data_dir=data_dir, download=download, timeout=timeout, progress=progress)
     return loader(fetch, **options) if "fetch" in parameters else loader(**options)
-
-
-def nearest(name: object, names: Iterable[object]) -> str:
-    """Return the one of `names` that was probably meant, as a message shows it."""
-    folded = {str(other).casefold(): str(other) for other in names}
-    return show(folded[difflib.get_close_matches(str(name).casefold(), folded, n=1, cutoff=0.0)[0]])

@@ -1,8 +1,8 @@
-"""Adult income: the two official files, encoded by public lists and bounds that no row has a say in.
+"""Adult income: the two official files, encoded by public category lists and fixed bounds.
 
-The paper turns categories into numbers and 'normalizes these numerical values to the range of zero to one'
-without saying by which rows; the usual way, the minimum and maximum of all rows, would look at private data.
-Here the categories are those of the data set's own documentation (adult.names) and the bounds are fixed.
+The paper 'normalizes these numerical values to the range of zero to one' without saying by which rows; the usual
+minimum and maximum of all rows would depend on private data. Here the categories are those of the data set's own
+documentation (adult.names), and the bounds are fixed.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,7 @@ FILES: Final = tuple(
         ("adult.test", 2_003_153, "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
     )
 )
-ROWS: Final = (32_561, 16_281)
-"""Rows of the two files, incomplete ones included."""
+ROWS: Final = (32_561, 16_281)  # of the two files, incomplete rows included
 CLASSES: Final = ("<=50K", ">50K")
 COLUMNS: Final = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
@@ -42,7 +41,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
         "hours-per-week": (0, 99),
     }
 )
-"""What each number is scaled to [0, 1] by; a value outside is cut. 99 and 99,999 are the census's own top codes."""
+"""Each number is scaled from these bounds to [0, 1] and clipped; 99 and 99,999 are the census's own top codes."""
 _CATEGORIES: Final = {
     "workclass": "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, Without-pay, "
     "Never-worked",
@@ -64,13 +63,13 @@ _CATEGORIES: Final = {
 CATEGORIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {column: tuple(names.split(", ")) for column, names in _CATEGORIES.items()}
 )
-"""The categories of each column, in the order (and the spelling) of adult.names."""
+"""The categories of each column, in the order and spelling of adult.names."""
 
 
 def read_adult(path: Path) -> tuple[list[list[str]], int]:
-    """Read one file: the complete rows as 15 cells of text, and how many incomplete ones ('?') were dropped.
+    """Read one file: its complete rows as 15 cells of text, and the number of rows dropped for a missing value ('?').
 
-    adult.test starts with a line that is no row and ends its labels with a full stop: both are removed.
+    adult.test starts with a comment line and ends its labels with a full stop: both are removed.
     """
     rows, dropped = [], 0
     try:
@@ -92,15 +91,15 @@ def read_adult(path: Path) -> tuple[list[list[str]], int]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path} is no plain text: is it packed?") from None
+        raise InputError(f"{path} is not plain text: is it compressed?") from None
     return rows, dropped
 
 
 def load_adult(fetch: Fetch, *, encoding: Literal["ordinal", "onehot"] = "ordinal") -> Dataset:
-    """Load all complete rows, the official test part last, every feature in [0, 1].
+    """Load all complete rows, the official test part last, with every feature in [0, 1].
 
-    `encoding` turns a category into its place in the list (divided by the last place), as the paper's forests
-    have it, or into a column of its own ("onehot"), which linear models want.
+    "ordinal" encodes a category as its index divided by the largest index, as for the paper's forests; "onehot" as a
+    column of its own, for linear models.
     """
     if encoding not in ("ordinal", "onehot"):
         raise InputError(f"encoding is {show(encoding)}: allowed are 'ordinal' and 'onehot'")
@@ -109,7 +108,7 @@ def load_adult(fetch: Fetch, *, encoding: Literal["ordinal", "onehot"] = "ordina
     for path, (complete, incomplete), expected in zip(paths, parts, ROWS, strict=True):
         if len(complete) + incomplete != expected:
             found = f"{len(complete) + incomplete:,} rows"
-            raise InputError(f"{path} has {found}: the official file has {expected:,}; fetch it again")
+            raise InputError(f"{path} has {found}: the official file has {expected:,}; download it again")
     rows = [row for complete, _ in parts for row in complete]
     dropped = sum(incomplete for _, incomplete in parts)
     X, names = _encode(rows, encoding)

@@ -1,4 +1,4 @@
-"""What a loader returns: rows, classes and consent, with a note of everything that was done to them."""
+"""The result of a loader: rows, classes and consent. And scalers that depend on no private row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -14,29 +14,37 @@ _PER_ROW = ("y", "levels", "epsilon", "person_id")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
-    """Rows with their classes, and, where known, each row's consent level or ε and the person it belongs to.
+    """Rows with their classes and, where known, each row's consent level or ε and its person.
 
-    The class set is public: it is stated by whoever made the data, never read off private labels in silence.
-    Arrays cannot be written to.
+    The class set is public: it is stated by the maker of the data, never read off private labels silently. Arrays are
+    read-only.
 
     Parameters
     ----------
-    X
+    name : str
+        The name of the data set.
+    X : array
         A table (rows × features), or images: (N, H, W) or (N, H, W, C), 8-bit or floats in [0, 1].
-    y
+    y : array of int
         The class of each row, as an index into `classes`.
-    kind
-        "table" or "image".
-    levels, epsilon
+    classes : tuple of str
+        The class set.
+    kind : {"table", "image"}
+        What X holds.
+    levels, epsilon : array, optional
         The consent level or the ε of each row; at most one of the two.
-    person_id
-        Whose each row is; without it every row is a person of its own.
-    bounds
-        The fixed, public bounds (features × 2) that every value of a table lies in, where there are such.
-    test_rows
-        The rows of the official test part, where the makers of the data set have fixed one.
-    notes
-        Whatever was dropped or changed, in sentences.
+    person_id : array of str, optional
+        The person of each row. Default: every row is a person of its own.
+    feature_names : tuple of str
+        The names of a table's columns.
+    bounds : array, optional
+        Fixed public bounds (features × 2) of a table's values.
+    test_rows : array of int, optional
+        The rows of the official test part.
+    notes : tuple of str
+        What was dropped or changed, in sentences.
+    source, licence : str
+        The origin of the data and its licence.
     """
 
     name: str
@@ -77,7 +85,7 @@ class Dataset:
         if self.X.ndim not in allowed or self.X.size == 0:
             shape = "(rows, features)" if self.kind == "table" else "(N, H, W) or (N, H, W, C)"
             raise InputError(
-                f"X has the shape {self.X.shape}: for kind {self.kind!r} it must be {shape}, none of them 0"
+                f"X has the shape {self.X.shape}: for kind {self.kind!r} it must be {shape}, and not empty"
             )
         for name in _PER_ROW:
             value = getattr(self, name)
@@ -90,18 +98,18 @@ class Dataset:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.X)
 
     @property
     def n_classes(self) -> int:
-        """How many classes there are, whether or not each of them occurs."""
+        """The number of classes, including those that do not occur."""
         return len(self.classes)
 
     def features(self, rows: NDArray[np.int64] | Sequence[int] | None = None, *, flat: bool = True) -> NDArray[Any]:
-        """Return rows (all unless given) as a model wants them: images as float32 in [0, 1], tables as they are.
+        """Return rows (default: all) as model input: tables unchanged, images as float32 in [0, 1].
 
-        Images come as one line of numbers each, or in their own shape with `flat=False`.
+        Each image is flattened to one row of numbers unless `flat` is False.
         """
         X = self.X if rows is None else self.X[np.asarray(rows)]
         if self.kind == "table":
@@ -110,7 +118,7 @@ class Dataset:
         return pixels.reshape(len(pixels), -1) if flat else pixels
 
     def take(self, rows: NDArray[np.int64] | Sequence[int]) -> Self:
-        """Return these rows, in this order, as a data set of their own; its official test part is forgotten."""
+        """Return these rows, in this order, as a data set without an official test part."""
         index = np.asarray(rows, dtype=np.int64)
         parts = {name: value[index] for name in ("X", *_PER_ROW) if (value := getattr(self, name)) is not None}
         return replace(self, **parts, test_rows=None)
@@ -121,9 +129,9 @@ Floats: TypeAlias = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scaler:
-    """A fixed map (x − shift) / scale per feature, then cut to [lower, upper]; `basis` says what it rests on.
+    """A fixed map (x − shift) / scale per feature, clipped to [lower, upper]; `basis` says what it is based on.
 
-    Make one with `make_scaler`. It holds public numbers only, so it may be published with the student.
+    `make_scaler` makes it from public numbers only, so it may be published with the student.
     """
 
     shift: NDArray[np.float64]
@@ -149,28 +157,21 @@ def make_scaler(
     public: ArrayLike | None = None,
     method: Literal["range", "standard"] = "range",
 ) -> Scaler:
-    """Make a scaler from fixed bounds or from public rows; exactly one of the two is given.
+    """Make a scaler from fixed bounds or from public rows (rows × features); exactly one of the two is given.
 
-    Parameters
-    ----------
-    bounds
-        (low, high) for all features, or one such pair per feature, known without looking at private data.
-    public
-        Rows (rows × features) that nobody's privacy depends on.
-    method
-        "range" maps [low, high] to [0, 1] and cuts what lies outside; "standard", with `public` alone,
-        maps to mean 0 and variance 1 and cuts beyond ±10. A constant feature becomes 0.
+    `bounds` are one (low, high) pair per feature. "range" maps [low, high] to [0, 1] and clips; "standard",
+    which needs `public`, maps to mean 0 and variance 1 and clips at ±10. A constant feature becomes 0.
     """
     if (bounds is None) == (public is None):
         given = "neither is" if bounds is None else "both are"
         raise InputError(
-            f"bounds and public: {given} given: a scaler rests on fixed bounds or on public rows, never private"
+            f"bounds and public: {given} given: a scaler uses fixed bounds or public rows, never private rows"
         )
     if method not in ("range", "standard"):
         raise InputError(f"method is {show(method)}: allowed are 'range' and 'standard'")
     if bounds is not None:
         if method == "standard":
-            raise InputError("method is 'standard' with bounds: it needs a mean and a variance, from public=")
+            raise InputError("method is 'standard' with bounds: it needs the mean and variance of public=")
         return _from_bounds(np.asarray(bounds, dtype=np.float64))
     return _from_public(np.asarray(public, dtype=np.float64), method)
 
@@ -189,7 +190,7 @@ def _from_bounds(pairs: NDArray[np.float64]) -> Scaler:
 
 def _from_public(rows: NDArray[np.float64], method: str) -> Scaler:
     if rows.ndim != 2 or rows.size == 0:
-        raise InputError(f"public has the shape {rows.shape}: it must be (rows, features), neither 0")
+        raise InputError(f"public has the shape {rows.shape}: it must be (rows, features), and not empty")
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
         raise InputError(f"public, row {row}, feature {column} is {rows[row, column]}: every value must be finite")
@@ -202,7 +203,7 @@ def _from_public(rows: NDArray[np.float64], method: str) -> Scaler:
 
 
 def images_to_float(X: NDArray[Any]) -> NDArray[np.float32]:
-    """Return images as float32 in [0, 1]: 8-bit pixels are divided by 255, floats must lie there already."""
+    """Return images as float32 in [0, 1]: 8-bit pixels are divided by 255, floats must already lie in [0, 1]."""
     if X.dtype == np.uint8:
         return X.astype(np.float32) / np.float32(255)
     if X.dtype.kind != "f":

@@ -1,13 +1,12 @@
-"""Official files: found in a folder, or in the cache, or downloaded there whole and checked, or not at all.
+"""Official files of data sets: found in a folder or in the cache, or downloaded there.
 
-A checksum belongs to a download. A file that was already there may be packed otherwise and still hold the
-same data; it is judged by what the parser finds in it (rows, shapes, classes).
+Only downloads are verified by checksum. A file that exists already may be compressed differently and still contain the
+same data, so it is verified by its parser (rows, shapes, classes).
 """
 
 import hashlib
 import http.client
 import os
-import secrets
 import time
 import urllib.error
 import urllib.request
@@ -17,20 +16,17 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ipate.errors import DataUnavailableError, InputError, show
-from ipate.files import FilePath
+from ipate.files import FilePath, replacing
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Called with a file's name, the bytes that have arrived, and the bytes there will be."""
+"""Called with a file's name, the bytes received so far, and the bytes expected."""
 _BLOCK = 1 << 20
 _FAILURES = (OSError, http.client.HTTPException)  # URLError, timeouts and resets are OSErrors
 
 
 @dataclass(frozen=True, kw_only=True)
 class OfficialFile:
-    """One file of a data set as its makers publish it: where from, how large, and its SHA-256.
-
-    `aliases` are other names under which the same contents are common, such as without `.gz`.
-    """
+    """One published file of a data set; `aliases` are other common names of it, such as without `.gz`."""
 
     name: str
     urls: tuple[str, ...]
@@ -40,19 +36,16 @@ class OfficialFile:
 
 
 def cache_folder() -> Path:
-    """Return where downloads are kept: $IPATE_DATA, else $XDG_CACHE_HOME/ipate, else ~/.cache/ipate."""
+    """Return the cache of downloads: $IPATE_DATA, else $XDG_CACHE_HOME/ipate, else ~/.cache/ipate."""
     if own := os.environ.get("IPATE_DATA"):
         return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")  # a relative one is to be ignored, says its specification
+    base = os.environ.get("XDG_CACHE_HOME")  # its specification says to ignore a relative path
     return (Path(base) if base and os.path.isabs(base) else Path.home() / ".cache") / "ipate"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fetch:
-    """How to come by files: the user's folder, whether to download, how long to wait, whom to tell.
-
-    `timeout` is the longest silence of a server, in seconds, not the length of the whole download.
-    """
+    """How to obtain files. `timeout` limits each wait for a server in seconds, not the whole download."""
 
     data_dir: FilePath | None = None
     download: bool = True
@@ -66,15 +59,15 @@ class Fetch:
             raise InputError(f"timeout is {show(self.timeout)}: it must be a number of seconds above 0")
 
     def folders(self, dataset: str) -> tuple[Path, ...]:
-        """Return the folders that are looked in, in this order; a data set's own subfolder goes first."""
+        """Return the folders to search, in order; each time the data set's own subfolder comes first."""
         places = [] if self.data_dir is None else [Path(self.data_dir)]
         places.append(cache_folder())
         return tuple(folder for place in places for folder in (place / dataset, place))
 
     def find(self, dataset: str, files: Sequence[OfficialFile]) -> tuple[Path, ...]:
-        """Return the paths of all the files, in their order, downloading what is not there.
+        """Return the paths of all files, downloading those that are missing.
 
-        They must lie together: train and test files of two different copies are never mixed.
+        They must lie in one folder, so that training and test files of two different copies are never mixed.
         """
         folders = self.folders(dataset)
         for folder in folders:
@@ -96,35 +89,26 @@ class Fetch:
         raise DataUnavailableError(_advice(dataset, files, self.folders(dataset), "; ".join(reasons)))
 
     def _download_from(self, url: str, file: OfficialFile, folder: Path) -> Path:
-        """Write aside in the same folder, check, then rename: nobody ever sees half a file."""
-        target = folder / file.name
-        aside = folder / f".{file.name}.{secrets.token_hex(4)}.tmp"
-        digest, arrived = hashlib.sha256(), 0
+        digest, received = hashlib.sha256(), 0
         request = urllib.request.Request(url, headers={"User-Agent": "ipate"})  # noqa: S310  (from our own list)
-        try:
-            with _open(request, timeout=self.timeout) as answer:
-                folder.mkdir(parents=True, exist_ok=True)
-                with open(aside, "xb") as out:
-                    while arrived <= file.size and (block := answer.read(_BLOCK)):
-                        arrived += len(block)
-                        digest.update(block)
-                        out.write(block)
-                        if self.progress is not None:
-                            self.progress(file.name, arrived, file.size)
-                    out.flush()
-                    os.fsync(out.fileno())
-            if arrived < file.size:
-                raise OSError(f"interrupted after {arrived:,} of {file.size:,} bytes")
-            if digest.hexdigest() != file.sha256:
-                raise OSError(f"the checksum is wrong: sha256 {digest.hexdigest()}, not {file.sha256}")
-            os.replace(aside, target)
-        finally:
-            aside.unlink(missing_ok=True)
-        return target
+        with _open(request, timeout=self.timeout) as answer:
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing(folder / file.name) as out:  # the file appears only if nothing below fails
+                while received <= file.size and (block := answer.read(_BLOCK)):
+                    received += len(block)
+                    digest.update(block)
+                    out.write(block)
+                    if self.progress is not None:
+                        self.progress(file.name, received, file.size)
+                if received < file.size:
+                    raise OSError(f"interrupted after {received:,} of {file.size:,} bytes")
+                if digest.hexdigest() != file.sha256:
+                    raise OSError(f"the checksum is wrong: sha256 {digest.hexdigest()}, not {file.sha256}")
+        return folder / file.name
 
 
 def _open(request: urllib.request.Request, *, timeout: float) -> Any:
-    """Open a URL, once more after a moment if the server is busy; tests put their own in its place."""
+    """Open a URL, and retry once if the server is busy; tests replace this function."""
     try:
         return urllib.request.urlopen(request, timeout=timeout)  # noqa: S310  (http and https from our own list)
     except urllib.error.HTTPError as error:
@@ -150,17 +134,13 @@ def _reason(error: BaseException) -> str:
 
 
 def _advice(dataset: str, files: Sequence[OfficialFile], folders: Sequence[Path], reason: str) -> str:
-    """One line that is enough to put the files in place by hand."""
+    """Return one line that tells how to put the files in place by hand."""
     names = ", ".join(file.name for file in files)
     sources = " or ".join(dict.fromkeys(url.rsplit("/", 1)[0] + "/" for file in files for url in file.urls))
     looked = ", ".join(str(folder) for folder in folders)
-    partly = ""
-    for folder in folders:
-        lacking = [file.name for file in files if _existing(folder, file) is None]
-        if len(lacking) < len(files):
-            partly = f"; {folder} lacks only {', '.join(lacking)}"
-            break
+    lacking = {folder: [file.name for file in files if _existing(folder, file) is None] for folder in folders}
+    partly = [f"; {folder} lacks only {', '.join(some)}" for folder, some in lacking.items() if len(some) < len(files)]
     return (
-        f"the files of {dataset!r} are not here and could not be downloaded ({reason}): "
-        f"put {names} from {sources} together into one of {looked}{partly}"
+        f"the files of {dataset!r} are not cached and could not be downloaded ({reason}): "
+        f"put {names} from {sources} together into one of {looked}{''.join(partly[:1])}"
     )

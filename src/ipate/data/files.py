@@ -1,33 +1,34 @@
-"""Files of the user's own: csv, parquet and npz, with named columns."""
+"""Reading a user's data from csv, parquet and npz files with named columns."""
 
 import warnings
 import zipfile
+from array import array
 from collections.abc import Sequence
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.data import nearest
 from ipate.data.columns import (
     Columns,
     Labels,
     Roles,
+    Where,
     as_text,
-    check_epsilon,
     check_finite,
     label_array,
     place_labels,
-    read_csv,
 )
 from ipate.data.dataset import Dataset
-from ipate.errors import InputError, show
-from ipate.files import FilePath, read_npz
+from ipate.errors import ClassesWarning, InputError, nearest, show
+from ipate.files import FilePath, open_csv, plain_number, read_npz
 
-
-class ClassesWarning(UserWarning):
-    """The class set was read off the labels, and is thereby declared public."""
+_CSV_BLOCK = 1 << 14  # rows of a csv file that are held as text at once
+_MISSING = frozenset({"", "nan", "na", "n/a", "null", "none", "?"})
+_DEFAULTS = {"label": "y", "level": "levels", "epsilon": "epsilon", "person": "person"}  # the arrays of an npz file
 
 
 def read_data(
@@ -40,23 +41,33 @@ def read_data(
     features: Sequence[str] | None = None,
     classes: Sequence[object] | None = None,
 ) -> Dataset:
-    """Read a file of rows with named columns; whatever cannot be used is refused with its place and value.
+    """Read a file of rows with named columns; an invalid value is refused with its place.
 
     Parameters
     ----------
-    path
+    path : path
         A file that ends in .csv, .parquet (needs pyarrow) or .npz.
-    label
-        The column of the class. In an npz file all these name arrays, and need not be named: see `read_arrays`.
-    level, epsilon
-        The column of the consent level or of the ε of each row, if there is one; not both.
-    person
-        The column that says whose a row is; without it every row is a person of its own.
-    features
-        The columns to learn from; all the other columns unless given. They must be numbers.
-    classes
-        The class set, in order. Which classes exist is public, so it should come from you; left out, it is
-        read off the labels, and a `ClassesWarning` says so.
+    label : str
+        The column of the class. In an npz file, this and the next three name arrays and are optional: the defaults
+        are `y`, `levels`, `epsilon` and `person`, the last three if the file has them.
+    level, epsilon : str, optional
+        The column of each row's consent level or ε; not both.
+    person : str, optional
+        The column that identifies the person of each row. Default: every row is a person of its own.
+    features : sequence of str, optional
+        The feature columns, which must be numeric. Default: all other columns.
+    classes : sequence, optional
+        The class set, in order. Which classes exist is public, so you should state it. Default: the distinct labels,
+        with a `ClassesWarning`.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    InputError
+        A column is missing or a value cannot be used.
     """
     file = Path(path)
     for name, value in (("features", features), ("classes", classes)):
@@ -65,23 +76,23 @@ def read_data(
     given = None if classes is None else tuple(str(name) for name in classes)
     named: dict[str, str | None] = {"label": label, "level": level, "epsilon": epsilon, "person": person}
     columns, given = _read(file, named, None if features is None else tuple(features), given)
+    check_finite(columns.X, columns.feature_names, columns.where)
     y, names = place_labels(columns.labels, given, what=f"label {show(label or 'y')}", where=columns.where)
     notes: tuple[str, ...] = ()
     if given is None:
-        words = (
-            f"{file}: classes are not given: the {len(names)} that occur are taken as public ({show(', '.join(names))})"
-        )
+        found = show(", ".join(names))
+        words = f"{file}: classes are not given: the {len(names)} that occur are taken as public ({found})"
         warnings.warn(words, ClassesWarning, stacklevel=2)
-        notes = (f"The class set was read off the labels and declared public: {show(', '.join(names))}.",)
+        notes = (f"The class set was read off the labels and declared public: {found}.",)
     return Dataset(
         name=file.stem,
         X=columns.X,
         y=y,
         classes=names,
         kind="table" if columns.X.ndim == 2 else "image",
-        levels=columns.levels,
-        epsilon=columns.epsilon,
-        person_id=columns.person_id,
+        levels=columns.text("level"),
+        epsilon=columns.epsilon(),
+        person_id=columns.text("person"),
         feature_names=columns.feature_names,
         notes=notes,
         source=file.name,
@@ -91,19 +102,74 @@ def read_data(
 def _read(
     file: Path, named: dict[str, Any], features: tuple[str, ...] | None, classes: tuple[str, ...] | None
 ) -> tuple[Columns, tuple[str, ...] | None]:
-    """Read by the file's ending; an npz file may state its class set itself."""
-    ending = file.suffix.lower()
-    if ending == ".npz":
+    """Read a file by its suffix, and return its class set too, which an npz file may state."""
+    suffix = file.suffix.lower()
+    if suffix == ".npz":
         return read_arrays(file, {**named, "features": features}, classes)
-    if ending not in (".csv", ".parquet", ".pq"):
-        raise InputError(f"{file}: the ending {show(ending)} is unknown: it must be .csv, .parquet or .npz")
+    if suffix not in (".csv", ".parquet", ".pq"):
+        raise InputError(f"{file}: the suffix {show(suffix)} is unknown: it must be .csv, .parquet or .npz")
     if named["label"] is None:
-        raise InputError(f"{file}: label is not given: name the column that holds the class")
+        raise InputError(f"{file}: label is not given: name the column of the class")
     roles = Roles(**named, features=features)
-    return (read_csv(file, roles) if ending == ".csv" else read_parquet(file, roles)), classes
+    return (read_csv(file, roles) if suffix == ".csv" else read_parquet(file, roles)), classes
 
 
-_DEFAULTS = {"label": "y", "level": "levels", "epsilon": "epsilon", "person": "person"}
+def read_csv(path: Path, roles: Roles) -> Columns:
+    """Read the named columns of a csv file, whose first line names the columns, in blocks of rows."""
+    labels: dict[str, int] = {}
+    codes = array("q")
+    texts: dict[str, list[str]] = {role: [] for role, _ in roles.named() if role not in ("label", "feature")}
+    blocks: list[NDArray[np.float64]] = []
+    with open_csv(path) as (header, rows, lines):
+
+        def where(row: int) -> str:
+            return f"{path}, line {lines[row]}"
+
+        features = roles.match(header, file=str(path))
+        pick = itemgetter(*[header.index(column) for column in features])  # one feature alone comes without a tuple
+        label = header.index(roles.label)
+        while block := list(islice(rows, _CSV_BLOCK)):
+            start = len(codes)
+            for role, column in texts.items():
+                position = header.index(getattr(roles, role))
+                column.extend(row[position].strip() for row in block)
+            for number, row in enumerate(block, start):
+                name = row[label].strip()
+                if not name or name.casefold() == "nan":
+                    raise InputError(f"{where(number)}: label {show(roles.label)} is missing: every row needs one")
+                codes.append(labels.setdefault(name, len(labels)))
+            cells = [pick(row) for row in block]
+            flat = cells if len(features) == 1 else list(chain.from_iterable(cells))
+            blocks.append(_csv_numbers(flat, features, start, where))
+    return Columns(
+        X=np.concatenate(blocks),
+        feature_names=features,
+        labels=Labels(list(labels), np.array(codes, dtype=np.int64)),
+        given={role: (f"{role} {show(getattr(roles, role))}", np.array(cells)) for role, cells in texts.items()},
+        where=where,
+    )
+
+
+def _csv_numbers(cells: list[str], features: Sequence[str], start: int, where: Where) -> NDArray[np.float64]:
+    """Return the feature cells of a block that begins with row `start` as numbers; a missing value becomes NaN."""
+    joined = "".join(cells)
+    if "_" not in joined and joined.isascii():  # as in `plain_number`, but for the whole block at once
+        try:
+            return np.fromiter(map(float, cells), dtype=np.float64, count=len(cells)).reshape(-1, len(features))
+        except ValueError:
+            pass
+    X = np.full(len(cells), np.nan)
+    for place, cell in enumerate(cells):
+        text = cell.strip()
+        if (number := plain_number(text)) is not None:
+            X[place] = number
+        elif text.casefold() not in _MISSING:
+            row, column = divmod(place, len(features))
+            raise InputError(
+                f"{where(start + row)}: feature {show(features[column])} is {show(text)}: features must be numeric; "
+                "encode this column, or list the numeric ones with features="
+            )
+    return X.reshape(-1, len(features))
 
 
 def read_arrays(
@@ -111,45 +177,38 @@ def read_arrays(
 ) -> tuple[Columns, tuple[str, ...] | None]:
     """Read the arrays of an npz file, and the class set that is given or that the file states.
 
-    `label`, `level`, `epsilon` and `person` name arrays here; unless named, they are `y`, `levels`, `epsilon`
-    and `person`, the last three where the file has them. Labels that are whole numbers, in a class set of
-    words, are places in it.
+    If the class set consists of words, integer labels are indices into it.
     """
-    there = _names(path)
-    used = {role: _pick(path, there, role, roles[role]) for role in _DEFAULTS}
+    there = _array_names(path)
+    used = {role: _choose_array(path, there, role, roles[role]) for role in _DEFAULTS}
     if used["level"] and used["epsilon"]:
         if (roles["level"] is None) == (roles["epsilon"] is None):
-            raise InputError(f"{path} has levels and epsilon: a row has one of them; name the one to use")
+            raise InputError(
+                f"{path} has levels and epsilon: a row has one of them; name the one to use, with level= or epsilon="
+            )
         used["level" if roles["level"] is None else "epsilon"] = None
     if "X" not in there:
         raise InputError(f"{path} has no array 'X': it must hold the features; it has {', '.join(there)}")
-    extra = {"X", "feature_names", "classes"}
-    arrays = read_npz(path, extra | {name for name in used.values() if name})
+    arrays = read_npz(path, {"X", "feature_names", "classes", *filter(None, used.values())})
 
     def where(row: int) -> str:
         return f"{path}, row {row}"
 
-    X, names = _features(path, arrays, roles["features"])
+    X, names = _npz_features(path, arrays, roles["features"])
     for name in filter(None, used.values()):
         if arrays[name].shape != (len(X),):
             raise InputError(f"{path}: {name!r} has the shape {arrays[name].shape}: X has {len(X)} rows")
-    check_finite(X, names, where)
+    epsilon = used["epsilon"]
+    if epsilon and arrays[epsilon].dtype.kind not in "fiu":
+        raise InputError(f"{path}: {epsilon!r} is of type {arrays[epsilon].dtype}: it must hold numbers")
     if classes is None and "classes" in arrays:
         classes = tuple(str(name) for name in arrays["classes"].ravel())
-    level, person, epsilon = used["level"], used["person"], used["epsilon"]
-    columns = Columns(
-        X=X,
-        labels=_labels(arrays[used["label"] or "y"], classes, where),
-        levels=as_text(arrays[level], level, where) if level else None,
-        epsilon=check_epsilon(_floats(path, arrays[epsilon], epsilon), epsilon, where) if epsilon else None,
-        person_id=as_text(arrays[person], person, where) if person else None,
-        feature_names=names,
-        where=where,
-    )
-    return columns, classes
+    labels = _npz_labels(arrays[used["label"] or "y"], classes, where)
+    given = {role: (name, arrays[name]) for role, name in used.items() if name and role != "label"}
+    return Columns(X=X, feature_names=names, labels=labels, given=given, where=where), classes
 
 
-def _names(path: Path) -> list[str]:
+def _array_names(path: Path) -> list[str]:
     try:
         with zipfile.ZipFile(path) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]
@@ -159,24 +218,24 @@ def _names(path: Path) -> list[str]:
         raise InputError(f"{path}: not a readable npz file ({error})") from None
 
 
-def _pick(path: Path, there: list[str], role: str, asked: str | None) -> str | None:
+def _choose_array(path: Path, there: list[str], role: str, asked: str | None) -> str | None:
     name = asked or _DEFAULTS[role]
     if name in there:
         return name
     if asked is None and role != "label":
         return None
-    close = f": nearest is {nearest(name, there)}" if there else ": it is empty"
+    close = f": nearest is {show(nearest(name, there))}" if there else ": it is empty"
     raise InputError(f"{path} has no array {show(name)} ({role}){close}")
 
 
-def _features(
+def _npz_features(
     path: Path, arrays: dict[str, NDArray[Any]], chosen: tuple[str, ...] | None
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     X = arrays["X"]
     if X.ndim not in (2, 3, 4) or X.size == 0:
-        raise InputError(f"{path}: 'X' has the shape {X.shape}: it must be (rows, features) or images, none of them 0")
+        raise InputError(f"{path}: 'X' has the shape {X.shape}: it must be (rows, features) or images, and not empty")
     if X.dtype.kind not in "fiub":
-        raise InputError(f"{path}: 'X' is of type {X.dtype}: features must be numbers; encode them")
+        raise InputError(f"{path}: 'X' is of type {X.dtype}: features must be numeric; encode them")
     names = tuple(str(name) for name in arrays["feature_names"].ravel()) if "feature_names" in arrays else ()
     if names and (X.ndim != 2 or len(names) != X.shape[1]):
         raise InputError(f"{path}: 'feature_names' has {len(names)} names: X has the shape {X.shape}")
@@ -191,25 +250,19 @@ def _features(
     return X, names
 
 
-def _floats(path: Path, values: NDArray[Any], name: str) -> NDArray[np.float64]:
-    if values.dtype.kind not in "fiu":
-        raise InputError(f"{path}: {name!r} is of type {values.dtype}: it must hold numbers")
-    return values.astype(np.float64)
-
-
-def _labels(values: NDArray[Any], classes: tuple[str, ...] | None, where: Any) -> Labels:
+def _npz_labels(values: NDArray[Any], classes: tuple[str, ...] | None, where: Where) -> Labels:
     labels = label_array(values, "y", where)
     if classes is None or values.dtype.kind not in "iu" or any(name.lstrip("-").isdigit() for name in classes):
         return labels
     for code, name in enumerate(labels.names):
         if not 0 <= int(name) < len(classes):
             row = int(np.flatnonzero(labels.codes == code)[0])
-            raise InputError(f"{where(row)}: y is {name}: places in the class set go from 0 to {len(classes) - 1}")
+            raise InputError(f"{where(row)}: y is {name}: indices into the class set go from 0 to {len(classes) - 1}")
     return Labels([classes[int(name)] for name in labels.names], labels.codes)
 
 
 def read_parquet(path: Path, roles: Roles) -> Columns:
-    """Read the named columns of a parquet file; columns that nobody asked for are not read."""
+    """Read the named columns of a parquet file, and no others."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -226,57 +279,45 @@ def read_parquet(path: Path, roles: Roles) -> Columns:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
     except pa.ArrowException as error:
-        raise InputError(f"{path} is no readable parquet file: {' '.join(str(error).split())}") from None
+        raise InputError(f"{path} is not a readable parquet file: {' '.join(str(error).split())}") from None
     if not names or not table.num_rows:
         raise InputError(f"{path} has no rows: it must have at least one")
-    return _columns(table, roles, features, str(path))
 
-
-def _columns(table: Any, roles: Roles, features: tuple[str, ...], path: str) -> Columns:
     def where(row: int) -> str:
         return f"{path}, row {row}"
 
     X = np.empty((table.num_rows, len(features)), dtype=np.float64)
-    for position, column in enumerate(features):
-        X[:, position] = _feature(table.column(column), column, path)
-    check_finite(X, features, where)
-
-    def text(role: str) -> NDArray[np.str_] | None:
-        column = getattr(roles, role)
-        return None if column is None else _text(table.column(column), f"{role} {show(column)}", where)
-
-    epsilon = None
-    if roles.epsilon is not None:
-        epsilon = _feature(table.column(roles.epsilon), roles.epsilon, path)
-        epsilon = check_epsilon(epsilon, f"epsilon {show(roles.epsilon)}", where)
-    return Columns(
-        X=X,
-        labels=_parquet_labels(table.column(roles.label), f"label {show(roles.label)}", where),
-        levels=text("level"),
-        epsilon=epsilon,
-        person_id=text("person"),
-        feature_names=features,
-        where=where,
-    )
+    for position, name in enumerate(features):
+        X[:, position] = _parquet_numbers(table.column(name), name, path)
+    given = {}
+    for role, name in roles.named():
+        what, column = f"{role} {show(name)}", table.column(name)
+        if role == "label":
+            labels = _parquet_labels(column, what, where)
+        elif role == "epsilon":
+            given[role] = (what, _parquet_numbers(column, name, path))
+        elif role != "feature":
+            given[role] = (what, _parquet_values(column, what, where))
+    return Columns(X=X, feature_names=features, labels=labels, given=given, where=where)
 
 
-def _feature(column: Any, name: str, path: str) -> NDArray[np.float64]:
-    """Return numbers and yes/no columns as floats; a null is NaN."""
+def _parquet_numbers(column: Any, name: str, path: Path) -> NDArray[np.float64]:
+    """Return a numeric or boolean column as floats; a null becomes NaN."""
     import pyarrow as pa
     from pyarrow import types
 
     kind = column.type
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
         wrong = f"{path}: column {show(name)} is of type {kind}"
-        raise InputError(f"{wrong}: features must be numbers; encode it, or list the numeric ones with features=")
+        raise InputError(f"{wrong}: features must be numeric; encode it, or list the numeric ones with features=")
     if types.is_boolean(kind):
         column = column.cast(pa.int8())
     numbers: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
     return numbers
 
 
-def _plain(column: Any, what: str, where: Any) -> Any:
-    """Refuse nulls and undo dictionary encoding."""
+def _without_nulls(column: Any, what: str, where: Where) -> Any:
+    """Refuse nulls, and decode a dictionary-encoded column."""
     import pyarrow as pa
 
     if column.null_count:
@@ -285,15 +326,19 @@ def _plain(column: Any, what: str, where: Any) -> Any:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _text(column: Any, what: str, where: Any) -> NDArray[np.str_]:
-    values = _plain(column, what, where).to_numpy(zero_copy_only=False)
-    return as_text(values.astype(np.str_) if values.dtype.kind == "O" else values, what, where)
+def _parquet_values(column: Any, what: str, where: Where) -> NDArray[Any]:
+    values: NDArray[Any] = _without_nulls(column, what, where).to_numpy(zero_copy_only=False)
+    return values.astype(np.str_) if values.dtype.kind == "O" else values
 
 
-def _parquet_labels(column: Any, what: str, where: Any) -> Labels:
-    """Take the labels apart before they become Python text: a million rows have few classes."""
-    coded = _plain(column, what, where).combine_chunks().dictionary_encode()
+def _parquet_labels(column: Any, what: str, where: Where) -> Labels:
+    """Encode the labels before they become Python text: a million rows have few classes."""
+    coded = _without_nulls(column, what, where).combine_chunks().dictionary_encode()
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    few = _text(coded.dictionary, what, lambda code: where(int(np.flatnonzero(codes == code)[0])))
-    merged = label_array(few, what, where)
+
+    def where_code(code: int) -> str:
+        return where(int(np.flatnonzero(codes == code)[0]))
+
+    distinct = as_text(_parquet_values(coded.dictionary, what, where_code), what, where_code)
+    merged = label_array(distinct, what, where_code)
     return Labels(merged.names, merged.codes[codes])

@@ -1,4 +1,4 @@
-"""Image data sets: MNIST and Fashion-MNIST (idx files) and SVHN (mat files)."""
+"""Image data sets: digits (from scikit-learn), MNIST and Fashion-MNIST (idx files), and SVHN (mat files)."""
 
 import gzip
 import hashlib
@@ -24,12 +24,29 @@ _PARTS: Final = (
 )
 
 
+def load_digits() -> Dataset:
+    """Load the 1,797 digits of 8 × 8 pixels that scikit-learn contains."""
+    from sklearn import datasets
+
+    pixels, y = datasets.load_digits(return_X_y=True)
+    return Dataset(
+        name="digits",
+        X=(pixels.reshape(-1, 8, 8) / 16).astype(np.float32),
+        y=y.astype(np.int64),
+        classes=tuple("0123456789"),
+        kind="image",
+        notes=("Pixels from 0 to 16 are divided by 16.",),
+        source="E. Alpaydin, C. Kaynak: Optical Recognition of Handwritten Digits, UCI (1998), by scikit-learn",
+        licence="CC BY 4.0",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class IdxSet:
     """A data set of four idx files: training images and labels, test images and labels.
 
-    MNIST and its lookalikes share file names and shapes. What tells them apart is `first_labels`, the SHA-256
-    of the first 1,000 training labels where it is known, and `others`, those of data sets that this is not.
+    MNIST and its drop-in replacements have the same file names and shapes. They are told apart by the SHA-256 of their
+    first 1,000 training labels: `first_labels` is the expected value if known, `others` are those of other data sets.
     """
 
     name: str
@@ -99,7 +116,7 @@ FASHION: Final = IdxSet(
 
 
 def read_idx(path: Path) -> NDArray[Any]:
-    """Read one idx file: two zero bytes, a type, a number of dimensions, their sizes, then the values."""
+    """Read an idx file, gzipped or not: two zero bytes, the type, the number of dimensions, their sizes, the values."""
     try:
         with open(path, "rb") as plain:
             packed = plain.read(2) == b"\x1f\x8b"
@@ -108,17 +125,17 @@ def read_idx(path: Path) -> NDArray[Any]:
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _TYPES or not data[3]:
-        raise InputError(f"{path} starts with {data[:4]!r}: it is no idx file")
+        raise InputError(f"{path} starts with {data[:4]!r}: it is not an idx file")
     start, dtype = 4 + 4 * data[3], np.dtype(_TYPES[data[2]])
     shape = tuple(int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4))
     expected = start + math.prod(shape) * dtype.itemsize
     if len(data) != expected:
-        raise InputError(f"{path} has {len(data):,} bytes: its header {shape} says {expected:,}; fetch it again")
+        raise InputError(f"{path} has {len(data):,} bytes: its header {shape} says {expected:,}; download it again")
     return np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
 
 
 def load_idx_set(made: IdxSet, fetch: Fetch) -> Dataset:
-    """Load all rows, the official test part last; images stay 8-bit (N, 28, 28)."""
+    """Load all rows, the official test part last, as 8-bit images (N, 28, 28)."""
     paths = fetch.find(made.name, made.files)
     arrays = [read_idx(path) for path in paths]
     for part, rows in enumerate(made.rows):
@@ -144,12 +161,12 @@ def load_idx_set(made: IdxSet, fetch: Fetch) -> Dataset:
 
 
 def _check_identity(made: IdxSet, labels: NDArray[Any], path: Path) -> None:
-    """Refuse another data set's files under the same names: a flat folder holds one of them only."""
+    """Refuse another data set's files of the same names, which a flat folder may contain."""
     found = hashlib.sha256(labels[:1000].astype(np.uint8).tobytes()).hexdigest()
     for title, other in made.others:
         if found == other:
             raise InputError(
-                f"{path} holds the labels of {title}, not of {made.title}: keep them in folders of their own"
+                f"{path} holds the labels of {title}, not of {made.title}: keep each data set in a folder of its own"
             )
     if made.first_labels not in (None, found):
         raise InputError(f"{path} does not hold the labels of {made.title}: is it another data set's file?")
@@ -167,33 +184,33 @@ ROWS: Final = (73_257, 26_032)
 
 
 def read_mat(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Read one file: X (32, 32, 3, N) and y (N, 1) with 1 to 10, as images (N, 32, 32, 3) and digits 0 to 9."""
+    """Read X (32, 32, 3, N) and y (N, 1) from 1 to 10, and return images (N, 32, 32, 3) and digits 0 to 9."""
     from scipy.io import loadmat
 
     try:
         content: dict[str, Any] = loadmat(str(path), variable_names=["X", "y"])
     except Exception as error:  # scipy has no exception of its own for a broken file
-        raise InputError(f"{path} is no readable Matlab file: {' '.join(str(error).split())}") from None
+        raise InputError(f"{path} is not a readable Matlab file: {' '.join(str(error).split())}") from None
     if missing := [name for name in ("X", "y") if name not in content]:
         raise InputError(f"{path} has no {missing[0]!r}: SVHN's cropped digits have X and y")
     X, y = content["X"], content["y"].ravel()
     if X.dtype != np.uint8 or X.ndim != 4 or X.shape[:3] != (32, 32, 3):
         raise InputError(f"{path} holds {X.dtype} images of the shape {X.shape}: it must be uint8 and (32, 32, 3, N)")
     if len(y) != X.shape[3]:
-        raise InputError(f"{path} holds {X.shape[3]} images and {len(y)} labels: there must be as many")
+        raise InputError(f"{path} holds {X.shape[3]} images and {len(y)} labels: there must be one label per image")
     if len(y) and (y.min() < 1 or y.max() > 10):
         bad = int(np.flatnonzero((y < 1) | (y > 10))[0])
-        raise InputError(f"{path}, row {bad}: the label is {y[bad]}: it must lie between 1 and 10, which means 0")
+        raise InputError(f"{path}, row {bad}: the label is {y[bad]}: it must lie between 1 and 10 (which means 0)")
     return np.ascontiguousarray(X.transpose(3, 0, 1, 2)), y.astype(np.int64) % 10
 
 
 def load_svhn(fetch: Fetch) -> Dataset:
-    """Load all rows, the official test part last; images stay 8-bit (N, 32, 32, 3)."""
+    """Load all rows, the official test part last, as 8-bit images (N, 32, 32, 3)."""
     paths = fetch.find("svhn", FILES)
     parts = [read_mat(path) for path in paths]
     for path, (images, _), rows in zip(paths, parts, ROWS, strict=True):
         if len(images) != rows:
-            raise InputError(f"{path} holds {len(images):,} images: the official file has {rows:,}; fetch it again")
+            raise InputError(f"{path} holds {len(images):,} images: the official file has {rows:,}; download it again")
     return Dataset(
         name="svhn",
         X=np.concatenate([images for images, _ in parts]),

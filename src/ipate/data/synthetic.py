@@ -1,17 +1,17 @@
-"""The embedded data set: a made-up population of patients, drawn from the model that stands below.
+"""A synthetic population of patients, drawn from the model below without any download.
 
-Nobody in it exists and nothing is downloaded, so that everything can be tried, and shown, at once. The model:
+The model:
 
 1. A person's class is one of six, with the probabilities of `PRIORS`.
 2. A person is a *marked* case of it with probability `MARKED`, else a *mild* one.
 3. Feature j is ``centre_j + spread_j · (s · SHIFTS[class][j] + e_j)``, with s = 1 for marked cases and `MILD`
    for mild ones, and e normal with variance 1: e = √(1−ρ)·own + √ρ·common, where `common` is one normal number
    per block of features (`BLOCK` in a row) and ρ = `SHARED`. So each class is a mixture of two Gaussians.
-4. Values are cut to the fixed bounds of `FEATURES` and given as (value − centre_j) / spread_j: laboratories
-   report such scores against a published reference, so no private row decides a scale.
-5. Consent levels go to people in the exact shares of `SHARES`, in the order of a score
-   ``c · sensitivity(class) + √(1−c²) · normal``; c = `correlation` is 0 unless asked for, and levels are then
-   independent of everything else. Above 0, classes later in `CLASSES` choose more privacy.
+4. Values are clipped to the fixed bounds of `FEATURES` and given as (value − centre_j) / spread_j, as laboratories
+   report scores against a published reference, so no private row decides a scale.
+5. Consent levels are assigned in the exact shares of `SHARES`, in the order of a score
+   ``c · sensitivity(class) + √(1−c²) · normal``. With c = `correlation` = 0, the default, levels are independent of
+   everything else; above 0, classes later in `CLASSES` choose more privacy.
 """
 
 from typing import Final, NamedTuple
@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.data.dataset import Dataset
-from ipate.errors import InputError, show
+from ipate.errors import InputError, check_count, show
 
 
 class Feature(NamedTuple):
-    """One measured quantity: its fixed public bounds, and the centre and spread of healthy people."""
+    """One measured quantity: its fixed public bounds, and the centre and spread of the healthy population."""
 
     name: str
     low: float
@@ -66,7 +66,7 @@ SHIFTS: Final = (
     (0.9, 0.2, 0.4, -1.1, -0.1, -0.2, 0.9, 2.4, 0.3, 0.3, 0.0, -0.3, 0.7, -0.7, 0.2, 0.5, -0.5, -0.7, 0.6, 0.3),
     (0.6, 0.1, 0.1, -0.6, 0.8, 0.4, 0.1, 0.7, 0.2, 0.2, 0.4, -0.3, 1.9, -2.0, 1.1, 1.6, -0.1, -0.1, 0.5, 0.1),
 )
-"""How far each class lies from the healthy centre, in spreads: one row per class, one column per feature."""
+"""The distance of each class from the healthy centre, in spreads: one row per class, one column per feature."""
 MARKED: Final = 0.75
 MILD: Final = 0.8
 SHARED: Final = 0.3
@@ -78,15 +78,13 @@ SHARES: Final = (("high", 0.54), ("average", 0.37), ("low", 0.09))
 def load_synthetic(*, n_people: int = 50_000, seed: int = 0, correlation: float = 0.0) -> Dataset:
     """Draw a population of `n_people`, one row each; the same seed gives the same people.
 
-    `correlation`, between 0 and 1, makes people of the more sensitive classes choose more privacy, to study
-    the bias that this brings.
+    A `correlation` above 0, at most 1, makes people of the more sensitive classes choose more privacy, to study the
+    resulting bias.
     """
-    if not isinstance(n_people, int | np.integer) or isinstance(n_people, bool) or n_people < 1:
-        raise InputError(f"n_people is {show(n_people)}: it must be a whole number of at least 1")
+    check_count("n_people", n_people)
+    check_count("seed", seed, least=0)
     if not 0 <= correlation <= 1:
         raise InputError(f"correlation is {show(correlation)}: it must lie between 0 and 1")
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed is {show(seed)}: it must be a whole number, 0 or above")
     rng = np.random.default_rng(int(seed))
     y = rng.choice(len(CLASSES), size=int(n_people), p=PRIORS).astype(np.int64)
     X = _features(y, rng)
@@ -99,7 +97,7 @@ def load_synthetic(*, n_people: int = 50_000, seed: int = 0, correlation: float 
         levels=_levels(y, correlation, rng),
         feature_names=tuple(feature.name for feature in FEATURES),
         bounds=_bounds(),
-        notes=(f"{len(y):,} people drawn from a model with seed {seed}: nobody in it exists.",),
+        notes=(f"{len(y):,} people drawn from a model with seed {seed}; none of them is real.",),
         source="generated; the model is in ipate.data.synthetic",
         licence="none needed: generated data",
     )
@@ -121,7 +119,7 @@ def _features(y: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.floa
 
 
 def _levels(y: NDArray[np.int64], correlation: float, rng: np.random.Generator) -> NDArray[np.str_]:
-    """Step 5 of the model: exact shares, whoever they go to."""
+    """Step 5 of the model."""
     sensitivity = np.arange(len(CLASSES)) - np.dot(PRIORS, np.arange(len(CLASSES)))
     sensitivity /= np.sqrt(np.dot(PRIORS, sensitivity**2))
     score = correlation * sensitivity[y] + np.sqrt(1 - correlation**2) * rng.standard_normal(len(y))

@@ -4,69 +4,26 @@ import contextlib
 import os
 import sqlite3
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from ipate.errors import IpateError
+from ipate.files import FileLock
 from ipate.ledger.schema import damaged
 
-if sys.platform == "win32":
-    import msvcrt
 
-    def _try_lock(handle: int) -> None:
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _try_lock(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-class WriterLock:
-    """The right to write a ledger: held while it is open, given back by the system if the process dies.
-
-    Parameters
-    ----------
-    path : path
-        The ledger; the lock is a file beside it, which may stay there.
-    timeout : float
-        Seconds to wait for another process.
-    """
-
-    def __init__(self, path: Path, *, timeout: float) -> None:
-        self._path = path.with_name(path.name + ".lock")
-        self._handle: int | None = None
-        try:
-            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise IpateError(
-                f"{path}: its folder cannot be written ({error.strerror}); open the ledger read-only"
-            ) from None
-        self._wait(path, timeout)
-
-    def _wait(self, path: Path, timeout: float) -> None:
-        if self._handle is None:
-            return
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                _try_lock(self._handle)
-                return
-            except OSError:
-                if time.monotonic() >= deadline:
-                    self.release()
-                    raise IpateError(
-                        f"{path}: another process writes this ledger, and did for the {timeout:g} s that were waited; "
-                        "let it end, or wait longer; nothing was charged"
-                    ) from None
-            time.sleep(0.02)
-
-    def release(self) -> None:
-        """Let others write."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+def lock_for_writing(path: Path, *, timeout: float) -> FileLock:
+    """Take the right to write a ledger; the lock file lies beside it. Waits `timeout` seconds for another process."""
+    refusal = IpateError(
+        f"{path}: another process writes this ledger, and did for the {timeout:g} s that were waited; "
+        "let it end, or wait longer; nothing was charged"
+    )
+    try:
+        return FileLock(path.with_name(path.name + ".lock"), refusal=refusal, timeout=timeout, private=True)
+    except OSError as error:
+        raise IpateError(
+            f"{path}: its folder cannot be written ({error.strerror}); open the ledger read-only"
+        ) from None
 
 
 def connect(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection:

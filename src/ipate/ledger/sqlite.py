@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
 from ipate.errors import InputError, IpateError
+from ipate.files import FileLock
 from ipate.ledger import carry
 from ipate.ledger.carry import PersonRecord, person_records
 from ipate.ledger.entries import AccountRow, BatchRow, Head, RunRow, from_bytes, to_bytes
-from ipate.ledger.file import WriterLock, plain_errors, transaction
+from ipate.ledger.file import lock_for_writing, plain_errors, transaction
 from ipate.ledger.memory import MemoryLedger
 from ipate.ledger.opening import begin, check_head, check_same, connected
 from ipate.ledger.records import Charge, Stored, Terms
@@ -32,7 +33,7 @@ class SqliteLedger:
     """
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, lock: WriterLock | None, contents: Contents, run: RunRow
+        self, path: Path, connection: sqlite3.Connection, lock: FileLock | None, contents: Contents, run: RunRow
     ) -> None:
         self.path, self._connection, self._lock = path, connection, lock
         self._contents, self._run = contents, run
@@ -79,7 +80,7 @@ class SqliteLedger:
         wanted = Head.parse(expected_head) if isinstance(expected_head, str) else expected_head
         if not file.exists() and (readonly or terms is None or wanted is not None):
             raise IpateError(f"{file}: there is no ledger here; if it was moved or lost, restore it, do not start anew")
-        lock = None if readonly else WriterLock(file, timeout=timeout)
+        lock = None if readonly else lock_for_writing(file, timeout=timeout)
         connection = None
         try:
             with plain_errors(str(file)):

@@ -1,6 +1,5 @@
 """One site: its own people, budgets and teachers, all in its own folder; only votes ever leave it."""
 
-import fcntl
 import json
 import secrets
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from ipate._version import __version__
 from ipate.allocation.allocation import Allocation, class_warning
 from ipate.errors import InputError, show
-from ipate.files import write_text
+from ipate.files import FileLock, write_text
 from ipate.parties.archive import Encoding, canonical, new_npz, require_new, sha256
 from ipate.parties.manifest import FORMAT, DeclaredGroup, DeclaredTeacher, Manifest, check_site
 from ipate.parties.queries import Asked, Queries, allocate_people, read_rows
@@ -101,15 +100,10 @@ class Site:
             self._check(queries, again)
             return self._write(queries, out, n_jobs, bar)
 
-    @contextmanager
-    def _held(self) -> Iterator[None]:
+    def _held(self) -> FileLock:
         """Let one process vote at a time: two could each believe that the other queries were never asked."""
-        with (self.folder / "private" / ".lock").open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(f"{self.folder}: another process votes here; wait for it to end") from None
-            yield
+        refusal = InputError(f"{self.folder}: another process votes here; wait for it to end")
+        return FileLock(self.folder / "private" / ".lock", refusal=refusal)
 
     def _write(self, queries: Queries, out: Path, n_jobs: int | None, bar: Bar) -> tuple[Manifest, str]:
         teachers = tuple(

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ipate.errors import LIMITS, InputError, check_id, check_number, show
-from ipate.files import FilePath, _cell, read_table, write_text
+from ipate.files import FilePath, read_table, write_text
 
 
 @dataclass(frozen=True)
@@ -173,5 +173,5 @@ def write_groups(path: FilePath, rows: Iterable[GroupRow]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_cell(getattr(row, column)) for column in columns] for row in rows)
+    writer.writerows([getattr(row, column) for column in columns] for row in rows)
     write_text(path, text.getvalue())

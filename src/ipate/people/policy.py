@@ -1,6 +1,5 @@
 """Consent levels and what they mean: a policy that an ethics board sets maps each level to an ε."""
 
-import difflib
 import math
 import tomllib
 import warnings
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn, Self
 
-from ipate.errors import InputError, PolicyWarning, check_id, check_number, show
+from ipate.errors import InputError, PolicyWarning, check_id, check_number, nearest, show, unknown_name
 from ipate.files import FilePath
 
 
@@ -76,13 +75,11 @@ class Policy:
 
     def nearest(self, level: object) -> str:
         """Return the level that a name is most like, capitals aside."""
-        folded = {name.casefold(): name for name in self.levels}
-        return folded[difflib.get_close_matches(str(level).casefold(), folded, n=1, cutoff=0.0)[0]]
+        return nearest(level, self.levels)
 
     def unknown(self, level: object) -> str:
         """Say that a level is none of the policy's, which are allowed, and which is nearest."""
-        allowed = ", ".join(self.levels)
-        return f"level is {show(level)}: allowed are {allowed}; nearest is {show(self.nearest(level))}"
+        return unknown_name("level", level, tuple(self.levels))
 
     def refuse(self, level: object, where: str) -> NoReturn:
         """Refuse a level that the policy does not have, with the nearest name that it has."""

@@ -1,13 +1,12 @@
 """The configuration of a run: a TOML file or flags, checked once; an unknown key gets the nearest name."""
 
-import difflib
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ipate.errors import InputError
+from ipate.errors import InputError, nearest
 
 Auto = Literal["auto"]
 Count = Annotated[int, Field(ge=1)]
@@ -163,7 +162,7 @@ def _explain(model: type[BaseModel], error: ValidationError) -> str:
         for part in place[:-1]:
             section = section.model_fields[part].annotation
         names = sorted(section.model_fields)
-        near = difflib.get_close_matches(place[-1], names, n=1, cutoff=0.0)[0]
+        near = nearest(place[-1], names)
         return f"unknown key {'.'.join(place)!r}: nearest is {near!r}; allowed are {', '.join(names)}"
     keys = [part for part in place if not part.startswith(("constrained-", "literal", "function-"))]
     if not keys:  # of the whole, not of one key

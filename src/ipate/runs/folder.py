@@ -1,11 +1,7 @@
 """A run's folder: what may be shown in `public`, what must not in `private`, each file whole or not there."""
 
-import fcntl
 import json
 import secrets
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +9,11 @@ from typing import Any
 
 from ipate._version import library_versions
 from ipate.errors import InputError
-from ipate.files import write_text
+from ipate.files import FileLock, write_text
 from ipate.ledger.opening import is_seeded, name_run
 from ipate.runs.config import RunConfig
 from ipate.teachers.models import NETS
 
-_ATTEMPTS = 5
 _PRIVATE_NOTE = """What lies here is private: the votes of the teachers, who taught which teacher, what was charged to
 whom, and costs that were computed from votes. Nobody but the holder of the data may see it; publish from the folder
 'public' only.
@@ -107,34 +102,19 @@ class RunFolder:
             found["resumed_with"] = [*later, here]
             self.write(self.path / "run.json", found)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder for one process: two that label would draw the same labels twice."""
-        with (self.path / ".lock").open("w") as stream:
-            for attempt in range(_ATTEMPTS):
-                try:
-                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError:
-                    if attempt == _ATTEMPTS - 1:
-                        raise InputError(
-                            f"{self.path}: another process is working on this run; wait for it to end"
-                        ) from None
-                time.sleep(0.05)  # `ipate runs` looks for an instant
-            yield
+    def locked(self) -> FileLock:
+        """Lock the folder for one process: two that label would draw the same labels twice."""
+        refusal = InputError(f"{self.path}: another process is working on this run; wait for it to end")
+        return FileLock(self._lock_file, refusal=refusal, timeout=0.2)  # `busy` takes the lock for an instant
 
     @property
     def busy(self) -> bool:
         """Whether a process is working on the run now."""
-        path = self.path / ".lock"
-        if not path.is_file():
-            return False
-        with path.open() as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return True
-        return False
+        return FileLock.is_held(self._lock_file)
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.path / ".lock"
 
     @staticmethod
     def write(path: Path, payload: dict[str, Any]) -> None:
