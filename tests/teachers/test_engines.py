@@ -157,7 +157,7 @@ def _wait_for(address, head):
 
 
 @needs_ray
-def test_a_killed_worker_costs_only_its_teachers_time(tmp_path, cluster, by_loky, capsys):
+def test_ray_retrains_only_teachers_of_killed_worker(tmp_path, cluster, by_loky, capsys):
     """Fifty teachers on a running cluster, kill -9 in the middle: the votes are those of loky."""
     seen = []
     (tmp_path / "notes").mkdir()
@@ -176,7 +176,7 @@ def test_a_killed_worker_costs_only_its_teachers_time(tmp_path, cluster, by_loky
 
 
 @needs_ray
-def test_a_task_that_kills_every_worker_is_named_and_the_others_are_kept(cluster):
+def test_ray_names_task_that_kills_every_worker(cluster):
     tasks = dict.fromkeys(range(4)) | {3: 3}
     done = dict(run_on_ray(fragile(), tasks, shared={}, n_jobs=2, address=cluster, retries=1))
     assert done.pop(3).startswith("its worker died 2 times: ")
@@ -184,7 +184,7 @@ def test_a_task_that_kills_every_worker_is_named_and_the_others_are_kept(cluster
 
 
 @needs_ray
-def test_ray_starts_on_this_machine_where_no_cluster_is_named():
+def test_ray_starts_locally_without_address():
     """As a process of its own: it reads its token when it is imported, and leaves nothing behind."""
     code = """
 import os, tempfile
@@ -215,7 +215,7 @@ assert not list(Path(tempfile.gettempdir()).glob("ipate-ray-*"))
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_a_worker_that_dies_under_loky_is_replaced(tmp_path, by_loky):
+def test_loky_replaces_killed_worker(tmp_path, by_loky):
     (tmp_path / "notes").mkdir()
     teacher = noted_teacher(tmp_path / "notes", slow=MIDDLE)
     with killing(tmp_path / "notes") as killed:
@@ -224,7 +224,7 @@ def test_a_worker_that_dies_under_loky_is_replaced(tmp_path, by_loky):
     assert killed
 
 
-def test_loky_gives_up_on_a_task_that_kills_every_worker():
+def test_loky_gives_up_when_every_worker_dies():
     results = Engine(backend="loky", n_jobs=2).run(fragile(), dict.fromkeys(range(4)) | {3: 3}, shared={})
     with pytest.raises(LostWorkersError, match=r"workers died 4 times, and \d teachers from teacher \d on"):
         dict(results)
@@ -240,7 +240,7 @@ register_parallel_backend("all-at-once", AllAtOnce)
 
 
 @pytest.mark.parametrize("backend", ["threading", "sequential", "all-at-once"])
-def test_every_registered_backend_gives_the_same_votes(tmp_path, by_loky, backend):
+def test_every_registered_backend_gives_same_votes(tmp_path, by_loky, backend):
     (tmp_path / "notes").mkdir()
     seen = []
     votes = votes_of(
@@ -259,7 +259,7 @@ def test_every_registered_backend_gives_the_same_votes(tmp_path, by_loky, backen
         ({"backend": "loky", "address": "a:1"}, "needs the backend ray or dask, not 'loky'"),
     ],
 )
-def test_an_engine_that_cannot_be_is_refused(options, message):
+def test_impossible_engine_is_refused(options, message):
     with pytest.raises(InputError, match=message):
         Engine(**options)
 
@@ -268,18 +268,18 @@ def test_an_engine_that_cannot_be_is_refused(options, message):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("somewhere", "write host:port"),
+        ("somewhere", "must be host:port"),
         ("127.0.0.1:1", r"no Ray cluster answers there \("),
         ("127.0.0.1:99999", "no Ray cluster answers there"),
     ],
 )
-def test_a_cluster_that_does_not_answer_is_refused_at_once(address, message):
+def test_unreachable_cluster_is_refused_at_construction(address, message):
     with pytest.raises(InputError, match=message):
         Engine(backend="ray", address=address)
 
 
 @pytest.mark.parametrize(("backend", "package"), [("ray", r"ipate\[ray\]"), ("dask", r"dask\[distributed\]")])
-def test_an_engine_that_is_not_installed_comes_with_a_hint(monkeypatch, backend, package):
+def test_missing_backend_gives_install_hint(monkeypatch, backend, package):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("ipate.teachers.engines.find_spec", lambda name: None)
     for name in ("dask", "distributed"):
@@ -296,7 +296,7 @@ def test_an_engine_that_is_not_installed_comes_with_a_hint(monkeypatch, backend,
         (["--backend", "loky", "--teacher", "small"], "backend is 'loky': small trains in one batched model"),
     ],
 )
-def test_ipate_run_refuses_an_engine_before_it_makes_a_folder(tmp_path, capsys, monkeypatch, flags, message):
+def test_run_refuses_bad_engine_before_creating_folder(tmp_path, capsys, monkeypatch, flags, message):
     monkeypatch.setattr("ipate.teachers.models._net", lambda name: lambda **options: DecisionTreeClassifier())
     assert _run(["run", "--dataset", "digits", "--epsilon", "2", "--out", str(tmp_path / "out"), *flags]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
@@ -305,7 +305,7 @@ def test_ipate_run_refuses_an_engine_before_it_makes_a_folder(tmp_path, capsys, 
 
 
 @needs_ray
-def test_ipate_run_trains_on_a_cluster(tmp_path, cluster):
+def test_run_trains_on_a_ray_cluster(tmp_path, cluster):
     """As a process, with JSON alone on stdout; the configuration remembers the engine."""
     settings = ["--epsilon", "20", "--teachers", "8", "--teacher", "bayes", "--student", "bayes", "--public", "200"]
     where = ["--backend", "ray", "--address", cluster, "--out", str(tmp_path / "out"), "--json"]
