@@ -1,4 +1,4 @@
-"""Engines: the same votes whoever trains the teachers, and nothing lost when a worker is killed."""
+"""Every engine gives the same votes, and a killed worker loses nothing."""
 
 import importlib.util
 import json
@@ -32,9 +32,9 @@ TEACHERS, MIDDLE = 50, 20
 
 
 def noted_teacher(folder, *, slow=None):
-    """A tree that notes in a folder which process trains it; made here, so that workers get it by value.
+    """Return a tree that records in a folder which process trains it; a local class, so it is pickled by value.
 
-    The slow one hangs when it is trained for the first time.
+    The teacher `slow` hangs when it is trained for the first time.
     """
 
     class Noted(ClassifierMixin, BaseEstimator):
@@ -58,7 +58,7 @@ def noted_teacher(folder, *, slow=None):
 
 
 def fragile():
-    """A function that hands its task back, and dies of the task 3."""
+    """Return a function that returns its task, and kills its process for task 3."""
 
     def told(task):
         if task == 3:
@@ -69,14 +69,14 @@ def fragile():
 
 
 def notes(folder):
-    """(teacher, process) of every training that was begun, in order."""
+    """Return (teacher, process) of every training that was started, in order."""
     entries = [tuple(map(int, path.name.split("-"))) for path in Path(folder).iterdir()]
     return [entry[:2] for entry in sorted(entries, key=lambda entry: entry[2])]
 
 
 @contextmanager
 def killing(folder):
-    """Kill, once, the process that trains the teacher in the middle; yields a list that will hold it."""
+    """Kill once the process that trains the middle teacher; yields a list that will hold its id."""
     killed, over = [], threading.Event()
 
     def watch():
@@ -96,7 +96,7 @@ def killing(folder):
 
 
 def votes_of(teacher, folder, *, teachers=TEACHERS, progress=None, **engine):
-    """The votes of teachers who each know their own number as the first feature of their rows."""
+    """Return the votes of teachers whose own number is the first feature of their rows."""
     rng = np.random.default_rng(0)
     owner = np.repeat(np.arange(teachers), 12)
     y = rng.integers(3, size=len(owner))
@@ -111,18 +111,18 @@ def votes_of(teacher, folder, *, teachers=TEACHERS, progress=None, **engine):
 
 @pytest.fixture(scope="module")
 def by_loky(tmp_path_factory):
-    """The votes that joblib's processes give."""
+    """The votes of teachers trained by joblib's processes."""
     folder = tmp_path_factory.mktemp("loky")
     return votes_of(noted_teacher(folder), folder / "votes", n_jobs=2, backend="loky")
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A Ray cluster of its own processes with two workers, and the address it answers at."""
+    """The address of a Ray cluster in separate processes, with two workers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    folder = tempfile.mkdtemp(prefix="ray")  # a short path: it holds sockets
+    folder = tempfile.mkdtemp(prefix="ray")  # short, because paths of sockets have a limit
     options = {"--num-cpus": 2, "--port": port, "--object-store-memory": 80 << 20, "--temp-dir": folder}
     command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--include-dashboard=false"]
     head = subprocess.Popen(
@@ -142,7 +142,7 @@ def cluster():
 
 
 def _wait_for(address, head):
-    """Until the cluster answers to a process of its own."""
+    """Wait until the cluster answers another process."""
     code = f"import ray; ray.init(address={address!r}); assert ray.cluster_resources()['CPU'] == 2"
     for _ in range(60):
         assert head.poll() is None, "the cluster did not start"
@@ -158,7 +158,7 @@ def _wait_for(address, head):
 
 @needs_ray
 def test_ray_retrains_only_teachers_of_killed_worker(tmp_path, cluster, by_loky, capsys):
-    """Fifty teachers on a running cluster, kill -9 in the middle: the votes are those of loky."""
+    """With kill -9 during fifty teachers on a running cluster, the votes are those of loky."""
     seen = []
     (tmp_path / "notes").mkdir()
     teacher = noted_teacher(tmp_path / "notes", slow=MIDDLE)
@@ -170,9 +170,9 @@ def test_ray_retrains_only_teachers_of_killed_worker(tmp_path, cluster, by_loky,
     first, second = (process for number, process in begun if number == MIDDLE)
     assert killed == [first]
     assert second != first
-    assert sorted(number for number, _ in begun) == sorted([*range(TEACHERS), MIDDLE])  # nobody else began twice
+    assert sorted(number for number, _ in begun) == sorted([*range(TEACHERS), MIDDLE])  # no other teacher started twice
     assert len({process for _, process in begun}) >= 2
-    assert capsys.readouterr().out == ""  # what Ray says goes to stderr
+    assert capsys.readouterr().out == ""  # Ray prints to stderr
 
 
 @needs_ray
@@ -185,7 +185,7 @@ def test_ray_names_task_that_kills_every_worker(cluster):
 
 @needs_ray
 def test_ray_starts_locally_without_address():
-    """As a process of its own: it reads its token when it is imported, and leaves nothing behind."""
+    """Run in a new process, because Ray reads its token when it is imported; nothing is left behind."""
     code = """
 import os, tempfile
 import numpy as np
@@ -231,7 +231,7 @@ def test_loky_gives_up_when_every_worker_dies():
 
 
 class AllAtOnce(ThreadingBackend):
-    """A backend of somebody's own that cannot hand results back one by one."""
+    """A custom backend that cannot return results one by one."""
 
     supports_return_generator = False
 
@@ -306,7 +306,7 @@ def test_run_refuses_bad_engine_before_creating_folder(tmp_path, capsys, monkeyp
 
 @needs_ray
 def test_run_trains_on_a_ray_cluster(tmp_path, cluster):
-    """As a process, with JSON alone on stdout; the configuration remembers the engine."""
+    """A process prints only JSON to stdout, and its configuration records the engine."""
     settings = ["--epsilon", "20", "--teachers", "8", "--teacher", "bayes", "--student", "bayes", "--public", "200"]
     where = ["--backend", "ray", "--address", cluster, "--out", str(tmp_path / "out"), "--json"]
     command = [str(Path(sys.executable).with_name("ipate")), "run", "--dataset", "digits", *settings, *where]

@@ -1,4 +1,4 @@
-"""Teachers: each on its own rows, heard in the full class set, nobody's work lost."""
+"""Teachers learn from their own rows only, vote with the full class ids, and are kept if others fail."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from ipate.votes.store import VoteStore
 
 
 class Fragile(ClassifierMixin, BaseEstimator):
-    """Fails where it sees the value 99, and counts how often it was trained."""
+    """A classifier that fails on the value 99 and counts how often it was trained."""
 
     trained = 0
 
@@ -48,7 +48,7 @@ def votes_of(estimator, folder, *, X, y, pool, rows, **options):
 
 
 def test_teacher_depends_on_its_own_rows_only(tmp_path):
-    """Changing one teacher's rows changes that teacher's votes alone: what the sensitivity rests on."""
+    """Changing one teacher's rows changes only its own votes, as the sensitivity assumes."""
     X, y, pool, rows = task()
     before = votes_of(DecisionTreeClassifier(), tmp_path / "a", X=X, y=y, pool=pool, rows=rows)
     changed = y.copy()
@@ -78,7 +78,7 @@ def test_teacher_with_missing_classes_keeps_class_ids(tmp_path):
     votes = votes_of(LogisticRegression(), tmp_path, X=X, y=y, pool=pool, rows=rows)
     assert set(votes[0]) <= {1, 2}
     assert set(votes[1]) == {2}
-    assert set(votes[2]) == {0}  # without data: a fixed public class
+    assert set(votes[2]) == {0}  # without data, a fixed public class
 
 
 def test_failing_teacher_is_named_and_others_kept(tmp_path):
@@ -119,7 +119,7 @@ def other_shape(path):
 @pytest.mark.parametrize("name", ["votes.npy", "done.npy", "learnt.npy"])
 @pytest.mark.parametrize("spoil", [cut, other_shape, lambda path: path.unlink()], ids=["cut", "shape", "gone"])
 def test_store_with_damaged_array_is_refused(tmp_path, name, spoil):
-    """Teachers marked as done beside votes that are not theirs would vote class 0, and nobody would notice."""
+    """Otherwise teachers marked as done would silently vote class 0."""
     _, _, pool, rows = task()
     store(tmp_path, rows, pool).put(0, np.ones(len(pool), dtype=np.int64))
     spoil(tmp_path / name)
@@ -128,7 +128,7 @@ def test_store_with_damaged_array_is_refused(tmp_path, name, spoil):
 
 
 class Astray(Fragile):
-    """Votes for a class that does not exist, which a byte would turn into another one."""
+    """A classifier that votes for an unknown class, which a byte would turn into another one."""
 
     says = 256
 
@@ -202,7 +202,7 @@ def test_progress_counts_teachers(tmp_path):
 
 
 class Spoiler(ClassifierMixin, BaseEstimator):
-    """Writes into whatever it is given: what one teacher does must never reach another."""
+    """A classifier that modifies its inputs in place, which must never affect another teacher."""
 
     def fit(self, X, y):
         self.shift_ = X.mean()
