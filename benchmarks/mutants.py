@@ -40,7 +40,8 @@ ACCOUNT = "tests/labelling/test_audit.py"
 LABEL = "tests/cli/test_label.py"
 RUN_LEDGERS = "tests/runs/test_ledgers.py"
 CARRIED = "tests/report/test_carried.py"
-MANIFEST = "tests/parties/test_manifest.py"
+EXCHANGE = "tests/parties/test_exchange.py"
+FIT = "tests/parties/test_fit.py"
 MERGE = "tests/parties/test_merge.py"
 SITE = "tests/parties/test_site.py"
 PTR = "tests/accounting/ptr"
@@ -492,36 +493,36 @@ MUTANTS = (
         "parties/merge.py",
         "return np.array([weight[name] for name in self.teacher_groups])",
         "return np.sort([weight[name] for name in self.teacher_groups])",
-        (f"{MERGE}::test_every_vote_keeps_its_group_its_weight_and_its_budget",),
+        (f"{MERGE}::test_votes_keep_group_weight_and_budget",),
     ),
     Mutant(
         "merged weights sorted apart from groups",
         "parties/merge.py",
-        "weight = weights_for(rule=rule, groups=budgets, teachers_per_group=counts)",
-        "weight = weights_for(rule=rule, groups=budgets, teachers_per_group=counts)\n"
+        "weight = weights_for(rule=rule, groups=[group.group for group in budgets], teachers_per_group=counts)",
+        "weight = weights_for(rule=rule, groups=[group.group for group in budgets], teachers_per_group=counts)\n"
         "    weight = dict(zip(sorted(weight), sorted(weight.values()), strict=True))",
-        (f"{MERGE}::test_weights_follow_the_declared_budgets_and_sum_to_the_number_of_teachers",),
+        (f"{MERGE}::test_weights_follow_budgets_and_sum_to_teachers",),
     ),
     Mutant(
         "two sites' groups of one name share an account",
         "parties/merge.py",
         "if merge_equal else group.id",
         'if merge_equal else group.id.partition("/")[2]',
-        (f"{MERGE}::test_two_sites_high_are_two_accounts_unless_equal_budgets_are_merged",),
+        (f"{MERGE}::test_equal_group_names_share_no_account_by_default",),
     ),
     Mutant(
         "a site's ids without its name",
         "parties/site.py",
         'return f"{self.name}/{name}"',
         "return name",
-        (f"{SITE}::test_a_site_declares_its_own_groups_and_keeps_its_folder_to_itself",),
+        (f"{SITE}::test_site_declares_own_groups_in_private_folder",),
     ),
     Mutant(
         "a site scales by its private rows",
-        "parties/site.py",
+        "parties/fit.py",
         "X = encoding.transform(rows.X)",
         "X = encoding.transform(rows.X - rows.X.mean(axis=0) + 30)",
-        (f"{SITE}::test_one_person_moves_one_teacher",),
+        (f"{FIT}::test_one_person_changes_one_teacher_only",),
     ),
     Mutant(
         "votes on other queries are merged",
@@ -535,49 +536,49 @@ MUTANTS = (
         "parties/merge.py",
         "if name in sites:",
         "if False:",
-        (f"{MERGE}::test_a_site_that_stands_twice_is_refused",),
+        (f"{MERGE}::test_duplicate_site_is_refused",),
     ),
     Mutant(
         "other classes are merged",
         "parties/merge.py",
-        "differs = file.manifest.encoding.differences(wanted)",
-        'differs = ""',
-        (f"{MERGE}::test_another_encoding_is_refused_and_named",),
+        "difference = file.manifest.encoding.difference(encoding)",
+        'difference = ""',
+        (f"{MERGE}::test_different_encoding_is_refused_and_named",),
     ),
     Mutant(
         "an expected fingerprint is not compared",
         "parties/merge.py",
         "if named.get(name, found) != found or (name not in named and found not in loose):",
         "if name not in named and not loose:",
-        (f"{MERGE}::test_a_file_written_anew_is_caught_by_its_fingerprint_alone",),
+        (f"{MERGE}::test_rewritten_file_is_detected_only_by_fingerprint",),
     ),
     Mutant(
         "votes are not hashed",
-        "parties/manifest.py",
+        "parties/exchange.py",
         " or array_sha256(votes) != manifest.votes:",
         ":",
-        (f"{MANIFEST}::test_one_vote_that_changed_is_noticed_whatever_the_archive_says",),
+        (f"{EXCHANGE}::test_changed_vote_is_detected_despite_valid_archive",),
     ),
     Mutant(
         "a manifest is not hashed",
-        "parties/manifest.py",
+        "parties/exchange.py",
         'if arrays["sha256"].tobytes() != bytes.fromhex(sha256(stated)):',
         "if False:",
-        (f"{MANIFEST}::test_an_edited_budget_is_noticed",),
+        (f"{EXCHANGE}::test_edited_budget_is_detected",),
     ),
     Mutant(
         "a teacher from elsewhere is unpickled",
-        "parties/teachers.py",
+        "parties/site.py",
         "if sha256(data) != known:",
         "if False:",
-        (f"{SITE}::test_a_teacher_that_was_not_trained_here_is_never_unpickled",),
+        (f"{SITE}::test_foreign_teacher_file_is_never_unpickled",),
     ),
     Mutant(
         "a site votes again without a word",
         "parties/site.py",
         "if others and not again:",
         "if False:",
-        (f"{SITE}::test_other_queries_spend_budgets_anew_and_are_refused_unless_said",),
+        (f"{SITE}::test_voting_on_other_queries_needs_again",),
     ),
     # Graded propose-test-release.
     Mutant(

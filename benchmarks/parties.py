@@ -23,11 +23,10 @@ from ipate.data.dataset import Dataset
 from ipate.labelling.aggregators import Confident, Mechanism
 from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise
-from ipate.parties.manifest import SiteVotes, read_site_votes
+from ipate.parties.exchange import SiteVotes, read_site_votes
+from ipate.parties.fit import SiteOptions, fit_site, make_teacher
 from ipate.parties.merge import merge
-from ipate.parties.queries import Asked, Queries, make_queries
-from ipate.parties.site import fit_site
-from ipate.parties.teachers import make_teacher
+from ipate.parties.queries import Queries, make_queries
 from ipate.people.policy import Policy
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
@@ -51,8 +50,8 @@ def sites(data: Dataset, folder: Path, points: int) -> tuple[Queries, list[SiteV
         own, rows = data.take(np.arange(edges[place], edges[place + 1])), folder / f"{name}-rows.npz"
         np.savez(rows, X=own.X, y=own.y, levels=own.levels, **about)  # type: ignore[arg-type]
         site = fit_site(
-            rows, folder / name, name=name, encoding=queries.encoding, asked=Asked(policy=policy, points=points),
-            estimator=make_teacher("logistic"),
+            rows, folder / name, name=name, encoding=queries.encoding,
+            options=SiteOptions(policy=policy, points=points), estimator=make_teacher("logistic"),
         )  # fmt: skip
         site.vote(queries, folder / f"{name}.npz")
         files.append(read_site_votes(folder / f"{name}.npz"))

@@ -1,4 +1,4 @@
-"""Three parties as three processes in three folders, end to end; and every way to get it wrong, in one line."""
+"""Three sites as processes in separate folders, end to end, and errors of one line for bad input."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from scipy.stats import norm
 from parties.making import queries, read_file, send, write_file, write_pool, write_site
 
 SITES = ("north", "south", "west")
-BUDGETS = {  # what each site's policy says, and how many of its 10, 5 and 10 teachers its shares of people give
+BUDGETS = {  # the ε and δ of each site's policy, and each group's share of the 10, 5 and 10 teachers
     "north/high": (1.0, 1e-5, 6), "north/low": (3.0, 1e-5, 4),
     "south/high": (0.5, 1e-6, 3), "south/low": (2.0, 1e-6, 2),
     "west/high": (2.0, 1e-5, 2), "west/low": (8.0, 1e-5, 8),
@@ -34,7 +34,7 @@ def epsilon_of(mu, delta):
 
 
 def weights_of():
-    """Every group's weight, from the budgets and numbers of teachers above and nothing else."""
+    """Compute every group's weight from the budgets and numbers of teachers above alone."""
     mu = {name: mu_of(epsilon, delta) for name, (epsilon, delta, _) in BUDGETS.items()}
     teachers = sum(many for *_, many in BUDGETS.values())
     total = sum(mu[name] * many for name, (*_, many) in BUDGETS.items())
@@ -46,7 +46,7 @@ def flags(options):
 
 
 def party(process, folder, site):
-    """One party, in a folder that holds its own rows and the public queries: fit, then vote without the rows."""
+    """Fit a site in a folder with its rows and the public queries, then vote without the rows."""
     ran = process(
         "party", "fit", "rows.csv", "--queries", "queries.npz", "--site", site, "--label", "diagnosis", "--level",
         "consent", "--person", "patient", "--policy", "policy.toml", "--teacher", "bayes", "--points", "20", "--out",
@@ -75,7 +75,7 @@ def test_three_parties_end_to_end(tmp_path, process, run, monkeypatch):
         write_site(folder, site, seed=seed)
         shutil.copy("queries.npz", folder)
         expect += ["--expect", f"{site}={party(process, folder, site)}"]
-        shutil.copy(folder / f"{site}.npz", aggregator)  # what leaves a site, and all that does
+        shutil.copy(folder / f"{site}.npz", aggregator)  # the only file that leaves a site
     files = [f"{site}.npz" for site in reversed(SITES)]
     merged = run("parties", "merge", *files, "--queries", "queries.npz", *expect, "--out", "merged", "--json")
     assert merged.code == 0, merged.err
@@ -109,7 +109,7 @@ def test_three_parties_end_to_end(tmp_path, process, run, monkeypatch):
             assert group["epsilon"] <= epsilon
             own = epsilon_of(weights[group["group"]] * math.sqrt(per_weight), delta)
             assert group["epsilon"] == pytest.approx(own, rel=1e-5)
-            assert group["epsilon"] > 0.8 * epsilon  # weights that match the budgets: nobody's is left unused
+            assert group["epsilon"] > 0.8 * epsilon  # weights match the budgets, so no budget is left unused
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def files(folder):
     return [f"{site}.npz" for site in SITES]
 
 
-def test_merge_says_who_must_be_trusted_and_what_hashes_cannot_show(files, run):
+def test_merge_states_trust_and_limits_of_hashes(files, run):
     told = " ".join(run("parties", "merge", *files, "--out", "merged").out.split())
     assert "You see every teacher's raw vote" in told
     assert "Whoever is at two sites moves votes at both, and their budgets add up" in told
@@ -129,17 +129,17 @@ def test_merge_says_who_must_be_trusted_and_what_hashes_cannot_show(files, run):
     for command in (("parties", "merge"), ("party", "vote")):
         told = " ".join(run(*command, "--help").out.split())
         assert "trusted" in told
-        assert "by another way" in told
+        assert "separate channel" in told
 
 
 @pytest.mark.parametrize("command", ["party", "parties"])
-def test_the_help_of_a_group_of_commands_has_an_example(run, command):
+def test_help_of_command_group_has_example(run, command):
     told = run(command, "--help")
     assert told.code == 0
     assert f"Example: ipate {command} " in told.out
 
 
-def test_the_rule_of_label_gives_the_same_weights(files, run):
+def test_label_computes_the_merged_weights(files, run):
     assert run("parties", "merge", *files, "--out", "merged").code == 0
     both = ["label", "merged/votes.npz", "--groups", "merged/groups.csv", "--sigma", "9", "--seed", "1", "--json"]
     one = json.loads(run(*both, "--out", "a.csv", "--weights", "file").out)
@@ -147,7 +147,7 @@ def test_the_rule_of_label_gives_the_same_weights(files, run):
     assert one == other
 
 
-def test_vanishing_is_the_aggregator_s_choice(files, run):
+def test_aggregator_can_label_merged_votes_by_vanishing(files, run):
     assert run("parties", "merge", *files, "--out", "merged").code == 0
     ran = run(
         "label", "merged/votes.npz", "--groups", "merged/groups.csv", "--variant", "vanishing", "--sigma", "40",
@@ -158,7 +158,7 @@ def test_vanishing_is_the_aggregator_s_choice(files, run):
     assert all(group["epsilon"] <= group["budget"] for group in report["groups"])
 
 
-def test_labels_carry_the_ids_of_the_queries(folder, run):
+def test_labels_carry_query_ids(folder, run):
     (folder / "pool.csv").write_text("name,age,bmi\n" + "".join(f"q{i},{i + 20},{i / 9 + 20}\n" for i in range(40)))
     made = [
         "parties",
@@ -226,7 +226,7 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("case", TAMPERED)
-def test_a_file_that_was_tampered_with_is_refused_in_one_line(files, folder, run, case):
+def test_altered_file_is_refused_in_one_line(files, folder, run, case):
     change, words = TAMPERED[case]
     change(folder / "south.npz")
     ran = run("parties", "merge", *files, "--out", "merged")
@@ -247,24 +247,24 @@ BAD = {
         ["party", "fit", "r.csv", "--queries", "queries.npz", "--site", "a/b", "--out", "a"],
         "'a/b'",
     ),
-    "no ε": (
+    "an ε of 0": (
         ["party", "fit", "r.csv", "--queries", "queries.npz", "--site", "a", "--out", "a", "--epsilon", "0"],
         "epsilon is 0.0",
     ),
-    "a variant that does not compose": (
+    "an unsupported variant": (
         ["party", "fit", "r.csv", "--queries", "queries.npz", "--site", "a", "--out", "a", "--variant", "upsampling"],
         "use weighting",
     ),
-    "the same file twice": (["parties", "merge", "north.npz", "north.npz", "--out", "m"], "is of site 'north'"),
-    "a merged file": (["parties", "merge", "queries.npz", "--out", "m"], "queries.npz: holds"),
-    "a fingerprint that is none": (["parties", "merge", "north.npz", "--expect", "x", "--out", "m"], "64 hex digits"),
-    "a folder that is there": (["parties", "merge", "north.npz", "--out", "."], "is already there"),
-    "a folder that is not there": (["parties", "merge", "north.npz", "--out", "no/m"], "no folder no"),
+    "a duplicate file": (["parties", "merge", "north.npz", "north.npz", "--out", "m"], "duplicate site 'north'"),
+    "not a vote file": (["parties", "merge", "queries.npz", "--out", "m"], "queries.npz: holds"),
+    "not a fingerprint": (["parties", "merge", "north.npz", "--expect", "x", "--out", "m"], "64 hex digits"),
+    "an existing folder": (["parties", "merge", "north.npz", "--out", "."], "already exists"),
+    "a missing folder": (["parties", "merge", "north.npz", "--out", "no/m"], "no folder no"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_said_in_one_line(files, run, case):
+def test_bad_input_is_one_line_and_code_2(files, run, case):
     arguments, words = BAD[case]
     ran = run(*arguments)
     assert ran.code == 2

@@ -1,13 +1,19 @@
-"""Small sites made by hand: data files, vote files as a site would send them, and ways to alter those."""
+"""Small example sites: their data files, fitted sites, vote files, and ways to alter these."""
 
 import hashlib
 import json
+import os
+import tomllib
 import zipfile
 
 import numpy as np
 
+from ipate.parties.fit import SiteOptions, fit_site
 from ipate.parties.queries import make_queries
+from ipate.people.policy import Policy
+from ipate.teachers.models import make_model
 
+COLUMNS = {"label": "diagnosis", "level": "consent", "person": "patient"}
 BOUNDS = "feature,low,high\nage,0,100\nbmi,10,50\n"
 POLICY = {
     "north": "high = 1.0\nlow = 3.0\n",
@@ -36,7 +42,7 @@ def queries(folder, **options):
 
 
 def write_site(folder, site, *, seed):
-    """A site's own rows, its columns in its own order, and its policy."""
+    """Write a site's rows, with columns in the site's own order, and its policy."""
     high, low = SIZES[site]
     X, y = points(high + low, seed)
     levels = ["high"] * high + ["low"] * low
@@ -49,13 +55,46 @@ def write_site(folder, site, *, seed):
     return folder / "rows.csv"
 
 
+def options_of(site, **changes):
+    policy = Policy.from_mapping(tomllib.loads(POLICY[site]))
+    return SiteOptions(**{**COLUMNS, "policy": policy, "teachers": 10, **changes})
+
+
+def fitted(folder, site="north", *, encoding, estimator=None, **changes):
+    folder.mkdir(exist_ok=True)
+    rows = write_site(folder, site, seed=3)
+    return fit_site(
+        rows,
+        folder / "site",
+        name=site,
+        encoding=encoding,
+        options=options_of(site, **changes),
+        estimator=make_model("bayes", {}) if estimator is None else estimator,
+    )
+
+
+def fit_east(rows, out, encoding, options, estimator=None):
+    model = make_model("bayes", {}) if estimator is None else estimator
+    return fit_site(rows, out, name="east", encoding=encoding, options=options, estimator=model)
+
+
+class Planted:
+    """A malicious replacement of a teacher, which creates a folder when it is unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.mark),)
+
+
 def digest(array):
-    """The hash of an array as the format defines it, written again."""
+    """Hash an array as the format defines it, independently of the implementation."""
     return hashlib.sha256(f"{array.dtype.str} {list(array.shape)}\n".encode() + array.tobytes()).hexdigest()
 
 
 def declare(site, budgets, asked, votes, *, fit=None):
-    """A manifest of a site whose groups have these budgets: {name: (ε, δ, teachers)}."""
+    """Return the manifest of a site whose groups have these budgets: {name: (ε, δ, teachers)}."""
     names = [name for name, (*_, teachers) in budgets.items() for _ in range(teachers)]
     return {
         "format": "ipate site votes 1",
@@ -76,7 +115,7 @@ def declare(site, budgets, asked, votes, *, fit=None):
 
 
 def write_file(path, manifest, votes, *, sha=None, extra=None):
-    """A vote file with these members; the hash of the manifest is true unless given."""
+    """Write a vote file with these members; the hash of the manifest is correct unless given."""
     stated = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
     hashed = hashlib.sha256(stated).digest() if sha is None else sha
     members = {
@@ -90,7 +129,7 @@ def write_file(path, manifest, votes, *, sha=None, extra=None):
 
 
 def read_file(path):
-    """The members of a vote file as they are: votes, manifest, hash."""
+    """Return the members of a vote file without any check: votes, manifest, hash."""
     with np.load(path, allow_pickle=False) as archive:
         return archive["votes"], json.loads(archive["manifest"].tobytes()), archive["sha256"].tobytes()
 
@@ -101,13 +140,13 @@ def cast(budgets, asked, seed):
 
 
 def send(folder, site, budgets, asked, *, seed=0, fit=None):
-    """A whole and true vote file."""
+    """Write a valid vote file."""
     votes = cast(budgets, asked, seed)
     return write_file(folder / f"{site}.npz", declare(site, budgets, asked, votes, fit=fit), votes)
 
 
-def place_of(path, member):
-    """Where the bytes of a member's array end in the file."""
+def last_byte_of(path, member):
+    """Return the position in the file of the last byte of a member's array."""
     with zipfile.ZipFile(path) as archive:
         info = archive.getinfo(f"{member}.npy")
     raw = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Votes of several sites become one vote file: weights and accounts by id, whatever does not fit refused by name."""
+"""Votes of several sites become one vote file with weights and accounts by id; unsuitable files are refused."""
 
 import itertools
 import json
@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from ipate.errors import InputError
-from ipate.parties.manifest import read_site_votes
+from ipate.parties.exchange import read_site_votes
 from ipate.parties.merge import merge
 from ipate.people.budgets import read_groups
 from ipate.votes import read_votes
@@ -27,7 +27,7 @@ SITES = {"north": NORTH, "south": SOUTH, "west": WEST}
 
 
 def mu_of(epsilon, delta):
-    """μ with (ε, δ) ⇔ μ-GDP, solved here from the definition."""
+    """Solve the definition of μ-GDP for the μ that is equivalent to (ε, δ)."""
 
     def left(mu):
         return norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2) - delta
@@ -47,12 +47,12 @@ def files(tmp_path, asked):
     }
 
 
-def together(files, **options):
+def merge_files(files, **options):
     return merge([read_site_votes(path) for path in files.values()], **options)
 
 
-def test_weights_follow_the_declared_budgets_and_sum_to_the_number_of_teachers(files):
-    merged = together(files)
+def test_weights_follow_budgets_and_sum_to_teachers(files):
+    merged = merge_files(files)
     wanted = {f"{site}/{name}": mu_of(e, d) for site, groups in SITES.items() for name, (e, d, _) in groups.items()}
     teachers = {f"{site}/{name}": many for site, groups in SITES.items() for name, (*_, many) in groups.items()}
     total = sum(wanted[name] * teachers[name] for name in wanted)
@@ -64,18 +64,18 @@ def test_weights_follow_the_declared_budgets_and_sum_to_the_number_of_teachers(f
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
-def test_the_order_of_the_files_changes_nothing(files, tmp_path, order):
+def test_order_of_files_changes_nothing(files, tmp_path, order):
     first, other = tmp_path / "first", tmp_path / "other"
-    together(files).write(first)
+    merge_files(files).write(first)
     paths = list(files.values())
     merge([read_site_votes(paths[place]) for place in order]).write(other)
     for name in ("votes.npz", "groups.csv", "sites.json"):
         assert (first / name).read_bytes() == (other / name).read_bytes()
 
 
-def test_every_vote_keeps_its_group_its_weight_and_its_budget(files, tmp_path):
-    """Row by row: what the merged file says of a vote is what the site that cast it declared."""
-    merged = together(files)
+def test_votes_keep_group_weight_and_budget(files, tmp_path):
+    """Each row of the merged file has the group, weight and budget that its site declared."""
+    merged = merge_files(files)
     merged.write(tmp_path / "merged")
     votes, rows = read_votes(tmp_path / "merged" / "votes.npz"), read_groups(tmp_path / "merged" / "groups.csv")
     panel = Panel.from_votes(votes, [(r.group, r.epsilon, r.delta, r.sensitivity) for r in rows], weights=votes.weights)
@@ -93,7 +93,7 @@ def test_every_vote_keeps_its_group_its_weight_and_its_budget(files, tmp_path):
     assert (tmp_path / "merged").stat().st_mode & 0o077 == 0
 
 
-def test_two_sites_high_are_two_accounts_unless_equal_budgets_are_merged(tmp_path, asked):
+def test_equal_group_names_share_no_account_by_default(tmp_path, asked):
     one = send(tmp_path, "a", {"high": (1.0, 1e-5, 2)}, asked)
     other = send(tmp_path, "b", {"high": (1.0, 1e-5, 3), "low": (1.0, 1e-6, 1)}, asked)
     files = [read_site_votes(one), read_site_votes(other)]
@@ -111,7 +111,7 @@ def test_two_sites_high_are_two_accounts_unless_equal_budgets_are_merged(tmp_pat
     ),
     rule=st.sampled_from(["gdp", "proportional", "classic"]),
 )
-def test_whoever_allows_more_never_weighs_less(tmp_path_factory, budgets, rule):
+def test_larger_budget_never_weighs_less(tmp_path_factory, budgets, rule):
     folder = tmp_path_factory.mktemp("sites")
     asked = queries(folder, n=3)
     files = [read_site_votes(send(folder, f"s{i}", {"g": budget}, asked)) for i, budget in enumerate(budgets)]
@@ -122,8 +122,8 @@ def test_whoever_allows_more_never_weighs_less(tmp_path_factory, budgets, rule):
             assert one.weight >= other.weight * (1 - 1e-9)
 
 
-def test_a_person_at_two_sites_is_covered_by_what_is_said(tmp_path, asked):
-    """GDP budgets of one person add up; what is promised to whoever is at two sites covers that."""
+def test_stated_composition_covers_person_at_two_sites(tmp_path, asked):
+    """The GDP budgets of a person at two sites add up, and the stated (ε, δ) covers their sum."""
     for first, second in itertools.product([(0.5, 1e-6), (1.0, 1e-5), (3.0, 1e-5)], repeat=2):
         mu = mu_of(*first) + mu_of(*second)
         epsilon, delta = first[0] + second[0], first[1] + math.exp(first[0]) * second[1]
@@ -142,24 +142,24 @@ def test_votes_on_other_queries_are_refused(files, tmp_path, asked):
     others = queries(tmp_path / "elsewhere", seed=10)
     files["south"] = send(tmp_path, "south", SOUTH, others)
     with pytest.raises(InputError, match=r"south\.npz: is for the queries .*north\.npz.*let it vote again"):
-        together(files)
+        merge_files(files)
     with pytest.raises(InputError, match=r"south\.npz: is for the queries .*your queries file"):
-        together(files, queries=asked)
+        merge_files(files, queries=asked)
     with pytest.raises(InputError, match=r"north\.npz: is for the queries .*your queries file"):
-        together({"north": files["north"]}, queries=others)
+        merge_files({"north": files["north"]}, queries=others)
 
 
-def test_a_site_that_stands_twice_is_refused(files, tmp_path, asked):
+def test_duplicate_site_is_refused(files, tmp_path, asked):
     (tmp_path / "elsewhere").mkdir()
     files["again"] = send(tmp_path / "elsewhere", "north", NORTH, asked, seed=5, fit="another")
-    with pytest.raises(InputError, match=r"north\.npz: is of site 'north', and so is .*north\.npz"):
-        together(files)
+    with pytest.raises(InputError, match=r"north\.npz: duplicate site 'north', which is also the site of .*north\.npz"):
+        merge_files(files)
 
 
-def test_the_same_teachers_under_another_name_are_refused(files, tmp_path, asked):
+def test_same_teachers_under_another_name_are_refused(files, tmp_path, asked):
     files["copy"] = send(tmp_path, "copy", NORTH, asked, fit="mark of north")
     with pytest.raises(InputError, match=r"holds the teachers of .* under another name"):
-        together(files)
+        merge_files(files)
 
 
 DIFFERENT = {
@@ -171,55 +171,55 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("case", DIFFERENT)
-def test_another_encoding_is_refused_and_named(files, case):
+def test_different_encoding_is_refused_and_named(files, case):
     change, words = DIFFERENT[case]
     altered(files["west"], lambda manifest: change(manifest["encoding"]))
-    with pytest.raises(InputError, match=rf"west\.npz: is encoded otherwise than .*{words}"):
-        together(files)
+    with pytest.raises(InputError, match=rf"west\.npz: its encoding differs from that of .*{words}"):
+        merge_files(files)
 
 
-def test_other_rules_are_refused(files):
+def test_unknown_rule_and_no_files_are_refused(files):
     with pytest.raises(InputError, match="'algorithm2': allowed are gdp, proportional, classic, uniform"):
-        together(files, rule="algorithm2")
+        merge_files(files, rule="algorithm2")
     with pytest.raises(InputError, match="there are no vote files"):
         merge([])
 
 
-def test_a_file_written_anew_is_caught_by_its_fingerprint_alone(files):
-    """The limit of hashes: whoever edits a budget and hashes again is seen only by a fingerprint from elsewhere."""
+def test_rewritten_file_is_detected_only_by_fingerprint(files):
+    """If a budget is edited and hashed again, only a fingerprint from a separate channel detects it."""
     true = {site: read_site_votes(path).fingerprint for site, path in files.items()}
     expected = [f"{site}={number}" for site, number in true.items()]
-    assert together(files, expect=expected).checked
+    assert merge_files(files, expect=expected).checked
     altered(files["south"], lambda manifest: manifest["groups"][1].update(epsilon=80.0))
-    assert not together(files).checked
+    assert not merge_files(files).checked
     for expect in (expected, list(true.values())):
         with pytest.raises(InputError, match=r"south\.npz: its fingerprint is .* not the one expected of site 'south'"):
-            together(files, expect=expect)
+            merge_files(files, expect=expect)
 
 
-def test_a_fingerprint_obliges_every_file_and_belongs_to_its_site(files):
+def test_expected_fingerprints_cover_every_file_and_site(files):
     true = {site: read_site_votes(path).fingerprint for site, path in files.items()}
     with pytest.raises(InputError, match=r"south\.npz"):
-        together(files, expect=[f"north={true['north']}"])
+        merge_files(files, expect=[f"north={true['north']}"])
     swapped = [f"north={true['south']}", f"south={true['north']}", f"west={true['west']}"]
     with pytest.raises(InputError, match=r"north\.npz"):
-        together(files, expect=swapped)
+        merge_files(files, expect=swapped)
     everyone = [f"{site}={number}" for site, number in true.items()]
     with pytest.raises(InputError, match="site 'east', and there is no file"):
-        together(files, expect=[*everyone, f"east={true['west']}"])
+        merge_files(files, expect=[*everyone, f"east={true['west']}"])
     with pytest.raises(InputError, match="no file has this fingerprint"):
-        together(files, expect=[*everyone, "0" * 64])
+        merge_files(files, expect=[*everyone, "0" * 64])
     with pytest.raises(InputError, match="64 hex digits"):
-        together(files, expect=["north=abc"])
+        merge_files(files, expect=["north=abc"])
     spelled = [" ".join(number[i : i + 4] for i in range(0, 64, 4)).upper() for number in true.values()]
-    assert together(files, expect=spelled).checked
+    assert merge_files(files, expect=spelled).checked
 
 
-def test_the_record_names_sites_and_fingerprints(files, tmp_path):
-    together(files).write(tmp_path / "merged")
+def test_record_lists_sites_and_fingerprints(files, tmp_path):
+    merge_files(files).write(tmp_path / "merged")
     facts = json.loads((tmp_path / "merged" / "sites.json").read_text())
     assert {site["site"]: site["fingerprint"] for site in facts["sites"]} == {
         site: read_site_votes(path).fingerprint for site, path in files.items()
     }
-    with pytest.raises(InputError, match="is already there"):
-        together(files).write(tmp_path / "merged")
+    with pytest.raises(InputError, match="already exists"):
+        merge_files(files).write(tmp_path / "merged")

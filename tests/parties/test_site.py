@@ -1,10 +1,9 @@
-"""A site keeps what is private, sends predictions only, and loads its teachers from its own folder alone."""
+"""A site sends votes only, once per set of queries, and loads its teachers from its own folder alone."""
 
 import dataclasses
 import json
 import os
 import pickle
-import tomllib
 import zipfile
 
 import joblib
@@ -12,52 +11,18 @@ import numpy as np
 import pytest
 
 from ipate.data.files import read_data
-from ipate.errors import DeltaWarning, InputError, SingleClassWarning, TeacherError
-from ipate.parties.manifest import read_site_votes
-from ipate.parties.queries import Asked, Queries, make_queries
-from ipate.parties.site import Site, fit_site
-from ipate.people.policy import Policy
+from ipate.errors import InputError, TeacherError
+from ipate.parties.exchange import read_site_votes
+from ipate.parties.fit import SiteOptions
+from ipate.parties.queries import Queries, make_queries
+from ipate.parties.site import Site
 from ipate.teachers.ensemble import train_and_vote
 from ipate.teachers.models import make_model
 from ipate.votes.store import VoteStore
-from parties.making import PEOPLE, POLICY, queries, read_file, write_site
-
-COLUMNS = {"label": "diagnosis", "level": "consent", "person": "patient"}
+from parties.making import COLUMNS, PEOPLE, Planted, fit_east, queries, read_file
 
 
-def asked_of(site, **changes):
-    return Asked(**{**COLUMNS, "policy": Policy.from_mapping(tomllib.loads(POLICY[site])), "teachers": 10, **changes})
-
-
-def fitted(folder, site="north", *, encoding, estimator=None, out=None, **changes):
-    folder.mkdir(exist_ok=True)
-    rows = write_site(folder, site, seed=3)
-    return fit_site(
-        rows,
-        out or folder / "site",
-        name=site,
-        encoding=encoding,
-        asked=asked_of(site, **changes),
-        estimator=make_model("bayes", {}) if estimator is None else estimator,
-    )
-
-
-def fit_east(rows, out, encoding, asked, estimator=None):
-    model = make_model("bayes", {}) if estimator is None else estimator
-    return fit_site(rows, out, name="east", encoding=encoding, asked=asked, estimator=model)
-
-
-@pytest.fixture
-def pool(tmp_path):
-    return queries(tmp_path)
-
-
-@pytest.fixture
-def site(tmp_path, pool):
-    return fitted(tmp_path / "north", encoding=pool.encoding)
-
-
-def test_a_site_declares_its_own_groups_and_keeps_its_folder_to_itself(site):
+def test_site_declares_own_groups_in_private_folder(site):
     assert [(g.id, g.epsilon, g.delta, g.teachers) for g in site.groups] == [
         ("north/high", 1.0, 1e-5, 6),
         ("north/low", 3.0, 1e-5, 4),
@@ -66,8 +31,8 @@ def test_a_site_declares_its_own_groups_and_keeps_its_folder_to_itself(site):
     assert [path.name for path in site.folder.iterdir()] == ["private"]
 
 
-def test_teachers_vote_as_those_of_a_run_do(tmp_path, site, pool):
-    """The same rows, seed and model through `train_and_vote`: the same votes, and what travels is what was cast."""
+def test_site_votes_equal_votes_of_a_run(tmp_path, site, pool):
+    """The same rows, seed and model give the same votes through `train_and_vote`."""
     site.vote(pool, tmp_path / "votes.npz")
     data = read_data(tmp_path / "north" / "rows.csv", **COLUMNS, features=["age", "bmi"], classes=["well", "ill"])
     low, high = np.array(pool.encoding.bounds).T
@@ -86,38 +51,13 @@ def test_teachers_vote_as_those_of_a_run_do(tmp_path, site, pool):
     assert [teacher["group"] for teacher in manifest["teachers"]] == ["north/high"] * 6 + ["north/low"] * 4
 
 
-def test_one_person_moves_one_teacher(tmp_path, site, pool):
-    """Somebody's rows become any other: nothing but the one teacher that learnt from them is another, byte by byte."""
-    for person, (bmi, age) in {"north-7": ("49.0", "1.0"), "north-150": ("11.0", "99.0")}.items():
-        folder = tmp_path / person
-        folder.mkdir()
-        lines = write_site(folder, "north", seed=3).read_text().splitlines()
-        place = next(i for i, line in enumerate(lines) if line.startswith(f"{person},"))
-        label, level = lines[place].split(",")[2], lines[place].split(",")[4]
-        lines[place] = ",".join([person, bmi, "well" if label == "ill" else "ill", age, level])
-        (folder / "rows.csv").write_text("\n".join(lines) + "\n")
-        changed = fit_site(
-            folder / "rows.csv",
-            folder / "site",
-            name="north",
-            encoding=pool.encoding,
-            asked=asked_of("north"),
-            estimator=make_model("bayes", {}),
-        )
-        own = site.allocation.teachers_of(site.allocation.people.index_of(person))
-        assert (
-            tuple(i for i, pair in enumerate(zip(site.hashes, changed.hashes, strict=True)) if len({*pair}) > 1) == own
-        )
-        assert len(own) == 1
-
-
-def test_a_vote_file_holds_predictions_and_declarations_and_nothing_else(tmp_path, site, pool):
+def test_vote_file_holds_votes_and_manifest_only(tmp_path, site, pool):
     path = tmp_path / "votes.npz"
     manifest, fingerprint = site.vote(pool, path)
     with zipfile.ZipFile(path) as archive:
         assert sorted(archive.namelist()) == ["manifest.npy", "sha256.npy", "votes.npy"]
     raw = path.read_bytes()
-    assert b"north-" not in raw  # people's ids begin so
+    assert b"north-" not in raw  # the prefix of all person ids
     assert b"sklearn" not in raw
     stated = read_file(path)[1]
     assert set(stated) == {
@@ -130,66 +70,56 @@ def test_a_vote_file_holds_predictions_and_declarations_and_nothing_else(tmp_pat
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_the_same_votes_are_the_same_file(tmp_path, site, pool):
+def test_same_votes_give_same_file(tmp_path, site, pool):
     site.vote(pool, tmp_path / "one.npz")
     with joblib.parallel_config("threading"):
         Site.open(site.folder).vote(pool, tmp_path / "other.npz", n_jobs=2)
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "other.npz").read_bytes()
 
 
-def test_other_queries_spend_budgets_anew_and_are_refused_unless_said(tmp_path, site, pool):
+def test_voting_on_other_queries_needs_again(tmp_path, site, pool):
     (tmp_path / "elsewhere").mkdir()
     others = queries(tmp_path / "elsewhere", seed=10)
     site.vote(pool, tmp_path / "one.npz")
     site.vote(pool, tmp_path / "same.npz")
-    with pytest.raises(InputError, match=r"has voted on other queries before .* spends people's budgets anew"):
+    with pytest.raises(InputError, match=r"has already voted on other queries .* spends people's budgets again"):
         site.vote(others, tmp_path / "two.npz")
     assert not (tmp_path / "two.npz").exists()
     site.vote(others, tmp_path / "two.npz", again=True)
-    with pytest.raises(InputError, match="has voted on other queries before"):
+    with pytest.raises(InputError, match="has already voted on other queries"):
         site.vote(pool, tmp_path / "three.npz")
 
 
-def test_a_voting_that_fails_leaves_no_file_and_no_record(tmp_path, site, pool):
+def test_failed_vote_leaves_no_file_or_record(tmp_path, site, pool):
     (site.folder / "private" / "teachers" / "00003.joblib").unlink()
-    with pytest.raises(InputError, match=r"00003\.joblib: the teacher is not there"):
+    with pytest.raises(InputError, match=r"00003\.joblib: the teacher is missing"):
         site.vote(pool, tmp_path / "votes.npz")
     assert sorted(path.name for path in tmp_path.glob("*votes*")) == []
     assert not (site.folder / "private" / "given.json").exists()
 
 
-def test_two_processes_never_vote_at_once(tmp_path, site, pool):
-    with site._held(), pytest.raises(InputError, match="another process votes here"):
+def test_second_voting_process_is_refused(tmp_path, site, pool):
+    with site._locked(), pytest.raises(InputError, match="another process is voting here"):
         site.vote(pool, tmp_path / "votes.npz")
 
 
-def test_a_record_that_cannot_be_read_is_not_forgotten(tmp_path, site, pool):
+def test_unreadable_record_of_votes_is_refused(tmp_path, site, pool):
     (site.folder / "private" / "given.json").write_text("{")
-    with pytest.raises(InputError, match="nobody knows what this site has voted on"):
+    with pytest.raises(InputError, match="it is unknown what this site has voted on"):
         site.vote(pool, tmp_path / "votes.npz")
 
 
-def test_a_teacher_that_cannot_vote_is_named(tmp_path, site, pool):
+def test_teacher_that_cannot_vote_is_named(tmp_path, site, pool):
     other = pool.encoding.model_copy(update={"features": ("age",), "bounds": ((0.0, 100.0),), "shape": (1,)})
     narrow = dataclasses.replace(site, encoding=other)
     with pytest.raises(TeacherError, match=r"00000\.joblib: the teacher cannot vote \(ValueError: .*features"):
         narrow.vote(Queries(X=pool.X[:, :1], encoding=other), tmp_path / "votes.npz")
 
 
-class Planted:
-    """What somebody would put in the place of a teacher: it leaves a mark when it is unpickled."""
-
-    def __init__(self, mark):
-        self.mark = mark
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.mark),)
-
-
-@pytest.mark.parametrize("how", ["written over", "linked", "in a folder elsewhere"])
-def test_a_teacher_that_was_not_trained_here_is_never_unpickled(tmp_path, site, pool, how):
+@pytest.mark.parametrize("how", ["overwritten", "linked", "in a linked folder"])
+def test_foreign_teacher_file_is_never_unpickled(tmp_path, site, pool, how):
     mark, target = tmp_path / "mark", site.folder / "private" / "teachers" / "00000.joblib"
-    if how == "in a folder elsewhere":
+    if how == "in a linked folder":
         target.parent.rename(tmp_path / "moved")
         target.parent.symlink_to(tmp_path / "moved")
     elif how == "linked":
@@ -203,152 +133,21 @@ def test_a_teacher_that_was_not_trained_here_is_never_unpickled(tmp_path, site, 
     assert not mark.exists()
 
 
-def test_a_place_and_a_number_of_workers_that_cannot_be_are_refused_before_anything_is_begun(tmp_path, site, pool):
-    rows = tmp_path / "north" / "rows.csv"
-    options = {"name": "north", "encoding": pool.encoding, "asked": asked_of("north")}
-    with pytest.raises(InputError, match="n_jobs is 0"):
-        fit_site(rows, tmp_path / "new", estimator=make_model("bayes", {}), n_jobs=0, **options)
-    assert not (tmp_path / "new").exists()
-    with pytest.raises(InputError, match="n_jobs is 0"):
-        site.vote(pool, tmp_path / "votes.npz", n_jobs=0)
-    with pytest.raises(InputError, match=r"rows\.csv: is a file"):
-        fit_site(rows, rows, estimator=make_model("bayes", {}), **options)
-
-
-def test_a_teacher_that_lay_there_before_the_fitting_is_not_taken_for_a_trained_one(tmp_path, pool):
-    target = tmp_path / "north" / "site" / "private" / "teachers" / "00000.joblib"
-    target.parent.mkdir(parents=True)
-    target.write_bytes(pickle.dumps(Planted(tmp_path / "mark")))
-    with pytest.raises(InputError, match="holds files that no fitting put there"):
-        fitted(tmp_path / "north", encoding=pool.encoding)
-    assert not (tmp_path / "north" / "site" / "private" / "site.json").exists()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="file modes are those of posix")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes")
 @pytest.mark.parametrize("name", ["private", "private/teachers"])
-def test_a_folder_that_others_can_write_to_is_not_loaded_from(tmp_path, site, pool, name):
+def test_folder_writable_by_others_is_refused(tmp_path, site, pool, name):
     (site.folder / name).chmod(0o777)
     with pytest.raises(InputError, match="others own it or can write to it"):
         Site.open(site.folder).vote(pool, tmp_path / "votes.npz")
 
 
-def test_an_interrupted_fitting_is_continued_with_the_same_data_only(tmp_path, pool, monkeypatch):
-    from ipate.parties import teachers
-
-    trained = []
-    true = teachers._fit_one
-
-    def dies(estimator, own, teacher, *rest):
-        if teacher == 4 and not trained.count(4):
-            trained.append(4)
-            raise KeyboardInterrupt
-        trained.append(teacher)
-        return true(estimator, own, teacher, *rest)
-
-    monkeypatch.setattr(teachers, "_fit_one", dies)
-    with pytest.raises(KeyboardInterrupt):
-        fitted(tmp_path / "north", encoding=pool.encoding)
-    with pytest.raises(InputError, match="holds no fitted site"):
-        Site.open(tmp_path / "north" / "site")
-    with pytest.raises(InputError, match="another fitting was begun here"):
-        fitted(tmp_path / "north", encoding=pool.encoding, teachers=20)
-    site = fitted(tmp_path / "north", encoding=pool.encoding)
-    assert sorted(trained) == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9]
-    assert len(site.hashes) == 10
-    with pytest.raises(InputError, match="already holds a fitted site"):
-        fitted(tmp_path / "north", encoding=pool.encoding)
-
-
-def test_a_teacher_that_fails_is_named(tmp_path, pool):
-    with pytest.raises(TeacherError, match=r"teacher 0 and 9 others failed: .*solver"):
-        fitted(tmp_path / "n", encoding=pool.encoding, estimator=make_model("logistic", {"solver": "none"}))
-
-
-def test_standard_counts_everyone_at_the_strictest_of_the_site(tmp_path, pool):
-    site = fitted(tmp_path / "south", "south", encoding=pool.encoding, variant="standard")
-    assert [(g.id, g.epsilon, g.delta, g.teachers) for g in site.groups] == [("south/everyone", 0.5, 1e-6, 10)]
-
-
-REFUSED = {
-    "upsampling": "a site knows its own people only",
-    "vanishing": "--variant vanishing",
-    "wieghting": "nearest is",
-}
-
-
-@pytest.mark.parametrize("variant", REFUSED)
-def test_variants_that_do_not_compose_are_refused_with_a_reason(variant):
-    with pytest.raises(InputError, match=REFUSED[variant]):
-        Asked(variant=variant)
-
-
-def test_budgets_are_taken_from_the_people_and_never_overridden(tmp_path, pool):
-    folder = tmp_path / "north"
-    with pytest.raises(InputError, match=r"epsilon is 9: .* says what its people consent to"):
-        fitted(folder, encoding=pool.encoding, epsilon=9.0)
-    with pytest.raises(InputError, match="consent levels and no policy"):
-        fitted(folder, encoding=pool.encoding, policy=None)
-    with pytest.raises(InputError, match="names no budgets"):
-        fitted(folder, encoding=pool.encoding, level=None, policy=None)
-    with pytest.raises(InputError, match="no consent levels"):
-        fitted(folder, encoding=pool.encoding, level=None)
-    assert not (folder / "site").exists()
-    one = fitted(folder, encoding=pool.encoding, level=None, policy=None, epsilon=2.0, delta=1e-4)
-    assert [(g.id, g.epsilon, g.delta) for g in one.groups] == [("north/eps=2", 2.0, 1e-4)]
-
-
-def test_numbers_of_people_s_own_become_groups(tmp_path, pool):
-    folder = tmp_path / "east"
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    y = rng.integers(2, size=90)
-    np.savez(
-        folder / "rows.npz",
-        X=np.column_stack([30 + 40 * y, 20 + 10 * y]) + rng.normal(size=(90, 2)),
-        y=y,
-        classes=["well", "ill"],
-        feature_names=["age", "bmi"],
-        epsilon=np.where(np.arange(90) < 30, 1.0, np.where(np.arange(90) < 60, 1.02, 4.0)),
-    )
-    asked = Asked(merge_within=0.05, points=10)
-    site = fit_east(folder / "rows.npz", folder / "site", pool.encoding, asked)
-    assert [(g.id, g.epsilon, g.teachers) for g in site.groups] == [("east/eps=1", 1.0, 6), ("east/eps=4", 4.0, 3)]
-
-
-def arrays(folder, **changes):
-    y = np.arange(40) % 2
-    given = {
-        "X": np.column_stack([30.0 + 40 * y, 20.0 + 10 * y]), "y": y, "feature_names": ["age", "bmi"],
-        "classes": ["well", "ill"], "epsilon": np.full(40, 2.0),
-    }  # fmt: skip
-    np.savez(folder / "rows.npz", **{name: value for name, value in {**given, **changes}.items() if value is not None})
-    return folder / "rows.npz"
-
-
-MISMATCHED = {
-    "classes in another order": ({"classes": ["ill", "well"]}, "its classes are"),
-    "a feature by another name": ({"feature_names": ["years", "bmi"]}, "'age'"),
-    "no names": ({"feature_names": None}, "feature_names"),
-    "another unit": ({"X": np.column_stack([np.full(40, 500.0), np.full(40, 22.0)])}, "'age' lies outside the bounds"),
-    "another class": ({"classes": None, "y": np.array(["well", "sick"] * 20)}, "'sick'"),
-}
-
-
-@pytest.mark.parametrize("case", MISMATCHED)
-def test_rows_that_are_encoded_otherwise_than_the_queries_are_refused(tmp_path, pool, case):
-    changes, words = MISMATCHED[case]
-    with pytest.raises(InputError, match=words):
-        fit_east(arrays(tmp_path, **changes), tmp_path / "site", pool.encoding, Asked(teachers=2))
-    assert not (tmp_path / "site").exists()
-
-
-def test_queries_that_are_encoded_otherwise_than_the_site_are_refused(tmp_path, site, pool):
+def test_queries_with_other_encoding_are_refused(tmp_path, site, pool):
     changed = pool.encoding.model_copy(update={"bounds": ((0.0, 120.0), (10.0, 50.0))})
     with pytest.raises(InputError, match=r"bounds of feature 'age' are \(0\.0, 120\.0\), not \(0\.0, 100\.0\)"):
         site.vote(Queries(X=pool.X, encoding=changed), tmp_path / "votes.npz")
 
 
-def test_images_are_voted_on_as_they_are(tmp_path):
+def test_site_votes_on_images(tmp_path):
     rng = np.random.default_rng(0)
     y = np.arange(60) % 3
     images = (rng.integers(60, size=(60, 4, 4)) + 80 * y[:, None, None]).astype(np.uint8)
@@ -359,20 +158,9 @@ def test_images_are_voted_on_as_they_are(tmp_path):
         tmp_path / "rows.npz",
         tmp_path / "site",
         asked.encoding,
-        Asked(teachers=4),
+        SiteOptions(teachers=4),
         estimator=make_model("forest", {"n_estimators": 3}),
     )
     site.vote(asked, tmp_path / "votes.npz")
     votes, _, _ = read_file(tmp_path / "votes.npz")
     assert np.mean(votes == y[:9]) > 0.8
-
-
-def test_a_delta_of_one_in_all_people_is_warned_of_and_a_group_of_one_class_too(tmp_path, pool):
-    with pytest.warns(DeltaWarning):
-        fitted(tmp_path / "a", encoding=pool.encoding, delta=0.01, level=None, policy=None, epsilon=1.0)
-    path = arrays(tmp_path, epsilon=np.where(np.arange(40) % 2, 1.0, 3.0))
-    with pytest.warns(SingleClassWarning):
-        site = fit_east(path, tmp_path / "site", pool.encoding, Asked(teachers=4))
-    site.vote(pool, tmp_path / "votes.npz")
-    votes, _, _ = read_file(tmp_path / "votes.npz")
-    assert {tuple(np.unique(row)) for row in votes} == {(0,), (1,)}  # nothing to learn: a fixed vote

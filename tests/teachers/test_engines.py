@@ -1,4 +1,4 @@
-"""Engines: the same votes whoever trains the teachers, and nothing lost when a worker is killed."""
+"""Every engine gives the same votes, and a killed worker loses nothing."""
 
 import importlib.util
 import json
@@ -32,9 +32,9 @@ TEACHERS, MIDDLE = 50, 20
 
 
 def noted_teacher(folder, *, slow=None):
-    """A tree that notes in a folder which process trains it; made here, so that workers get it by value.
+    """Return a tree that records in a folder which process trains it; a local class, so it is pickled by value.
 
-    The slow one hangs when it is trained for the first time.
+    The teacher `slow` hangs when it is trained for the first time.
     """
 
     class Noted(ClassifierMixin, BaseEstimator):
@@ -58,7 +58,7 @@ def noted_teacher(folder, *, slow=None):
 
 
 def fragile():
-    """A function that hands its task back, and dies of the task 3."""
+    """Return a function that returns its task, and kills its process for task 3."""
 
     def told(task):
         if task == 3:
@@ -69,14 +69,14 @@ def fragile():
 
 
 def notes(folder):
-    """(teacher, process) of every training that was begun, in order."""
+    """Return (teacher, process) of every training that was started, in order."""
     entries = [tuple(map(int, path.name.split("-"))) for path in Path(folder).iterdir()]
     return [entry[:2] for entry in sorted(entries, key=lambda entry: entry[2])]
 
 
 @contextmanager
 def killing(folder):
-    """Kill, once, the process that trains the teacher in the middle; yields a list that will hold it."""
+    """Kill once the process that trains the middle teacher; yields a list that will hold its id."""
     killed, over = [], threading.Event()
 
     def watch():
@@ -96,7 +96,7 @@ def killing(folder):
 
 
 def votes_of(teacher, folder, *, teachers=TEACHERS, progress=None, **engine):
-    """The votes of teachers who each know their own number as the first feature of their rows."""
+    """Return the votes of teachers whose own number is the first feature of their rows."""
     rng = np.random.default_rng(0)
     owner = np.repeat(np.arange(teachers), 12)
     y = rng.integers(3, size=len(owner))
@@ -111,18 +111,18 @@ def votes_of(teacher, folder, *, teachers=TEACHERS, progress=None, **engine):
 
 @pytest.fixture(scope="module")
 def by_loky(tmp_path_factory):
-    """The votes that joblib's processes give."""
+    """The votes of teachers trained by joblib's processes."""
     folder = tmp_path_factory.mktemp("loky")
     return votes_of(noted_teacher(folder), folder / "votes", n_jobs=2, backend="loky")
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A Ray cluster of its own processes with two workers, and the address it answers at."""
+    """The address of a Ray cluster in separate processes, with two workers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    folder = tempfile.mkdtemp(prefix="ray")  # a short path: it holds sockets
+    folder = tempfile.mkdtemp(prefix="ray")  # short, because paths of sockets have a limit
     options = {"--num-cpus": 2, "--port": port, "--object-store-memory": 80 << 20, "--temp-dir": folder}
     command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--include-dashboard=false"]
     head = subprocess.Popen(
@@ -142,7 +142,7 @@ def cluster():
 
 
 def _wait_for(address, head):
-    """Until the cluster answers to a process of its own."""
+    """Wait until the cluster answers another process."""
     code = f"import ray; ray.init(address={address!r}); assert ray.cluster_resources()['CPU'] == 2"
     for _ in range(60):
         assert head.poll() is None, "the cluster did not start"
@@ -157,8 +157,8 @@ def _wait_for(address, head):
 
 
 @needs_ray
-def test_a_killed_worker_costs_only_its_teachers_time(tmp_path, cluster, by_loky, capsys):
-    """Fifty teachers on a running cluster, kill -9 in the middle: the votes are those of loky."""
+def test_ray_retrains_only_teachers_of_killed_worker(tmp_path, cluster, by_loky, capsys):
+    """With kill -9 during fifty teachers on a running cluster, the votes are those of loky."""
     seen = []
     (tmp_path / "notes").mkdir()
     teacher = noted_teacher(tmp_path / "notes", slow=MIDDLE)
@@ -170,13 +170,13 @@ def test_a_killed_worker_costs_only_its_teachers_time(tmp_path, cluster, by_loky
     first, second = (process for number, process in begun if number == MIDDLE)
     assert killed == [first]
     assert second != first
-    assert sorted(number for number, _ in begun) == sorted([*range(TEACHERS), MIDDLE])  # nobody else began twice
+    assert sorted(number for number, _ in begun) == sorted([*range(TEACHERS), MIDDLE])  # no other teacher started twice
     assert len({process for _, process in begun}) >= 2
-    assert capsys.readouterr().out == ""  # what Ray says goes to stderr
+    assert capsys.readouterr().out == ""  # Ray prints to stderr
 
 
 @needs_ray
-def test_a_task_that_kills_every_worker_is_named_and_the_others_are_kept(cluster):
+def test_ray_names_task_that_kills_every_worker(cluster):
     tasks = dict.fromkeys(range(4)) | {3: 3}
     done = dict(run_on_ray(fragile(), tasks, shared={}, n_jobs=2, address=cluster, retries=1))
     assert done.pop(3).startswith("its worker died 2 times: ")
@@ -184,8 +184,8 @@ def test_a_task_that_kills_every_worker_is_named_and_the_others_are_kept(cluster
 
 
 @needs_ray
-def test_ray_starts_on_this_machine_where_no_cluster_is_named():
-    """As a process of its own: it reads its token when it is imported, and leaves nothing behind."""
+def test_ray_starts_locally_without_address():
+    """Run in a new process, because Ray reads its token when it is imported; nothing is left behind."""
     code = """
 import os, tempfile
 import numpy as np
@@ -215,7 +215,7 @@ assert not list(Path(tempfile.gettempdir()).glob("ipate-ray-*"))
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_a_worker_that_dies_under_loky_is_replaced(tmp_path, by_loky):
+def test_loky_replaces_killed_worker(tmp_path, by_loky):
     (tmp_path / "notes").mkdir()
     teacher = noted_teacher(tmp_path / "notes", slow=MIDDLE)
     with killing(tmp_path / "notes") as killed:
@@ -224,14 +224,14 @@ def test_a_worker_that_dies_under_loky_is_replaced(tmp_path, by_loky):
     assert killed
 
 
-def test_loky_gives_up_on_a_task_that_kills_every_worker():
+def test_loky_gives_up_when_every_worker_dies():
     results = Engine(backend="loky", n_jobs=2).run(fragile(), dict.fromkeys(range(4)) | {3: 3}, shared={})
     with pytest.raises(LostWorkersError, match=r"workers died 4 times, and \d teachers from teacher \d on"):
         dict(results)
 
 
 class AllAtOnce(ThreadingBackend):
-    """A backend of somebody's own that cannot hand results back one by one."""
+    """A custom backend that cannot return results one by one."""
 
     supports_return_generator = False
 
@@ -240,7 +240,7 @@ register_parallel_backend("all-at-once", AllAtOnce)
 
 
 @pytest.mark.parametrize("backend", ["threading", "sequential", "all-at-once"])
-def test_every_registered_backend_gives_the_same_votes(tmp_path, by_loky, backend):
+def test_every_registered_backend_gives_same_votes(tmp_path, by_loky, backend):
     (tmp_path / "notes").mkdir()
     seen = []
     votes = votes_of(
@@ -259,7 +259,7 @@ def test_every_registered_backend_gives_the_same_votes(tmp_path, by_loky, backen
         ({"backend": "loky", "address": "a:1"}, "needs the backend ray or dask, not 'loky'"),
     ],
 )
-def test_an_engine_that_cannot_be_is_refused(options, message):
+def test_impossible_engine_is_refused(options, message):
     with pytest.raises(InputError, match=message):
         Engine(**options)
 
@@ -268,18 +268,18 @@ def test_an_engine_that_cannot_be_is_refused(options, message):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("somewhere", "write host:port"),
+        ("somewhere", "must be host:port"),
         ("127.0.0.1:1", r"no Ray cluster answers there \("),
         ("127.0.0.1:99999", "no Ray cluster answers there"),
     ],
 )
-def test_a_cluster_that_does_not_answer_is_refused_at_once(address, message):
+def test_unreachable_cluster_is_refused_at_construction(address, message):
     with pytest.raises(InputError, match=message):
         Engine(backend="ray", address=address)
 
 
 @pytest.mark.parametrize(("backend", "package"), [("ray", r"ipate\[ray\]"), ("dask", r"dask\[distributed\]")])
-def test_an_engine_that_is_not_installed_comes_with_a_hint(monkeypatch, backend, package):
+def test_missing_backend_gives_install_hint(monkeypatch, backend, package):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("ipate.teachers.engines.find_spec", lambda name: None)
     for name in ("dask", "distributed"):
@@ -296,7 +296,7 @@ def test_an_engine_that_is_not_installed_comes_with_a_hint(monkeypatch, backend,
         (["--backend", "loky", "--teacher", "small"], "backend is 'loky': small trains in one batched model"),
     ],
 )
-def test_ipate_run_refuses_an_engine_before_it_makes_a_folder(tmp_path, capsys, monkeypatch, flags, message):
+def test_run_refuses_bad_engine_before_creating_folder(tmp_path, capsys, monkeypatch, flags, message):
     monkeypatch.setattr("ipate.teachers.models._net", lambda name: lambda **options: DecisionTreeClassifier())
     assert _run(["run", "--dataset", "digits", "--epsilon", "2", "--out", str(tmp_path / "out"), *flags]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
@@ -305,8 +305,8 @@ def test_ipate_run_refuses_an_engine_before_it_makes_a_folder(tmp_path, capsys, 
 
 
 @needs_ray
-def test_ipate_run_trains_on_a_cluster(tmp_path, cluster):
-    """As a process, with JSON alone on stdout; the configuration remembers the engine."""
+def test_run_trains_on_a_ray_cluster(tmp_path, cluster):
+    """A process prints only JSON to stdout, and its configuration records the engine."""
     settings = ["--epsilon", "20", "--teachers", "8", "--teacher", "bayes", "--student", "bayes", "--public", "200"]
     where = ["--backend", "ray", "--address", cluster, "--out", str(tmp_path / "out"), "--json"]
     command = [str(Path(sys.executable).with_name("ipate")), "run", "--dataset", "digits", *settings, *where]

@@ -1,4 +1,4 @@
-"""Teachers: each on its own rows, heard in the full class set, nobody's work lost."""
+"""Teachers learn from their own rows only, vote with the full class ids, and are kept if others fail."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from ipate.votes.store import VoteStore
 
 
 class Fragile(ClassifierMixin, BaseEstimator):
-    """Fails where it sees the value 99, and counts how often it was trained."""
+    """A classifier that fails on the value 99 and counts how often it was trained."""
 
     trained = 0
 
@@ -47,8 +47,8 @@ def votes_of(estimator, folder, *, X, y, pool, rows, **options):
     return np.array(kept.matrix)
 
 
-def test_each_teacher_learns_from_its_own_rows_and_nobody_else(tmp_path):
-    """Changing one teacher's rows changes that teacher's votes alone: what the sensitivity rests on."""
+def test_teacher_depends_on_its_own_rows_only(tmp_path):
+    """Changing one teacher's rows changes only its own votes, as the sensitivity assumes."""
     X, y, pool, rows = task()
     before = votes_of(DecisionTreeClassifier(), tmp_path / "a", X=X, y=y, pool=pool, rows=rows)
     changed = y.copy()
@@ -60,7 +60,7 @@ def test_each_teacher_learns_from_its_own_rows_and_nobody_else(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"n_jobs": 2}, {"n_jobs": 2, "backend": "threading"}, {"n_jobs": 1}])
-def test_votes_do_not_depend_on_who_trained_the_teachers(tmp_path, options):
+def test_votes_do_not_depend_on_engine(tmp_path, options):
     X, y, pool, rows = task()
     teacher = DecisionTreeClassifier(max_features=1)
     one = votes_of(teacher, tmp_path / "a", X=X, y=y, pool=pool, rows=rows, seed=5)
@@ -70,7 +70,7 @@ def test_votes_do_not_depend_on_who_trained_the_teachers(tmp_path, options):
     assert not np.array_equal(one, third)
 
 
-def test_a_teacher_that_misses_classes_votes_with_the_full_class_ids(tmp_path):
+def test_teacher_with_missing_classes_keeps_class_ids(tmp_path):
     X, y, pool, _ = task()
     only_last_two = np.flatnonzero(y > 0)
     one_class = np.flatnonzero(y == 2)[:5]
@@ -78,10 +78,10 @@ def test_a_teacher_that_misses_classes_votes_with_the_full_class_ids(tmp_path):
     votes = votes_of(LogisticRegression(), tmp_path, X=X, y=y, pool=pool, rows=rows)
     assert set(votes[0]) <= {1, 2}
     assert set(votes[1]) == {2}
-    assert set(votes[2]) == {0}  # without data: a fixed public class
+    assert set(votes[2]) == {0}  # without data, a fixed public class
 
 
-def test_a_failing_teacher_is_named_and_the_others_work_is_kept(tmp_path):
+def test_failing_teacher_is_named_and_others_kept(tmp_path):
     X, y, pool, rows = task()
     X[rows[4]] = 99
     kept = store(tmp_path, rows, pool)
@@ -98,7 +98,7 @@ def test_a_failing_teacher_is_named_and_the_others_work_is_kept(tmp_path):
     assert again.missing == ()
 
 
-def test_a_store_made_for_something_else_is_refused(tmp_path):
+def test_store_with_other_fingerprint_is_refused(tmp_path):
     _, _, pool, rows = task()
     store(tmp_path, rows, pool, mark="one")
     with pytest.raises(InputError, match="fingerprint 'one', not 'two'"):
@@ -118,8 +118,8 @@ def other_shape(path):
 
 @pytest.mark.parametrize("name", ["votes.npy", "done.npy", "learnt.npy"])
 @pytest.mark.parametrize("spoil", [cut, other_shape, lambda path: path.unlink()], ids=["cut", "shape", "gone"])
-def test_a_store_with_a_spoilt_array_is_refused_and_never_filled_up(tmp_path, name, spoil):
-    """Teachers marked as done beside votes that are not theirs would vote class 0, and nobody would notice."""
+def test_store_with_damaged_array_is_refused(tmp_path, name, spoil):
+    """Otherwise teachers marked as done would silently vote class 0."""
     _, _, pool, rows = task()
     store(tmp_path, rows, pool).put(0, np.ones(len(pool), dtype=np.int64))
     spoil(tmp_path / name)
@@ -128,7 +128,7 @@ def test_a_store_with_a_spoilt_array_is_refused_and_never_filled_up(tmp_path, na
 
 
 class Astray(Fragile):
-    """Votes for a class that does not exist, which a byte would turn into another one."""
+    """A classifier that votes for an unknown class, which a byte would turn into another one."""
 
     says = 256
 
@@ -137,7 +137,7 @@ class Astray(Fragile):
 
 
 @pytest.mark.parametrize("says", [256, 3, -1, np.nan])
-def test_a_vote_for_no_class_is_an_error_and_never_another_class(tmp_path, monkeypatch, says):
+def test_vote_for_unknown_class_is_an_error(tmp_path, monkeypatch, says):
     X, y, pool, rows = task()
     monkeypatch.setattr(Astray, "says", says)
     kept = store(tmp_path, rows, pool)
@@ -146,7 +146,7 @@ def test_a_vote_for_no_class_is_an_error_and_never_another_class(tmp_path, monke
     assert not kept.done.any()
 
 
-def test_a_store_refuses_votes_that_do_not_fit_and_keeps_itself_private(tmp_path):
+def test_private_store_refuses_votes_of_wrong_shape_or_class(tmp_path):
     _, _, pool, rows = task()
     kept = store(tmp_path / "votes", rows, pool)
     for bad in (np.zeros(3, int), np.full(len(pool), 3), np.full(len(pool), -1)):
@@ -156,7 +156,7 @@ def test_a_store_refuses_votes_that_do_not_fit_and_keeps_itself_private(tmp_path
     assert (tmp_path / "votes").stat().st_mode & 0o077 == 0
 
 
-def test_forgetting_a_teacher_trains_it_alone_again(tmp_path):
+def test_forgotten_teacher_is_the_only_one_retrained(tmp_path):
     X, y, pool, rows = task()
     kept = store(tmp_path, rows, pool)
     train_and_vote(Fragile(), X, y, rows=rows, X_public=pool, store=kept)
@@ -167,7 +167,7 @@ def test_forgetting_a_teacher_trains_it_alone_again(tmp_path):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_features_that_are_not_finite_are_refused_with_their_place(tmp_path, value):
+def test_nonfinite_features_are_refused_with_row_and_column(tmp_path, value):
     X, y, pool, rows = task()
     X[17, 2] = value
     with pytest.raises(InputError, match="row 17, column 2"):
@@ -178,7 +178,7 @@ def test_features_that_are_not_finite_are_refused_with_their_place(tmp_path, val
         votes_of(LogisticRegression(), tmp_path, X=X, y=y, pool=pool, rows=rows)
 
 
-def test_a_pipeline_with_an_imputer_may_have_missing_values(tmp_path):
+def test_pipeline_with_imputer_accepts_missing_values(tmp_path):
     X, y, pool, rows = task()
     X[17, 2] = np.nan
     teacher = make_pipeline(SimpleImputer(), LogisticRegression())
@@ -186,7 +186,7 @@ def test_a_pipeline_with_an_imputer_may_have_missing_values(tmp_path):
     assert votes.shape == (10, 50)
 
 
-def test_the_fingerprint_sees_every_value():
+def test_fingerprint_covers_every_value():
     X = np.zeros((9000, 2))
     changed = X.copy()
     changed[8999, 1] = 1
@@ -202,7 +202,7 @@ def test_progress_counts_teachers(tmp_path):
 
 
 class Spoiler(ClassifierMixin, BaseEstimator):
-    """Writes into whatever it is given: what one teacher does must never reach another."""
+    """A classifier that modifies its inputs in place, which must never affect another teacher."""
 
     def fit(self, X, y):
         self.shift_ = X.mean()
@@ -227,7 +227,7 @@ IN_PLACE = make_pipeline(StandardScaler(copy=False), DecisionTreeClassifier())
         (IN_PLACE, {"n_jobs": 2}),
     ],
 )
-def test_a_teacher_that_works_in_place_reaches_no_other(tmp_path, teacher, options):
+def test_in_place_teacher_does_not_affect_others(tmp_path, teacher, options):
     X, y, pool, rows = task()
     private, public = X.copy(), pool.copy()
     before = votes_of(teacher, tmp_path / "a", X=X, y=y, pool=pool, rows=rows, **options)
@@ -238,12 +238,12 @@ def test_a_teacher_that_works_in_place_reaches_no_other(tmp_path, teacher, optio
     np.testing.assert_array_equal(before[1:], after[1:])
 
 
-def test_the_fingerprint_sees_every_parameter_of_an_estimator():
+def test_fingerprint_covers_every_estimator_parameter():
     one, other = (dict.fromkeys(range(100), 1.0) | {99: w} for w in (1.0, 2.0))
     assert fingerprint(LogisticRegression(class_weight=one)) != fingerprint(LogisticRegression(class_weight=other))
 
 
-def test_votes_fit_what_a_teacher_learnt_from_or_are_erased(tmp_path):
+def test_votes_of_changed_teachers_are_erased_or_refused(tmp_path):
     X, y, pool, rows = task()
 
     def open_store(given, vacant=()):

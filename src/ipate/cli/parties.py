@@ -1,4 +1,4 @@
-"""`ipate parties`: what the aggregator does, the queries that all sites vote on, and their votes made one."""
+"""`ipate parties`: the aggregator makes the queries for all sites and merges their votes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 QUERIES = (
     "Example: ipate parties queries pool.csv --classes well,ill --bounds bounds.csv --out queries.npz. bounds.csv has "
-    "the columns feature,low,high: fixed and public, never read off private rows. Send the file to every site."
+    "the columns feature,low,high: fixed and public, never computed from private rows. Send the file to every site."
 )
 MERGE = (
     "Example: ipate parties merge north.npz south.npz west.npz --queries queries.npz --expect north=3f…9a "
     "--expect south=… --expect west=… --out merged; then ipate label merged/votes.npz --groups merged/groups.csv "
-    "--weights file --sigma … --out labels.csv. Whoever merges sees every teacher's raw vote and must be trusted. A "
-    "secure aggregation would show sums of votes alone; there is none here. A file's hash shows accidents; only a "
-    "fingerprint that came by another way (--expect) shows that nobody wrote file and hash anew."
+    "--weights file --sigma … --out labels.csv. Whoever merges sees every teacher's raw vote and must be trusted. "
+    "There is no secure aggregation, which would show sums of votes only. A file's hash detects accidental changes; "
+    "only a fingerprint received through a separate channel (--expect) detects that file and hash were rewritten."
 )
 TRUST = (
     "You see every teacher's raw vote: keep these files and the merged ones as private as the data, and publish only "
@@ -29,12 +29,12 @@ TWICE = (
     "they have (ε₁ + ε₂, δ₁ + e^ε₁·δ₂) and no more is promised. Let one site take each person, or split budgets."
 )
 UNCHECKED = (
-    "No fingerprint was compared: hashes show accidents, not somebody who wrote a file and its hash anew. Ask each "
-    "site for the fingerprint that `ipate party vote` printed, by another way, and merge with --expect."
+    "No fingerprint was compared: hashes detect accidental changes, not a file that was rewritten with its hash. Ask "
+    "each site through a separate channel for the fingerprint that `ipate party vote` printed, and use --expect."
 )
 app = typer.Typer(
-    help="The aggregator of several sites: make the queries, merge the votes; it sees raw votes and must be trusted.",
-    epilog="Example: ipate parties merge north.npz south.npz --out merged. Each command has a --help.",
+    help="The aggregator of several sites: make queries and merge votes; it sees raw votes and must be trusted.",
+    epilog="Example: ipate parties merge north.npz south.npz --out merged. Every command has --help.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -43,14 +43,14 @@ app = typer.Typer(
 @app.command("queries", epilog=QUERIES)
 def queries(
     pool: Annotated[Path, typer.Argument(help="Public points: csv, or npz with X and feature_names.", metavar="POOL")],
-    out: Annotated[Path, typer.Option(help="Where the queries go, an npz.", metavar="QUERIES")],
-    classes: Annotated[str | None, typer.Option(help="The class set in order, A,B,C; public.")] = None,
+    out: Annotated[Path, typer.Option(help="The queries file to write, an npz.", metavar="QUERIES")],
+    classes: Annotated[str | None, typer.Option(help="The public class set in order: A,B,C.")] = None,
     bounds: Annotated[Path | None, typer.Option(help="csv with feature,low,high: fixed public bounds.")] = None,
-    features: Annotated[str | None, typer.Option(help="The csv's columns to use, A,B,C; all unless said.")] = None,
-    id_column: Annotated[str | None, typer.Option(help="The csv's column that names the points.")] = None,
+    features: Annotated[str | None, typer.Option(help="The columns of the csv to use: A,B,C; default: all.")] = None,
+    id_column: Annotated[str | None, typer.Option(help="The column of the csv with the points' ids.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
-    """Make the queries file that every site gets: public points, and how all sites must encode their rows."""
+    """Make the queries file for every site: public points, and the encoding of all sites' rows."""
     from ipate.cli.output import print_json
     from ipate.parties.queries import make_queries
 
@@ -60,10 +60,10 @@ def queries(
         encoding = made.encoding.model_dump(mode="json")
         print_json({"file": str(out), "sha256": made.sha256, "queries": len(made), "encoding": encoding})
         return
-    scaled = "scaled by fixed bounds" if made.encoding.bounds is not None else "as they stand"
+    scaled = "scaled by fixed bounds" if made.encoding.bounds is not None else "not scaled"
     typer.echo(
         f"{len(made)} queries, {len(made.encoding.classes)} classes, features {scaled}: {out}\n"
-        f"Their hash, which every vote file must name:\n{made.sha256}"
+        f"Their hash, which every vote file must contain:\n{made.sha256}"
     )
 
 
@@ -76,19 +76,21 @@ def merge(
     ] = None,
     expect: Annotated[
         list[str] | None,
-        typer.Option(help="A fingerprint that came by another way; once per site.", metavar="SITE=FINGERPRINT"),
+        typer.Option(
+            help="A fingerprint received through a separate channel; once per site.", metavar="SITE=FINGERPRINT"
+        ),
     ] = None,
     weights: Annotated[
-        str, typer.Option(help="How budgets become weights: gdp, proportional, classic, uniform.")
+        str, typer.Option(help="Rule from budgets to weights: gdp, proportional, classic, uniform.")
     ] = "gdp",
     merge_equal: Annotated[
-        bool, typer.Option("--merge-equal", help="One account for all groups of equal ε and δ, whatever the site.")
+        bool, typer.Option("--merge-equal", help="One account for all groups of equal ε and δ, across sites.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Combine the sites' votes into one vote file and group file for `ipate label` and `ipate account`."""
     from ipate.cli.output import print_json, progress_bar
-    from ipate.parties.manifest import read_site_votes
+    from ipate.parties.exchange import read_site_votes
     from ipate.parties.merge import merge as combine
     from ipate.parties.queries import read_queries
 
@@ -117,10 +119,10 @@ def _show(merged: "Merged", out: Path, notes: list[str]) -> None:
 
     k, n_queries = len(merged.teacher_groups), merged.files[0].manifest.n_queries
     noise = default_mechanism(k)
-    following = (
+    next_step = (
         f"Next: ipate label {out / 'votes.npz'} --groups {out / 'groups.csv'} --weights file --sigma {noise.sigma:.4g} "
         f"--check-sigma {noise.check_sigma:.4g} --threshold {noise.threshold:.4g} --out labels.csv (noise in the "
-        f"paper's ratio to {k} teachers; choose yours from public facts, never by looking at votes)."
+        f"paper's ratio to {k} teachers; choose yours from public facts, never from the votes)."
     )
     print_table(
         f"{len(merged.files)} sites, {k} teachers, {n_queries} queries; weights by {merged.rule}",
@@ -136,5 +138,5 @@ def _show(merged: "Merged", out: Path, notes: list[str]) -> None:
             ]
             for group in merged.groups
         ],
-        [*notes, following],
+        [*notes, next_step],
     )

@@ -1,6 +1,6 @@
-"""`ipate party`: what a site does with its own data, in its own folder; only votes leave it."""
+"""`ipate party`: a site fits teachers on its own data and votes; only the votes leave its folder."""
 
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +13,12 @@ FIT = (
 VOTE = (
     "Example: ipate party vote north-site queries.npz --out north.npz. The file holds every teacher's vote, the "
     "groups' budgets and numbers of teachers, and hashes; no rows, no models, nothing about single people. Whoever "
-    "gets it sees raw votes, so give it to a trusted aggregator only, and tell them the fingerprint by another way."
+    "gets it sees raw votes, so send it to a trusted aggregator only, and tell them the fingerprint through a separate "
+    "channel."
 )
 app = typer.Typer(
-    help="A site with data of its own that may not leave it: train teachers here, send votes only.",
-    epilog="Example: ipate party vote north-site queries.npz --out north.npz. Each command has a --help.",
+    help="A site whose data may not leave it: train teachers on its own data and send votes only.",
+    epilog="Example: ipate party vote north-site queries.npz --out north.npz. Every command has --help.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -28,22 +29,26 @@ def fit(
     data: Annotated[Path, typer.Argument(help="The site's own rows: csv, parquet or npz.", metavar="DATA")],
     out: Annotated[Path, typer.Option(help="The site's folder.", metavar="SITE")],
     queries: Annotated[
-        Path, typer.Option(help="The public queries file: its features, bounds and classes are what rows must have.")
+        Path, typer.Option(help="The public queries file, whose features, bounds and classes the rows must have.")
     ],
-    site: Annotated[str, typer.Option(help="The site's name, the first part of all its ids.")],
+    site: Annotated[str, typer.Option(help="The site's name, with which all its ids begin.")],
     label: Annotated[str | None, typer.Option(help="The column of the class; y in an npz.")] = None,
     level: Annotated[str | None, typer.Option(help="The column of consent levels; needs --policy.")] = None,
-    policy: Annotated[Path | None, typer.Option(help="TOML: what each consent level means as ε.")] = None,
-    epsilon_column: Annotated[str | None, typer.Option(help="The column of ε, instead of levels.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="One ε for everybody, where the data names none.")] = None,
-    delta: Annotated[float | None, typer.Option(help="δ; the policy's unless said, else 1e-5.")] = None,
-    person: Annotated[str | None, typer.Option(help="The column that says whose a row is.")] = None,
+    policy: Annotated[Path | None, typer.Option(help="TOML file with the ε of each consent level.")] = None,
+    epsilon_column: Annotated[str | None, typer.Option(help="The column of ε, instead of consent levels.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="One ε for everybody, if the data has none.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ; default: the policy's, else 1e-5.")] = None,
+    person: Annotated[str | None, typer.Option(help="The column with the id of each row's person.")] = None,
     merge_within: Annotated[
-        float | None, typer.Option(help="Merge numbers ε within this relative tolerance, downwards.")
+        float | None, typer.Option(help="Merge values of ε within this relative tolerance, rounding down.")
     ] = None,
-    variant: Annotated[str, typer.Option(help="weighting, or standard: everyone here at the strictest.")] = "weighting",
-    teachers: Annotated[int | None, typer.Option(help="How many teachers; people over --points unless said.")] = None,
-    points: Annotated[int, typer.Option(help="People per teacher; sites should agree on it.")] = 50,
+    variant: Annotated[
+        str, typer.Option(help="weighting, or standard: the site's strictest ε for everyone.")
+    ] = "weighting",
+    teachers: Annotated[
+        int | None, typer.Option(help="Number of teachers; default: people divided by --points.")
+    ] = None,
+    points: Annotated[int, typer.Option(help="People per teacher; should be the same at all sites.")] = 50,
     teacher: Annotated[
         str, typer.Option(help="logistic, forest, boosting, bayes, a net or module:attribute.")
     ] = "logistic",
@@ -51,17 +56,16 @@ def fit(
     split_seed: Annotated[int, typer.Option(min=0, help="The public seed of allocation and training.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
-    """Train a site's teachers on its own people, under their own budgets; nothing leaves the folder."""
+    """Train a site's teachers on its own people under their own budgets; nothing leaves the folder."""
     from ipate.errors import check_number
-    from ipate.parties.queries import Asked, read_queries
-    from ipate.parties.site import fit_site
-    from ipate.parties.teachers import make_teacher
+    from ipate.parties.fit import SiteOptions, fit_site, make_teacher
+    from ipate.parties.queries import read_queries
     from ipate.people.policy import Policy
 
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if value is not None:
             check_number(name, value)
-    asked = Asked(
+    options = SiteOptions(
         label=label, level=level, epsilon_column=epsilon_column, person=person,
         policy=None if policy is None else Policy.from_file(policy), epsilon=epsilon, delta=delta,
         merge_within=merge_within, variant=variant, teachers=teachers, points=points, seed=split_seed,
@@ -71,7 +75,7 @@ def fit(
         out,
         name=site,
         encoding=read_queries(queries).encoding,
-        asked=asked,
+        options=options,
         estimator=make_teacher(teacher),
         n_jobs=jobs,
         bar=_bar(as_json),
@@ -94,16 +98,16 @@ def fit(
 def vote(
     site: Annotated[Path, typer.Argument(help="The folder of a fitted site.", metavar="SITE")],
     queries: Annotated[Path, typer.Argument(help="The public queries file.", metavar="QUERIES")],
-    out: Annotated[Path, typer.Option(help="Where the votes go, an npz.", metavar="VOTES")],
+    out: Annotated[Path, typer.Option(help="The vote file to write, an npz.", metavar="VOTES")],
     again: Annotated[
-        bool, typer.Option("--again", help="Vote though this site has voted on other queries: budgets add up.")
+        bool, typer.Option("--again", help="Vote even if this site has voted on other queries; costs add up.")
     ] = False,
     jobs: Annotated[int | None, typer.Option(help="Worker processes; -1 for all cores.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """Let a site's teachers vote on the queries; the file holds predictions and declared budgets only.
 
-    Models are loaded from the site's own private folder and from nowhere else: they are pickled.
+    Models are pickled, so they are loaded from the site's own private folder only.
     """
     from ipate.parties.queries import read_queries
     from ipate.parties.site import Site
@@ -121,8 +125,8 @@ def vote(
         "groups": [group.model_dump() for group in manifest.groups],
     }
     notes = [
-        f"Votes: {out}. They are raw: send them to an aggregator that you trust, over a channel that nobody reads.",
-        f"Fingerprint of the file; tell it to the aggregator by another way:\n{fingerprint}",
+        f"Votes: {out}. They are raw: send them to an aggregator that you trust, over an encrypted channel.",
+        f"Fingerprint of the file; tell it to the aggregator through a separate channel:\n{fingerprint}",
     ]
     if again:
         notes.append(
@@ -135,10 +139,7 @@ def vote(
 def _bar(quiet: bool) -> Any:
     from ipate.cli.output import progress_bar
 
-    def bar(title: str, total: int) -> AbstractContextManager[Any]:
-        return progress_bar(title, total, quiet=quiet)
-
-    return bar
+    return partial(progress_bar, quiet=quiet)
 
 
 def _show(payload: dict[str, Any], title: str, notes: list[str], as_json: bool) -> None:

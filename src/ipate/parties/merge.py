@@ -1,11 +1,11 @@
-"""Votes of several sites made one vote file: the same queries, disjoint teachers, weights by declared budgets.
+"""Merge the votes of several sites into one vote file, with weights that follow the declared budgets.
 
-Everything meets by id. Sites stand in the order of their names, whatever the order of the files, so that nothing
-depends on who was named first; a group's weight and its account are found by the group's id.
+Groups, weights and accounts are matched by id. Sites are sorted by name, so the order of the files changes nothing.
 """
 
 import json
 import os
+import re
 import secrets
 import shutil
 from collections import Counter
@@ -21,18 +21,16 @@ from ipate._version import __version__
 from ipate.allocation.weighting import weights_for
 from ipate.errors import InputError, refuse_name, show
 from ipate.files import write_text
-from ipate.parties.archive import new_npz, require_new
-from ipate.parties.manifest import Manifest, SiteVotes
+from ipate.parties.exchange import DeclaredGroup, Manifest, SiteVotes, new_npz, require_new
 from ipate.parties.queries import Queries
-from ipate.people.budgets import Group, GroupRow, write_groups
+from ipate.people.budgets import GroupRow, write_groups
 
 RULES = ("gdp", "proportional", "classic", "uniform")
-_HEX = set("0123456789abcdef")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergedGroup:
-    """An account of the merged votes: its budget, its teachers and sites, and what each teacher's vote weighs."""
+    """An account of the merged votes: its budget, its number of teachers, its sites and its teachers' weight."""
 
     id: str
     epsilon: float
@@ -44,34 +42,18 @@ class MergedGroup:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Merged:
-    """The votes of all sites together.
+    """The merged votes of all sites."""
 
-    Attributes
-    ----------
-    files : tuple of SiteVotes
-        In the order of the sites' names.
-    groups : tuple of MergedGroup
-        In the order of their ids.
-    teacher_groups : tuple of str
-        Every teacher's group, in the order of the files and of their rows.
-    rule : str
-        How budgets became weights.
-    queries : Queries, optional
-        The aggregator's own copy of the queries.
-    checked : bool
-        Whether every file's fingerprint was compared with one that came by another way.
-    """
-
-    files: tuple[SiteVotes, ...]
-    groups: tuple[MergedGroup, ...]
-    teacher_groups: tuple[str, ...]
-    rule: str
-    queries: Queries | None
-    checked: bool
+    files: tuple[SiteVotes, ...]  # in the order of the sites' names
+    groups: tuple[MergedGroup, ...]  # in the order of their ids
+    teacher_groups: tuple[str, ...]  # the group of every teacher, in the order of the files and their rows
+    rule: str  # how budgets became weights
+    queries: Queries | None  # the aggregator's own copy
+    checked: bool  # whether all fingerprints were compared with those received through a separate channel
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """Every teacher's weight, found by its group's id; they sum to the number of teachers."""
+        """The weight of every teacher, by its group's id; the weights sum to the number of teachers."""
         weight = {group.id: group.weight for group in self.groups}
         return np.array([weight[name] for name in self.teacher_groups])
 
@@ -81,7 +63,7 @@ class Merged:
         return tuple(GroupRow(group=g.id, epsilon=g.epsilon, delta=g.delta, weight=g.weight) for g in self.groups)
 
     def write(self, out: Path, *, progress: Callable[[int], None] | None = None) -> None:
-        """Write `votes.npz`, `groups.csv` and `sites.json` into a new folder, all of them or none.
+        """Write `votes.npz`, `groups.csv` and `sites.json` into a new folder, atomically.
 
         `progress` receives the number of teachers whose votes are written.
         """
@@ -98,7 +80,7 @@ class Merged:
             raise
 
     def _votes(self, progress: Callable[[int], None] | None) -> Iterator[NDArray[Any]]:
-        """Yield every teacher's votes in turn: all of them are never in memory at once."""
+        """Yield every teacher's votes in turn, so that they are never all in memory."""
         for done, row in enumerate((row for file in self.files for row in file.votes), start=1):
             yield row
             if progress is not None:
@@ -116,7 +98,7 @@ class Merged:
                 archive.add("queries", np.array(self.queries.ids))
 
     def facts(self) -> dict[str, Any]:
-        """Where the votes come from, for the record: sites, fingerprints, groups and weights."""
+        """Return the origin of the votes for the record: sites, fingerprints, groups and weights."""
         return {
             "ipate": __version__,
             "rule": self.rule,
@@ -145,21 +127,12 @@ def merge(
     queries: Queries | None = None,
     expect: Sequence[str] = (),
 ) -> Merged:
-    """Combine the votes of several sites; whatever does not belong together is refused by the file's name.
+    """Combine the votes of several sites; a file that does not match the others is refused by name.
 
-    Parameters
-    ----------
-    files : sequence of SiteVotes
-        In any order.
-    rule : {"gdp", "proportional", "classic", "uniform"}
-        How declared budgets become weights, as in `weights_for`; over the teachers of all sites they sum to k.
-    merge_equal : bool
-        Give groups of equal ε and δ one account, whichever site they are at.
-    queries : Queries, optional
-        The aggregator's own copy: votes on others are refused, and labels carry its ids.
-    expect : sequence of str
-        Fingerprints that came by another way, FINGERPRINT or SITE=FINGERPRINT; where there is one, every file
-        needs one.
+    The `rule` of `weights_for` turns declared budgets into weights that sum to the number of all sites' teachers;
+    `merge_equal` gives groups of equal ε and δ one account across sites. `queries` is the aggregator's own copy: votes
+    on others are refused, and labels carry its ids. `expect` lists fingerprints received through a separate channel, as
+    FINGERPRINT or SITE=FINGERPRINT; with one of them, every file needs one.
     """
     if rule not in RULES:
         refuse_name("weights", rule, RULES)
@@ -167,14 +140,17 @@ def merge(
         raise InputError("there are no vote files: name at least one")
     ordered = tuple(sorted(files, key=lambda file: file.manifest.site))
     _check_sites(ordered)
-    _check_encoding(ordered, queries)
     _check_queries(ordered, queries)
     _check_expected(ordered, expect)
-    accounts = _accounts([file.manifest for file in ordered], merge_equal)
-    teacher_groups = tuple(accounts[t.group] for file in ordered for t in file.manifest.teachers)
+    accounts = {
+        group.id: f"eps={group.epsilon!r}_delta={group.delta!r}" if merge_equal else group.id
+        for file in ordered
+        for group in file.manifest.groups
+    }
+    teacher_groups = tuple(accounts[teacher.group] for file in ordered for teacher in file.manifest.teachers)
     return Merged(
         files=ordered,
-        groups=_groups([file.manifest for file in ordered], accounts, teacher_groups, rule),
+        groups=_merge_groups([file.manifest for file in ordered], accounts, Counter(teacher_groups), rule),
         teacher_groups=teacher_groups,
         rule=rule,
         queries=queries,
@@ -182,88 +158,69 @@ def merge(
     )
 
 
-def _accounts(manifests: Sequence[Manifest], merge_equal: bool) -> dict[str, str]:
-    """Return the account that each declared group pays from: its own, or that of all groups of equal budget."""
-    return {
-        group.id: f"eps={group.epsilon!r}_delta={group.delta!r}" if merge_equal else group.id
-        for manifest in manifests
-        for group in manifest.groups
-    }
-
-
-def _groups(
-    manifests: Sequence[Manifest], accounts: Mapping[str, str], teacher_groups: Sequence[str], rule: str
+def _merge_groups(
+    manifests: Sequence[Manifest], accounts: Mapping[str, str], counts: Mapping[str, int], rule: str
 ) -> tuple[MergedGroup, ...]:
-    declared = {accounts[group.id]: group for manifest in manifests for group in manifest.groups}
-    sites: dict[str, list[str]] = {}
+    """Return the accounts with their sites and weights; `counts` holds the number of teachers per account."""
+    declared: dict[str, DeclaredGroup] = {}
+    sites: dict[str, dict[str, None]] = {}
     for manifest in manifests:
         for group in manifest.groups:
-            sites.setdefault(accounts[group.id], []).append(manifest.site)
-    counts = Counter(teacher_groups)
-    budgets = [Group(id=name, budget=declared[name].budget) for name in sorted(declared)]
-    weight = weights_for(rule=rule, groups=budgets, teachers_per_group=counts)
+            declared[accounts[group.id]] = group
+            sites.setdefault(accounts[group.id], {})[manifest.site] = None
+    budgets = [declared[name].model_copy(update={"id": name, "teachers": counts[name]}) for name in sorted(declared)]
+    weight = weights_for(rule=rule, groups=[group.group for group in budgets], teachers_per_group=counts)
     return tuple(
-        MergedGroup(
-            id=group.id,
-            epsilon=group.epsilon,
-            delta=group.delta,
-            teachers=counts[group.id],
-            sites=tuple(dict.fromkeys(sites[group.id])),
-            weight=weight[group.id],
-        )
-        for group in budgets
+        MergedGroup(**group.model_dump(), sites=tuple(sites[group.id]), weight=weight[group.id]) for group in budgets
     )
 
 
 def _check_sites(files: Sequence[SiteVotes]) -> None:
-    """Refuse a site, or the same teachers under two names, that stands twice: its people would pay twice."""
+    """Refuse a duplicate site and the same teachers under two names: their people would pay twice."""
     sites: dict[str, Path] = {}
-    fits: dict[str, SiteVotes] = {}
+    fits: dict[str, Path] = {}
     for file in files:
-        name = file.manifest.site
+        name, fit = file.manifest.site, file.manifest.fit
         if name in sites:
             raise InputError(
-                f"{file.path}: is of site {name!r}, and so is {sites[name]}; leave one out, or let two sites that "
-                "share a name be fitted under different ones"
+                f"{file.path}: duplicate site {name!r}, which is also the site of {sites[name]}; leave one out, or let "
+                "one of two sites that share a name be fitted under another one"
             )
-        other = fits.get(file.manifest.fit)
-        if other is not None:
+        if fit in fits:
             raise InputError(
-                f"{file.path}: holds the teachers of {other.path} under another name; leave one of the two out"
+                f"{file.path}: holds the teachers of {fits[fit]} under another name; leave one of them out"
             )
-        sites[name], fits[file.manifest.fit] = file.path, file
+        sites[name], fits[fit] = file.path, file.path
 
 
 def _check_queries(files: Sequence[SiteVotes], queries: Queries | None) -> None:
-    """Refuse votes on other queries than the aggregator's own, or than the first site's."""
+    """Refuse votes whose queries or encoding are not the aggregator's own or, without a copy, the first site's."""
     first = files[0].manifest
-    wanted, whose = (first.queries, str(files[0].path)) if queries is None else (queries.sha256, "your queries file")
+    encoding, wanted, number, whose = first.encoding, first.queries, first.n_queries, str(files[0].path)
+    if queries is not None:
+        encoding, wanted, number, whose = queries.encoding, queries.sha256, len(queries), "your queries file"
     for file in files:
+        site = file.manifest.site
+        difference = file.manifest.encoding.difference(encoding)
+        if difference:
+            raise InputError(
+                f"{file.path}: its encoding differs from that of {whose}: {difference}; let site {site!r} be fitted "
+                "with the same queries file"
+            )
         if file.manifest.queries != wanted:
             raise InputError(
                 f"{file.path}: is for the queries {file.manifest.queries[:16]}…, and {whose} for {wanted[:16]}…; send "
-                f"site {file.manifest.site!r} the same queries file and let it vote again"
+                f"site {site!r} the same queries file and let it vote again"
             )
-        if file.manifest.n_queries != (first.n_queries if queries is None else len(queries)):
-            raise InputError(f"{file.path}: has votes on {file.manifest.n_queries} queries, which is not their number")
-
-
-def _check_encoding(files: Sequence[SiteVotes], queries: Queries | None) -> None:
-    """Refuse other classes, features or bounds: a vote for class 1 must mean the same at every site."""
-    wanted, whose = files[0].manifest.encoding, str(files[0].path)
-    if queries is not None:
-        wanted, whose = queries.encoding, "your queries file"
-    for file in files:
-        differs = file.manifest.encoding.differences(wanted)
-        if differs:
+        if file.manifest.n_queries != number:
             raise InputError(
-                f"{file.path}: is encoded otherwise than {whose}: {differs}; let site {file.manifest.site!r} be fitted "
-                "with the same queries file"
+                f"{file.path}: has votes on {file.manifest.n_queries} queries, and {whose} has {number}; let site "
+                f"{site!r} vote again"
             )
 
 
 def _check_expected(files: Sequence[SiteVotes], expect: Sequence[str]) -> None:
-    """Compare fingerprints with those that came by another way; one that is given obliges all."""
+    """Compare fingerprints with the expected ones; if one is expected, every file needs one."""
     if not expect:
         return
     named: dict[str, str] = {}
@@ -271,10 +228,10 @@ def _check_expected(files: Sequence[SiteVotes], expect: Sequence[str]) -> None:
     for text in expect:
         site, _, number = text.rpartition("=")
         plain = "".join(number.split()).replace(":", "").replace("-", "").lower()
-        if len(plain) != 64 or not set(plain) <= _HEX:
+        if not re.fullmatch("[0-9a-f]{64}", plain):
             raise InputError(f"expect is {show(text)}: it must be SITE=FINGERPRINT or a FINGERPRINT of 64 hex digits")
         if site in named and named[site] != plain:
-            raise InputError(f"expect names site {site!r} twice, with different fingerprints")
+            raise InputError(f"expect has two different fingerprints for site {site!r}: give one")
         if site:
             named[site] = plain
         else:
@@ -284,9 +241,9 @@ def _check_expected(files: Sequence[SiteVotes], expect: Sequence[str]) -> None:
         if named.get(name, found) != found or (name not in named and found not in loose):
             raise InputError(
                 f"{file.path}: its fingerprint is {found}, which is not the one expected of site {name!r}; the file is "
-                "not the one that the site made, or no fingerprint was given for it: ask the site"
+                "not the one that the site wrote, or no fingerprint was given for it: ask the site"
             )
     for name in sorted(set(named) - {file.manifest.site for file in files}):
-        raise InputError(f"expect names site {name!r}, and there is no file of it; add the file, or leave it out")
+        raise InputError(f"expect names site {name!r}, and there is no file of it; add its file, or omit it")
     for number in sorted(loose - {file.fingerprint for file in files}):
-        raise InputError(f"expect is {number}: no file has this fingerprint")
+        raise InputError(f"expect is {number}: no file has this fingerprint; ask the site")

@@ -209,7 +209,7 @@ def _outcome(source: Source) -> Outcome:
         raise InputError("the record and the allocation name different groups: the files do not belong together")
     if extract.answers:
         record.check_answers(extract.answers)
-    costs = extract.epsilon(extract.spent(extract.own))
+    costs = {name: float(cost) for name, cost in extract.epsilon(extract.spent(extract.own)).items()}
     before, own = extract.before, {name: float(cost) for name, cost in extract.epsilon(extract.own).items()}
     free = [query for query in record.queries if query in extract.reused]
     history = extract.history(names)

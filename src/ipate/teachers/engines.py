@@ -1,7 +1,6 @@
-"""Where teachers are trained: any joblib backend by name on one machine, Ray on several.
+"""Engines that train teachers: any joblib backend by name on one machine, Ray on several.
 
-joblib's own adapter for Ray retries nothing and gives results back all at once, so Ray has a thin
-adapter here (`ipate.teachers.engines`); everything else goes through joblib.
+Ray has its own adapter here, because joblib's adapter for Ray does not retry and returns all results at once.
 """
 
 import os
@@ -19,35 +18,25 @@ from typing import Any, TypeAlias
 from ipate.errors import InputError, LostWorkersError
 
 Results: TypeAlias = Generator[tuple[int, Any], None, None]
-RETRIES = 3  # how often a teacher is begun again after its worker died
-_ANSWERS = "dask", "ray"  # the backends that an address is for
+RETRIES = 3  # how often a teacher is started again after its worker died
+_CLUSTERS = "dask", "ray"  # the backends that accept an address
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """A joblib backend or Ray, checked when it is made.
+    """A joblib backend or Ray; settings that cannot work are refused at construction.
 
-    Parameters
-    ----------
-    backend : str, optional
-        "loky", "threading", "ray", "dask" or any other backend registered with joblib; joblib's own
-        choice unless given.
-    n_jobs : int, optional
-        Teachers trained at the same time, as in joblib. Under ray, None and negative numbers mean all
-        processors of the cluster.
-    address : str, optional
-        A running cluster (ray: host:port, ray://host:port or auto; dask: the scheduler). Without it ray
-        starts on this machine, with a token that only this process knows.
+    Without an address, Ray starts on this machine, with a token that only this process knows.
     """
 
-    backend: str | None = None
-    n_jobs: int | None = None
-    address: str | None = None
+    backend: str | None = None  # "ray" or any backend registered with joblib; default: joblib's own choice
+    n_jobs: int | None = None  # as in joblib; with Ray, None and negative numbers mean all processors of the cluster
+    address: str | None = None  # of a running cluster: host:port, ray://host:port or auto; for dask, the scheduler
 
     def __post_init__(self) -> None:
         if self.n_jobs == 0:
             raise InputError("n_jobs is 0: it must be a number of workers, or -1 for all")
-        if self.address is not None and self.backend not in _ANSWERS:
+        if self.address is not None and self.backend not in _CLUSTERS:
             raise InputError(f"address is {self.address!r}: it needs the backend ray or dask, not {self.backend!r}")
         if self.backend == "ray":
             check_ray(self.address)
@@ -55,16 +44,10 @@ class Engine:
             self._parallel()
 
     def run(self, function: Callable[..., Any], tasks: Mapping[int, Any], *, shared: Mapping[str, Any]) -> Results:
-        """Yield (key, result) as calls end, in any order; what a dead worker had begun is begun again.
+        """Yield (key, result) of every `function(task, **shared)` as calls end, in any order.
 
-        Parameters
-        ----------
-        function : callable
-            Called as `function(task, **shared)`; it hands errors back as values.
-        tasks : mapping
-            What differs between calls, by key.
-        shared : mapping
-            What is the same for all calls, such as arrays: put where workers reach it once.
+        The function must return errors as values. Arrays in `shared` are sent to the workers once. The tasks of a
+        worker that died are started again, up to `RETRIES` times.
         """
         if self.backend == "ray":
             yield from run_on_ray(
@@ -82,7 +65,7 @@ class Engine:
                 if attempt == RETRIES:
                     raise LostWorkersError(
                         f"workers died {RETRIES + 1} times, and {len(left)} teachers from teacher {min(left)} on are "
-                        f"not trained ({' '.join(str(error).split())[:200]}); run fewer at a time (n_jobs)"
+                        f"not trained ({one_line(error, 200)}); reduce n_jobs to run fewer at a time"
                     ) from None
 
     def _through_joblib(
@@ -99,7 +82,7 @@ class Engine:
             yield from parallel(chunk)
 
     def _parallel(self) -> tuple[Any, bool]:
-        """Return joblib's Parallel for this backend, and whether it hands results back one by one."""
+        """Return joblib's Parallel for this backend, and whether it returns results one by one."""
         from joblib import Parallel, parallel_config
 
         where = {} if self.address is None else {"scheduler_host": self.address}
@@ -112,17 +95,21 @@ class Engine:
                 except ValueError:
                     return Parallel(n_jobs=self.n_jobs), False
         except (ImportError, ValueError, OSError) as error:
-            reason = " ".join(str(error).split())
-            hint = "; pip install 'dask[distributed]' and name its scheduler" if self.backend == "dask" else ""
-            raise InputError(f"backend is {self.backend!r}: it cannot be used ({reason}){hint}") from None
+            hint = "; pip install 'dask[distributed]' and give its address" if self.backend == "dask" else ""
+            raise InputError(f"backend is {self.backend!r}: it cannot be used ({one_line(error)}){hint}") from None
 
 
 def _keyed(function: Callable[..., Any], key: int, task: Any, shared: dict[str, Any]) -> tuple[int, Any]:
     return key, function(task, **shared)
 
 
+def one_line(error: BaseException, most: int = 300) -> str:
+    """Return an error's message as one line of at most `most` characters."""
+    return " ".join(str(error).split())[:most]
+
+
 def _broken() -> tuple[type[Exception], ...]:
-    """What joblib's process backends raise when a worker dies."""
+    """Return the errors that joblib's process backends raise when a worker dies."""
     from concurrent.futures.process import BrokenProcessPool
 
     from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -130,22 +117,22 @@ def _broken() -> tuple[type[Exception], ...]:
     return BrokenProcessPool, TerminatedWorkerError
 
 
-_LEAST_STORE = 80 << 20  # bytes, Ray's own minimum is 75 MiB
-_PATIENCE = 5.0  # seconds to wait for a cluster's port
-_TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of a variable
+_MIN_STORE = 80 << 20  # bytes; Ray's own minimum is 75 MiB
+_TIMEOUT = 5.0  # seconds to wait for a cluster's port
+_TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of an environment variable
 
 
 def check_ray(address: str | None) -> None:
-    """Refuse early what could only fail late: Ray that is not installed, a cluster that does not answer."""
+    """Check before any work that Ray is installed and that the cluster answers."""
     if find_spec("ray") is None:
         raise InputError("backend is 'ray': Ray is not installed; pip install 'ipate[ray]'")
     if address is None or address in ("auto", "local"):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
-        raise InputError(f"address is {address!r}: write host:port, ray://host:port or auto")
+        raise InputError(f"address is {address!r}: it must be host:port, ray://host:port or auto")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT).close()
     except (OSError, OverflowError) as error:
         raise InputError(f"address is {address!r}: no Ray cluster answers there ({error})") from None
 
@@ -161,7 +148,7 @@ def run_on_ray(
 ) -> Generator[tuple[int, Any], None, None]:
     """Yield (key, result) as tasks end; a task whose worker died is run again, `retries` times at most.
 
-    A task that costs one worker after the other its life yields a sentence about that instead of a result.
+    A task whose workers all died yields a sentence that says so instead of a result.
     """
     waiting = iter(tasks.items())
     with _connected(shared, n_jobs=n_jobs, address=address) as ray:
@@ -184,7 +171,7 @@ def run_on_ray(
 
 
 def _width(processors: int, n_jobs: int | None) -> int:
-    """How many tasks are under way: two per processor, so that none waits, or fewer where that was asked for."""
+    """Return the number of tasks in flight: two per processor, so that no processor idles, or `n_jobs` if smaller."""
     return n_jobs if n_jobs is not None and 0 < n_jobs < processors else 2 * max(1, processors)
 
 
@@ -198,7 +185,7 @@ def _fetched(ray: Any, reference: Any, retries: int) -> Any:
 
 @contextmanager
 def _connected(shared: Mapping[str, Any], *, n_jobs: int | None, address: str | None) -> Iterator[Any]:
-    """Use the connection that is there, else join the cluster at the address, else start Ray on this machine."""
+    """Use an existing connection, else join the cluster at the address, else start Ray on this machine."""
     where = address or os.environ.get("RAY_ADDRESS") or "local"
     with ExitStack() as stack:
         options: dict[str, Any] = {"address": where, "log_to_driver": False, "logging_level": "ERROR"}
@@ -207,28 +194,29 @@ def _connected(shared: Mapping[str, Any], *, n_jobs: int | None, address: str | 
             folder = tempfile.TemporaryDirectory(prefix="ipate-ray-", ignore_cleanup_errors=True)
             options |= {
                 "num_cpus": n_jobs if n_jobs is not None and n_jobs > 0 else None,
-                "object_store_memory": _LEAST_STORE + 2 * sum(getattr(value, "nbytes", 0) for value in shared.values()),
+                "object_store_memory": _MIN_STORE + 2 * sum(getattr(value, "nbytes", 0) for value in shared.values()),
                 "include_dashboard": False,
                 "_temp_dir": stack.enter_context(folder),  # readable by its owner alone
             }
         import ray
 
-        stack.enter_context(redirect_stdout(sys.stderr))  # Ray's own threads print there when a worker dies
+        stack.enter_context(redirect_stdout(sys.stderr))  # Ray's threads print to stdout when a worker dies
         if not ray.is_initialized():
             try:
                 ray.init(**options)
             except (ConnectionError, RuntimeError, ValueError) as error:
-                reason = " ".join(str(error).split())[:300]
-                raise InputError(f"address is {where!r}: Ray cannot be reached or started there ({reason})") from None
+                raise InputError(
+                    f"address is {where!r}: Ray cannot be reached or started there ({one_line(error)})"
+                ) from None
             stack.callback(ray.shutdown)
         yield ray
 
 
 @contextmanager
 def _own_token() -> Iterator[None]:
-    """Let a Ray that starts here take orders from this process alone, and send no statistics anywhere.
+    """Let a local Ray accept commands from this process alone, and disable its usage statistics.
 
-    Ray reads these variables when it is imported; where it has been, its own settings hold.
+    Ray reads these variables when it is imported, so they have no effect if it already was.
     """
     wanted = {"RAY_USAGE_STATS_ENABLED": "0"}
     if "ray" not in sys.modules and _TOKEN not in os.environ:

@@ -1,8 +1,8 @@
-"""Any scikit-learn classifier as a teacher: cloned, trained on its own people's rows, heard through joblib."""
+"""Teachers: scikit-learn classifiers that are each fitted on the rows of their own people and vote on public points."""
 
 import hashlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
 from typing import Any
@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.errors import InputError, TeacherError
-from ipate.teachers.engines import Engine
+from ipate.teachers.engines import Engine, one_line
 from ipate.votes.store import VoteStore, vote_dtype
 
 Ints = NDArray[np.int64]
-FIXED_CLASS = 0  # what a teacher without data votes: public, and the same whoever left
-_CHUNK = 16_384  # public points that a teacher looks at in one go
+FIXED_CLASS = 0  # the vote of a teacher without data; it is public and does not depend on who left
+_CHUNK = 16_384  # public points that a teacher predicts in one call
 
 
 def train_and_vote(
@@ -33,50 +33,72 @@ def train_and_vote(
     address: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Train the teachers that have not voted yet, and put their votes into the store as they come.
+    """Train the teachers that have not voted yet and write their votes into the store as they arrive.
+
+    The votes depend on the data and on `seed` alone, not on the engine (`n_jobs`, `backend` and `address` are those of
+    `Engine`) nor on the order of training.
 
     Parameters
     ----------
     estimator : scikit-learn classifier
-        Cloned for every teacher. Parameters called `random_state`, nested ones too, are set per teacher.
+        Cloned for every teacher. Parameters called `random_state`, including nested ones, are set per teacher.
     X, y : arrays of shape (n, ...) and (n,)
         The private data; y holds class ids from 0 to C − 1.
     rows : sequence of index arrays
         The rows of X that each teacher learns from.
     X_public : array of shape (Q, ...)
-        What the teachers vote on.
+        The public points.
     store : VoteStore
-        Receives every teacher's votes; teachers marked there are not trained again.
+        Receives every teacher's votes; teachers that it marks as done are not trained again.
     seed : int
-        The split seed: with a teacher's index it fixes the teacher's own seed.
-    n_jobs, backend, address
-        Where teachers are trained, as in `Engine`; their work never depends on who trained them, or in which
-        order, and a worker that dies costs only the time of the teachers it had begun.
+        The split seed, from which each teacher's own seed is derived.
     progress : callable, optional
         Receives the number of teachers that have voted.
     """
     engine = Engine(backend=backend, n_jobs=n_jobs, address=address)
     _check_features(estimator, X, "private features")
     _check_features(estimator, X_public, "public features")
-    failures: list[tuple[int, int, str]] = []
-    done = len(rows) - len(store.missing)
     shared = {"estimator": estimator, "X": X, "y": y, "X_public": X_public, "seed": seed, "classes": store.n_classes}
-    tasks = {teacher: (teacher, rows[teacher]) for teacher in store.missing}
-    with closing(engine.run(_one_teacher, tasks, shared=shared)) as results, store.writing() as put:
+    with store.writing() as put:
+        run_teachers(
+            _one_teacher, engine, rows=rows, missing=store.missing, shared=shared, keep=put, outcome="have voted",
+            progress=progress,
+        )  # fmt: skip
+
+
+def run_teachers(
+    function: Callable[..., Any],
+    engine: Engine,
+    *,
+    rows: Sequence[Ints],
+    missing: Sequence[int],
+    shared: Mapping[str, Any],
+    keep: Callable[[int, Any], None] | None = None,
+    outcome: str,
+    progress: Callable[[int], None] | None,
+) -> None:
+    """Call `function((teacher, rows), **shared)` for the missing teachers and pass each result to `keep`.
+
+    The function returns a text where a teacher failed. Failures are raised as one error after all others are kept.
+    """
+    failures: list[tuple[int, str]] = []
+    done = len(rows) - len(missing)
+    tasks = {teacher: (teacher, rows[teacher]) for teacher in missing}
+    with closing(engine.run(function, tasks, shared=shared)) as results:
         for teacher, result in results:
             if isinstance(result, str):
-                failures.append((teacher, len(rows[teacher]), result))
+                failures.append((teacher, result))
                 continue
-            put(teacher, result)
+            if keep is not None:
+                keep(teacher, result)
             done += 1
             if progress is not None:
                 progress(done)
     if failures:
-        teacher, points, reason = min(failures)
+        teacher, reason = min(failures)
+        named = f"teacher {teacher} with {len(rows[teacher])} points"
         others = "" if len(failures) == 1 else f" and {len(failures) - 1} others"
-        raise TeacherError(
-            f"teacher {teacher} with {points} points{others} failed: {reason}. The other {done} teachers have voted"
-        )
+        raise TeacherError(f"{named}{others} failed: {reason}. The other {done} teachers {outcome}")
 
 
 def _one_teacher(
@@ -89,57 +111,59 @@ def _one_teacher(
     seed: int,
     classes: int,
 ) -> NDArray[Any] | str:
-    """Train one teacher on its rows and return its votes, or the reason why it could not."""
+    """Train one teacher and return its votes, or the reason why it failed."""
     teacher, rows = task
     try:
-        known = np.unique(y[rows])
-        if known.size < 2:  # no data, or one class: there is nothing to learn
-            only = int(known[0]) if known.size else FIXED_CLASS
-            return np.full(len(X_public), only, dtype=vote_dtype(classes))
-        model = _own_copy(estimator, teacher, seed)
-        with _libraries(len(sys.modules)).limit(limits=1):  # threads inside small models get into each other's way
-            model.fit(X[rows], y[rows])
-            return hear(model, X_public, n_classes=classes)
-    except Exception as error:  # a worker must hand its reason back, whatever it is
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        model = fit_teacher(estimator, X[rows], y[rows], teacher=teacher, seed=seed)
+        return predict_votes(model, X_public, n_classes=classes)
+    except Exception as error:  # a worker must return its reason, whatever the error is
+        return f"{type(error).__name__}: {one_line(error)}"
 
 
-def hear(model: Any, X: NDArray[Any], *, n_classes: int) -> NDArray[Any]:
-    """Return a trained model's votes, some points at a time; a vote for no class is an error, never another class."""
+def fit_teacher(estimator: Any, X: NDArray[Any], y: Ints, *, teacher: int, seed: int) -> Any:
+    """Fit one teacher on its own rows, with every `random_state` seeded by the split seed and the teacher's index.
+
+    Without rows, or with rows of one class, there is nothing to learn: the teacher always votes the same class.
+    """
+    from sklearn.base import clone
+    from sklearn.dummy import DummyClassifier
+
+    known = np.unique(y)
+    if known.size < 2:
+        only = int(known[0]) if known.size else FIXED_CLASS
+        return DummyClassifier(strategy="constant", constant=only).fit([[0]], [only])
+    model = clone(estimator)
+    names = sorted(name for name in model.get_params(deep=True) if name.split("__")[-1] == "random_state")
+    states = np.random.SeedSequence([seed, teacher]).generate_state(max(1, len(names)))
+    model.set_params(**{name: int(state % (2**31)) for name, state in zip(names, states, strict=False)})
+    with _thread_pools(len(sys.modules)).limit(limits=1):  # small models train slower with several threads each
+        model.fit(X, y)
+    return model
+
+
+def predict_votes(model: Any, X: NDArray[Any], *, n_classes: int) -> NDArray[Any]:
+    """Return a fitted teacher's votes, in chunks; a prediction that is no class id raises an error."""
     votes = np.empty(len(X), dtype=vote_dtype(n_classes))
-    for start in range(0, len(X), _CHUNK):
-        own = np.array(X[start : start + _CHUNK])  # a model that works in place spoils only its own
-        heard = np.asarray(model.predict(own))
-        if not (heard.min() >= 0 and heard.max() < n_classes):
-            raise ValueError(f"it votes for class {heard.min()} or {heard.max()}: there are {n_classes}, from 0 on")
-        votes[start : start + _CHUNK] = heard
+    with _thread_pools(len(sys.modules)).limit(limits=1):
+        for start in range(0, len(X), _CHUNK):
+            own = np.array(X[start : start + _CHUNK])  # a copy, because a model may work in place
+            found = np.asarray(model.predict(own))
+            if not (found.min() >= 0 and found.max() < n_classes):
+                raise ValueError(f"it votes for class {found.min()} or {found.max()}: there are {n_classes}, from 0 on")
+            votes[start : start + _CHUNK] = found
     return votes
 
 
 @lru_cache(maxsize=1)
-def _libraries(modules: int) -> Any:
-    """Return the libraries that have threads: looked for again only where modules were imported since.
-
-    Looking takes a good part of the time of a small teacher.
-    """
+def _thread_pools(modules: int) -> Any:
+    """Return the loaded libraries that have thread pools; the search is slow, so it is repeated after imports only."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
-def _own_copy(estimator: Any, teacher: int, seed: int) -> Any:
-    """Clone the estimator and seed every `random_state` in it from the split seed and the teacher."""
-    from sklearn.base import clone
-
-    model = clone(estimator)
-    names = sorted(name for name in model.get_params(deep=True) if name.split("__")[-1] == "random_state")
-    states = np.random.SeedSequence([seed, teacher]).generate_state(max(1, len(names)))
-    model.set_params(**{name: int(state % (2**31)) for name, state in zip(names, states, strict=False)})
-    return model
-
-
 def _check_features(estimator: Any, X: NDArray[Any], what: str) -> None:
-    """Refuse features that are not finite, unless the estimator says it can take them."""
+    """Raise an error for features that are not finite; NaN is allowed if the estimator supports it."""
     if X.dtype.kind != "f":
         return
     allowed = allows_missing(estimator)
@@ -155,7 +179,7 @@ def _check_features(estimator: Any, X: NDArray[Any], what: str) -> None:
 
 
 def allows_missing(estimator: Any) -> bool:
-    """Whether an estimator takes NaN; a pipeline does if its first step does."""
+    """Return whether an estimator accepts NaN; a pipeline does if its first step does."""
     from sklearn.utils import get_tags
 
     first = estimator.steps[0][1] if getattr(estimator, "steps", None) else estimator
@@ -163,7 +187,7 @@ def allows_missing(estimator: Any) -> bool:
 
 
 def fingerprint(*parts: Any) -> str:
-    """Return a hash of what votes depend on: arrays by content, estimators by all their parameters."""
+    """Return a hash of everything that votes depend on: arrays by content, estimators by all their parameters."""
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
@@ -180,5 +204,5 @@ def fingerprint(*parts: Any) -> str:
 
 
 def learnt_from(X: NDArray[Any], y: Ints, rows: Sequence[Ints]) -> list[bytes]:
-    """Return a hash of what each teacher learns from: the content of its rows, so it covers nobody else's."""
+    """Return, per teacher, a hash of the content of its own rows, so that others' rows do not change it."""
     return [bytes.fromhex(fingerprint(X[own], y[own])) for own in rows]

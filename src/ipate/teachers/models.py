@@ -1,4 +1,4 @@
-"""Teachers and students by name, or any scikit-learn classifier as module:attribute."""
+"""Models of teachers and students, by name or as module:attribute of any scikit-learn classifier."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -6,58 +6,30 @@ from typing import Any
 
 from ipate.errors import InputError, refuse_name
 
-
-def _logistic(**options: Any) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(**{"max_iter": 300, **options})
-
-
-def _forest(**options: Any) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(**{"n_estimators": 100, **options})
-
-
-def _boosting(**options: Any) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(**options)
-
-
-def _bayes(**options: Any) -> Any:
-    from sklearn.naive_bayes import GaussianNB
-
-    return GaussianNB(**options)
-
-
-NETS = ("paper-mnist", "small", "vgg")
-"""Nets for images, which need the extra torch: the paper's CNN, a stronger small net, a VGG-style net."""
-MODELS: Mapping[str, Callable[..., Any]] = {
-    "logistic": _logistic,
-    "forest": _forest,
-    "boosting": _boosting,
-    "bayes": _bayes,
+NETS = ("paper-mnist", "small", "vgg")  # nets for images (extra torch): the paper's CNN, a small net, a VGG-style net
+MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {  # where each classifier is imported from, and its defaults
+    "logistic": ("sklearn.linear_model:LogisticRegression", {"max_iter": 300}),
+    "forest": ("sklearn.ensemble:RandomForestClassifier", {"n_estimators": 100}),
+    "boosting": ("sklearn.ensemble:HistGradientBoostingClassifier", {}),
+    "bayes": ("sklearn.naive_bayes:GaussianNB", {}),
 }
-"""Classifiers by name: logistic regression, random forest, gradient boosting, naive Bayes."""
 
 
 def make_model(name: str, options: Mapping[str, Any], *, seed: int | None = None) -> Any:
-    """Return the classifier of this name, with its options; `seed` fills an empty random_state."""
+    """Return the classifier of this name with its options; `seed` sets a `random_state` that is None."""
+    path, defaults = MODELS.get(name, (name, {}))
     if name in NETS:
         maker = _net(name)
-    elif ":" in name:
-        module, _, attribute = name.partition(":")
+    elif ":" in path:
+        module, _, attribute = path.partition(":")
         try:
             maker = getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError) as error:
             raise InputError(f"model is {name!r}: it cannot be imported ({error})") from None
     else:
-        if name not in MODELS:
-            refuse_name("model", name, (*MODELS, *NETS, "module:attribute"))
-        maker = MODELS[name]
+        refuse_name("model", name, (*MODELS, *NETS, "module:attribute"))
     try:
-        model = maker(**options)
+        model = maker(**{**defaults, **options})
     except TypeError as error:
         raise InputError(f"options of model {name!r}: {error}") from None
     if seed is not None and hasattr(model, "get_params") and model.get_params().get("random_state", 0) is None:
