@@ -1,4 +1,4 @@
-"""`ipate run` with nets: teachers in blocks, a net as student, a clear word where there are no images."""
+"""`ipate run` with nets: teachers trained in blocks, a net as student, an error where there are no images."""
 
 import json
 
@@ -36,7 +36,7 @@ options = { steps = 30, device = "cpu" }
 """
 
 
-def test_nets_teach_a_net(tmp_path, capsys):
+def test_run_with_net_teachers_and_student(tmp_path, capsys):
     (tmp_path / "run.toml").write_text(RUN)
     assert _run(["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -44,13 +44,13 @@ def test_nets_teach_a_net(tmp_path, capsys):
     assert report["student_accuracy"] > 0.15
 
 
-def test_nets_need_images(tmp_path, capsys):
+def test_nets_without_images_are_refused(tmp_path, capsys):
     (tmp_path / "run.toml").write_text(RUN.replace("digits", "synthetic").replace("epsilon = 500.0", ""))
     assert _run(["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out")]) == 2
     assert "needs images" in capsys.readouterr().err
 
 
-def test_a_block_that_has_voted_is_not_trained_again_and_an_empty_slot_changes_nobody_else(tmp_path, monkeypatch):
+def test_finished_block_is_kept_and_empty_slots_change_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr("ipate.teachers.nets.BLOCK", 2)
     rng = np.random.default_rng(0)
     X, y = rng.random((40, 8, 8), dtype=np.float32), rng.integers(3, size=40)
@@ -73,7 +73,7 @@ def test_a_block_that_has_voted_is_not_trained_again_and_an_empty_slot_changes_n
     np.testing.assert_array_equal(np.array(vote(tmp_path / "b", left).matrix)[1:], kept[1:])
 
 
-def test_a_net_that_somebody_left_learns_again_and_the_others_of_its_block_keep_their_votes(tmp_path):
+def test_withdrawal_retrains_one_net_and_keeps_others_votes(tmp_path):
     rng = np.random.default_rng(1)
     X, y = rng.random((40, 8, 8), dtype=np.float32), rng.integers(3, size=40)
     rows = [np.arange(i, 40, 4) for i in range(4)]

@@ -42,7 +42,7 @@ def train_nets_and_vote(
         Worker processes on a CPU; −1 for one per core.
     """
     from ipate.errors import TrainingError
-    from ipate.torch.presets import find_preset
+    from ipate.torch.nets import find_preset
     from ipate.torch.training import train_ensemble
 
     preset = find_preset(estimator.preset).lasting(epochs=estimator.epochs, steps=estimator.steps)
