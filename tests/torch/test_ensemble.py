@@ -10,7 +10,7 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 import torch
 
 from ipate.errors import InputError
-from ipate.torch.ensemble import Ensemble, write_votes
+from ipate.torch.ensemble import Ensemble
 from ipate.torch.nets import PRESETS
 from ipate.torch.training import train_ensemble
 
@@ -106,52 +106,64 @@ def test_votes_file_is_readable_by_read_votes(ensemble, world, tmp_path):
 
 
 VOTES = np.arange(60).reshape(3, 20) % 7
+POINTS = np.arange(20)
+VOTERS = Ensemble(net=PRESET.net, image=(1, 8, 8), n_classes=7, state={"weight": torch.zeros(3, 1)})
 
 
-class Asked:
-    """A voter in chunks of 4 that records where it started and can be interrupted at a query."""
+def record_starts(monkeypatch, stop=99):
+    """Replace voting by VOTES in chunks of 4 that stop at a query; return the list of queries it starts from."""
+    starts = []
 
-    def __init__(self, stop=99):
-        self.stop, self.starts = stop, []
-
-    def __call__(self, start):
-        self.starts.append(start)
-        for begin in range(start, 20, 4):
-            if begin >= self.stop:
+    def vote(self, X, **settings):
+        starts.append(int(X[0]))
+        for begin in range(starts[-1], 20, 4):
+            if begin >= stop:
                 raise KeyboardInterrupt
-            yield VOTES[:, begin : begin + 4]
+            yield begin, VOTES[:, begin : begin + 4]
 
-
-SIZES = {"n_teachers": 3, "n_queries": 20, "n_classes": 7}
+    monkeypatch.setattr(Ensemble, "vote", vote)
+    return starts
 
 
 @pytest.mark.parametrize("torn", [0, 1, 2])
-def test_interrupted_votes_file_is_continued(tmp_path, torn):
+def test_interrupted_votes_file_is_continued(tmp_path, monkeypatch, torn):
     target = tmp_path / "votes.npz"
+    record_starts(monkeypatch, stop=8)
     with pytest.raises(KeyboardInterrupt):
-        write_votes(target, Asked(stop=8), identity="one", **SIZES)
+        VOTERS.write_votes(target, POINTS)
     assert not target.exists()
     with (tmp_path / "votes.npz.part").open("ab") as part:
         part.write(b"\1" * torn)  # a query that was written incompletely
-    second = Asked()
-    write_votes(target, second, identity="one", **SIZES)
-    assert second.starts == [8]
+    starts = record_starts(monkeypatch)
+    VOTERS.write_votes(target, POINTS)
+    assert starts == [8]
     assert np.array_equal(np.load(target)["votes"], VOTES)
 
 
-def test_part_of_another_identity_is_not_continued(tmp_path):
+@pytest.mark.parametrize(
+    ("voters", "points"),
+    [(VOTERS, POINTS + np.eye(20, dtype=int)[9]), (replace(VOTERS, state={"weight": torch.ones(3, 1)}), POINTS)],
+    ids=["points", "teachers"],
+)
+def test_part_for_other_teachers_or_points_is_discarded(tmp_path, monkeypatch, voters, points):
     target = tmp_path / "votes.npz"
+    record_starts(monkeypatch, stop=8)
     with pytest.raises(KeyboardInterrupt):
-        write_votes(target, Asked(stop=8), identity="one", **SIZES)
-    second = Asked()
-    write_votes(target, second, identity="another", **SIZES)
-    assert second.starts == [0]
+        VOTERS.write_votes(target, POINTS)
+    starts = record_starts(monkeypatch)
+    voters.write_votes(target, points)
+    assert starts == [0]
     assert np.array_equal(np.load(target)["votes"], VOTES)
 
 
 @pytest.mark.parametrize("extra", [{"groups": ["a"]}, {"weights": [1.0]}, {"labels": np.zeros(3, int)}])
-def test_wrong_lengths_are_refused_before_voting(tmp_path, extra):
-    asked = Asked()
+def test_wrong_lengths_are_refused_before_voting(tmp_path, monkeypatch, extra):
+    starts = record_starts(monkeypatch)
     with pytest.raises(InputError, match="have the shape"):
-        write_votes(tmp_path / "votes.npz", asked, **SIZES, **extra)
-    assert asked.starts == []
+        VOTERS.write_votes(tmp_path / "votes.npz", POINTS, **extra)
+    assert starts == []
+
+
+def test_votes_file_without_queries_is_empty(ensemble, world, tmp_path):
+    file = ensemble.write_votes(tmp_path / "votes.npz", world[0][:0])
+    assert np.load(file)["votes"].shape == (4, 0)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ class Ensemble:
         """Yield (start, votes (T, B)) chunk by chunk, as uint8, or as int16 for more than 256 classes."""
         for start, logits in self.logits(X, chunk=chunk, compute=compute):
             found = logits.argmax(dim=2).to(torch.int16).cpu().numpy()
-            votes: NDArray[np.integer[Any]] = found.astype(_vote_type(self.n_classes))
+            votes: NDArray[np.integer[Any]] = found.astype(self._vote_type())
             votes[list(self.silent)] = self.fixed_class
             yield start, votes
 
@@ -122,19 +122,29 @@ class Ensemble:
         """Write the votes on these points as an npz file, and return its path.
 
         Groups and weights (one per teacher) and labels (the truth, for scoring only) are copied into the
-        file. The file appears when it is complete; an interrupted call is continued by the next one.
+        file. It appears when it is complete: votes are first appended to `PATH.part`, and what an interrupted
+        call left there is continued, unless it was written for other teachers or other points.
         """
-        digest = hashlib.sha256()
-        for start in range(0, len(X), 1024):
-            digest.update(np.ascontiguousarray(X[start : start + 1024]).data)
-
-        def votes_from(start: int) -> Iterator[NDArray[np.integer[Any]]]:
-            return (votes for _, votes in self.vote(X[start:], chunk=chunk, compute=compute))
-
-        return write_votes(
-            path, votes_from, n_teachers=self.n_teachers, n_queries=len(X), n_classes=self.n_classes,
-            groups=groups, weights=weights, labels=labels, identity=self.identity() + digest.hexdigest(),
-        )  # fmt: skip
+        target, n_teachers, n_queries = Path(path), self.n_teachers, len(X)
+        extra = _extras(n_teachers, n_queries, groups, weights, labels)
+        part, note, fresh = (target.with_name(target.name + end) for end in (".part", ".part.json", ".new"))
+        about = json.dumps([self.identity() + _digest(X), n_teachers, n_queries, self.n_classes])
+        if not (part.is_file() and note.is_file() and note.read_text() == about):
+            part.unlink(missing_ok=True)
+            note.write_text(about)
+        kind = self._vote_type()
+        width = n_teachers * kind.itemsize
+        with part.open("ab") as file:
+            done = file.tell() // width
+            file.truncate(done * width)  # a query that was written incompletely
+            for _, votes in self.vote(X[done:], chunk=chunk, compute=compute) if done < n_queries else ():
+                file.write(np.ascontiguousarray(votes.T, dtype=kind).data)
+        with fresh.open("wb") as file:
+            np.savez(file, votes=_mapped(part, kind, (n_teachers, n_queries)), classes=self.n_classes, **extra)
+        os.replace(fresh, target)
+        part.unlink()
+        note.unlink()
+        return target
 
     def identity(self) -> str:
         """Return a digest of everything that determines the teachers' votes."""
@@ -165,6 +175,9 @@ class Ensemble:
             net=NETS[about["net"]], image=tuple(about["image"]), n_classes=about["n_classes"], state=state,
             silent=tuple(about["silent"]), fixed_class=about["fixed_class"],
         )  # fmt: skip
+
+    def _vote_type(self) -> np.dtype[Any]:
+        return np.dtype(np.uint8 if self.n_classes <= 256 else np.int16)
 
     def _at_once(self) -> int:
         """Return how many (teacher, image) pairs go through the net together."""
@@ -227,48 +240,11 @@ class Student:
         return cls(ensemble=ensemble)
 
 
-def _vote_type(n_classes: int) -> np.dtype[Any]:
-    return np.dtype(np.uint8 if n_classes <= 256 else np.int16)
-
-
-def write_votes(
-    path: str | Path,
-    votes_from: Callable[[int], Iterator[NDArray[np.integer[Any]]]],
-    *,
-    n_teachers: int,
-    n_queries: int,
-    n_classes: int,
-    groups: Sequence[str] | None = None,
-    weights: Sequence[float] | None = None,
-    labels: NDArray[Any] | None = None,
-    identity: str = "",
-) -> Path:
-    """Write a votes file; votes that an interrupted call left in `PATH.part` are kept and continued.
-
-    `votes_from`, given the number of a query, returns an iterator over the votes (T, B) from that query on.
-    `identity` names the voters and the points: a part that was written for another identity is not continued.
-    """
-    extra = _extras(n_teachers, n_queries, groups, weights, labels)
-    target = Path(path)
-    part, note = target.with_name(target.name + ".part"), target.with_name(target.name + ".part.json")
-    kind = _vote_type(n_classes)
-    about = json.dumps([identity, n_teachers, n_queries, n_classes])
-    if not (part.is_file() and note.is_file() and note.read_text() == about):
-        part.unlink(missing_ok=True)
-        note.write_text(about)
-    width = n_teachers * kind.itemsize
-    with part.open("ab") as file:
-        done = file.tell() // width
-        file.truncate(done * width)
-        for votes in votes_from(done) if done < n_queries else ():
-            file.write(np.ascontiguousarray(votes.T, dtype=kind).data)
-    fresh = target.with_name(target.name + ".new")
-    with fresh.open("wb") as file:
-        np.savez(file, votes=_mapped(part, kind, (n_teachers, n_queries)), classes=n_classes, **extra)
-    os.replace(fresh, target)
-    part.unlink()
-    note.unlink()
-    return target
+def _digest(X: NDArray[Any]) -> str:
+    digest = hashlib.sha256()
+    for start in range(0, len(X), 1024):
+        digest.update(np.ascontiguousarray(X[start : start + 1024]).data)
+    return digest.hexdigest()
 
 
 def _extras(
