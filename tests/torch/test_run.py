@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'")
 
 from ipate.cli.app import _run
+from ipate.errors import TeacherError
 from ipate.teachers.ensemble import learnt_from
 from ipate.teachers.nets import train_nets_and_vote
 from ipate.torch.estimator import TorchClassifier
@@ -57,15 +58,17 @@ def test_finished_block_is_kept_and_empty_slots_change_no_other(tmp_path, monkey
     rows = [np.arange(i, 40, 4) for i in range(4)]
     slots = np.full(4, 10)
 
-    def vote(folder, given):
+    def vote(folder, given, progress=None):
         store = VoteStore(folder, n_teachers=4, n_queries=30, n_classes=3, fingerprint="x")
         train_nets_and_vote(
             TorchClassifier(preset="small", steps=4), X, y,
-            rows=given, slots=slots, X_public=X[:30], store=store, device="cpu",
+            rows=given, slots=slots, X_public=X[:30], store=store, device="cpu", progress=progress,
         )  # fmt: skip
         return store
 
-    one = vote(tmp_path / "a", rows)
+    trained = []
+    one = vote(tmp_path / "a", rows, trained.append)
+    assert sorted(set(trained)) == [0, 1, 2, 3, 4]  # in teachers, not in steps
     kept = np.array(one.matrix)
     one.matrix[0] = 2 - one.matrix[0]  # would be overwritten if the block were trained again
     np.testing.assert_array_equal(vote(tmp_path / "a", rows).matrix[0], 2 - kept[0])
@@ -96,3 +99,15 @@ def test_withdrawal_retrains_one_net_and_keeps_others_votes(tmp_path):
     again = vote(tmp_path / "a", left, vacant=[1])
     np.testing.assert_array_equal(np.array(again.matrix)[[0, 2, 3]], marked[[0, 2, 3]])
     np.testing.assert_array_equal(again.matrix[1], vote(tmp_path / "b", left).matrix[1])
+
+
+def test_failed_net_is_named_and_others_keep_votes(tmp_path):
+    X, y = np.random.default_rng(2).random((40, 8, 8), dtype=np.float32), np.arange(40) % 3
+    X[2] = np.nan
+    store = VoteStore(tmp_path, n_teachers=4, n_queries=30, n_classes=3, fingerprint="x")
+    with pytest.raises(TeacherError, match=r"1 of 4 teachers failed: teacher 2 .*The other 3 teachers have voted"):
+        train_nets_and_vote(
+            TorchClassifier(preset="small", steps=2), X, y, rows=[np.arange(i, 40, 4) for i in range(4)],
+            slots=np.full(4, 10), X_public=X[3:33], store=store, device="cpu",
+        )  # fmt: skip
+    assert store.done.tolist() == [True, True, False, True]
