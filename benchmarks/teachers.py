@@ -27,9 +27,8 @@ from torch import nn
 
 from ipate.torch.compute import Compute
 from ipate.torch.ensemble import Ensemble
-from ipate.torch.nets import single
-from ipate.torch.presets import PRESETS, Preset
-from ipate.torch.streams import affine_maps, moved
+from ipate.torch.loop import affine_maps, moved
+from ipate.torch.nets import PRESETS, Preset, single
 from ipate.torch.training import train_ensemble
 
 PUBLIC, TEST = 9_000, 1_000

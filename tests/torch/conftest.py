@@ -1,4 +1,4 @@
-"""A small world for the torch tests: 8×8 images of three classes that are easy to tell apart."""
+"""Data of the torch tests: 8×8 images of three classes that are easy to separate."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Threads would fight the other tests for cores; and sums are the same every time."""
+    """Use one thread, so that tests do not compete for cores and sums are reproducible."""
     pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'")
     import torch
 
@@ -18,7 +18,7 @@ def one_thread():
 
 @pytest.fixture
 def world():
-    """90 labelled images."""
+    """Return 90 labelled images."""
     generator = np.random.default_rng(0)
     y = np.arange(90) % 3
     X = generator.normal(0, 0.2, (90, 8, 8)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""T models in one module are T models: forwards, backwards, and after a step of the optimiser."""
+"""A batched net equals T single models: forwards, backwards, and after an optimiser step; random streams."""
 
 import numpy as np
 import pytest
@@ -8,23 +8,21 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 import torch
 from torch.nn import functional
 
-from ipate.torch import streams
-from ipate.torch.batched import BatchedNet
-from ipate.torch.nets import NETS, Dropout, single
-from ipate.torch.presets import PRESETS, Augmentation
-from ipate.torch.streams import affine_maps, moved
+from ipate.torch.batched import AUGMENT, INIT, BatchedNet, stream_keys, uniform_rows
+from ipate.torch.loop import affine_maps, moved
+from ipate.torch.nets import NETS, PRESETS, Augmentation, Dropout, single
 
 T, B, CLASSES = 3, 6, 4
 IMAGES = {"paper-mnist": (1, 12, 12), "small": (1, 12, 12), "vgg": (3, 16, 16), "vgg-plain": (3, 16, 16)}
 
 
 def pair(name, conv):
-    """A batched net and the single models with the same weights; no dropout, whose draws differ."""
+    """Return a batched net and single models with the same weights, without dropout, whose draws differ."""
     image = IMAGES[name]
     net = BatchedNet(NETS[name], T, image=image, n_classes=CLASSES, conv=conv)
     net.start(7, range(T))
     generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():  # the norms and biases of a fresh net are all alike: they would hide mix-ups
+    with torch.no_grad():  # the norms and biases of a new net are all equal, which would hide mix-ups
         for parameter in net.parameters():
             parameter.add_(0.1 * torch.rand(parameter.shape, generator=generator))
     models = []
@@ -46,7 +44,7 @@ def side_by_side(x):
 @pytest.mark.parametrize("conv", ["grouped", "matmul", "first"])
 @pytest.mark.parametrize("name", list(NETS))
 @pytest.mark.parametrize("training", [True, False])
-def test_the_batched_forward_pass_is_the_single_ones(name, conv, training):
+def test_batched_forward_pass_equals_single_models(name, conv, training):
     net, models, x = pair(name, conv)
     net.train(training)
     together = net(side_by_side(x))
@@ -59,7 +57,7 @@ def test_the_batched_forward_pass_is_the_single_ones(name, conv, training):
 
 
 @pytest.mark.parametrize("name", list(NETS))
-def test_points_that_all_teachers_see_need_no_copies(name):
+def test_shared_images_need_no_copies(name):
     net, models, x = pair(name, "grouped")
     net.eval()
     together = net(x[0])
@@ -69,7 +67,7 @@ def test_points_that_all_teachers_see_need_no_copies(name):
 
 @pytest.mark.parametrize("conv", ["grouped", "matmul", "first"])
 @pytest.mark.parametrize("name", list(NETS))
-def test_one_optimiser_step_is_the_single_ones(name, conv):
+def test_batched_optimiser_step_equals_single_models(name, conv):
     net, models, x = pair(name, conv)
     y = torch.arange(T * B).view(T, B) % CLASSES
     rate = 1e-2
@@ -87,7 +85,7 @@ def test_one_optimiser_step_is_the_single_ones(name, conv):
             torch.testing.assert_close(net.state_dict()[key][t], value.data, rtol=1e-4, atol=1e-6)
 
 
-def test_the_nets_are_those_of_the_table():
+def test_nets_match_the_papers_table():
     paper = single(NETS["paper-mnist"], image=(1, 28, 28), n_classes=10)
     assert sum(p.numel() for p in paper.parameters()) == 320 + 64 + 540_900 + 200 + 1_010
     assert [type(layer).__name__ for layer in paper] == [
@@ -100,7 +98,7 @@ def test_the_nets_are_those_of_the_table():
     assert (small.label_smoothing, small.steps, small.batch_size) == (0.1, 1000, 32)
 
 
-def test_initial_weights_follow_their_laws_and_differ_between_teachers():
+def test_initial_weights_follow_laws_and_differ_between_teachers():
     net = BatchedNet(NETS["paper-mnist"], 2, image=(1, 28, 28), n_classes=10)
     net.start(3, [0, 1])
     dense, last = net[5].weight.detach(), net[8].weight.detach()
@@ -115,31 +113,31 @@ def test_initial_weights_follow_their_laws_and_differ_between_teachers():
 # Random streams and augmentation
 
 
-def test_streams_are_uniform_and_never_the_same():
-    keys = streams.keys(0, list(range(50)), streams.INIT, 0)
-    drawn = streams.uniform_rows(keys, 2000).numpy()
+def test_random_streams_are_uniform_and_distinct():
+    keys = stream_keys(0, list(range(50)), INIT, 0)
+    drawn = uniform_rows(keys, 2000).numpy()
     assert drawn.min() >= 0
     assert drawn.max() < 1
     assert drawn.mean() == pytest.approx(0.5, abs=0.005)
     assert drawn.var() == pytest.approx(1 / 12, rel=0.01)
     assert np.abs(np.corrcoef(drawn) - np.eye(50)).max() < 0.12
     assert abs(np.corrcoef(drawn[:, 1:].ravel(), drawn[:, :-1].ravel())[0, 1]) < 0.01
-    every = {int(k) for p in (1, 2, 3) for s in (0, 1) for k in streams.keys(s, list(range(50)), p)}
+    every = {int(k) for p in (1, 2, 3) for s in (0, 1) for k in stream_keys(s, list(range(50)), p)}
     assert len(every) == 300
 
 
-def test_a_stream_depends_on_its_own_teacher_alone():
-    alone = streams.uniform_rows(streams.keys(5, [3], streams.AUGMENT), 10)
-    among = streams.uniform_rows(streams.keys(5, [9, 3, 1], streams.AUGMENT), 10)
+def test_random_stream_depends_on_its_teacher_alone():
+    alone = uniform_rows(stream_keys(5, [3], AUGMENT), 10)
+    among = uniform_rows(stream_keys(5, [9, 3, 1], AUGMENT), 10)
     assert torch.equal(alone[0], among[1])
 
 
 MAPS = {"start": 0, "steps": 4, "batch_size": 5, "image": (1, 9, 9)}
 
 
-def test_maps_keep_to_their_ranges_and_to_blocks_of_steps():
+def test_affine_maps_respect_ranges_and_step_blocks():
     given = Augmentation(degrees=7.5, shift=0.07)
-    keys = streams.keys(0, [0, 1, 2], streams.AUGMENT)
+    keys = stream_keys(0, [0, 1, 2], AUGMENT)
     maps = affine_maps(given, keys=keys, **MAPS)
     assert maps.shape == (4, 15, 2, 3)
     angles = torch.rad2deg(torch.atan2(maps[..., 1, 0], maps[..., 0, 0]))
@@ -151,23 +149,23 @@ def test_maps_keep_to_their_ranges_and_to_blocks_of_steps():
     assert torch.equal(third[:, :, :, :], maps.view(4, 5, 3, 2, 3)[:, :, 2])
 
 
-def test_no_augmentation_is_the_image_itself():
-    maps = affine_maps(Augmentation(), keys=streams.keys(0, [0], 2), **MAPS)
+def test_zero_augmentation_leaves_images_unchanged():
+    maps = affine_maps(Augmentation(), keys=stream_keys(0, [0], 2), **MAPS)
     image = torch.rand(5, 1, 9, 9)
     torch.testing.assert_close(moved(image, maps[0]), image, rtol=1e-4, atol=1e-5)
 
 
-def test_a_shift_moves_as_many_pixels_as_it_says():
+def test_shift_moves_the_stated_number_of_pixels():
     image = torch.zeros(1, 1, 10, 10)
     image[0, 0, 4, 4] = 1
     maps = torch.tensor([[[1.0, 0, 0.2], [0, 1, 0]]])  # 10% of the width: one pixel to the left
     torch.testing.assert_close(moved(image, maps)[0, 0, 4, 3], torch.tensor(1.0), rtol=1e-4, atol=1e-4)
 
 
-def test_augmentation_stays_within_its_image():
+def test_augmentation_of_one_image_changes_no_other():
     images = torch.rand(10, 1, 9, 9)
     maps = affine_maps(
-        Augmentation(degrees=12, shift=0.1, scale=0.12, shear=0.15), keys=streams.keys(0, [0, 1], 2), **MAPS
+        Augmentation(degrees=12, shift=0.1, scale=0.12, shear=0.15), keys=stream_keys(0, [0, 1], 2), **MAPS
     )
     whole = moved(images, maps[0])
     changed = images.clone()

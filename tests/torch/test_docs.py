@@ -10,7 +10,7 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 PAGE = Path(__file__).parents[2] / "docs" / "torch.md"
 
 
-def test_the_pages_examples_run(tmp_path, monkeypatch):
+def test_examples_of_the_torch_page_run(tmp_path, monkeypatch):
     pytest.importorskip("skorch")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""What trained teachers give: votes in chunks and as a file, single models, and themselves saved."""
+"""Trained ensembles: votes in chunks and as a file, single models, saving and loading."""
 
 from dataclasses import replace
 
@@ -10,8 +10,8 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 import torch
 
 from ipate.errors import InputError
-from ipate.torch.ensemble import Ensemble, write_votes
-from ipate.torch.presets import PRESETS
+from ipate.torch.ensemble import Ensemble
+from ipate.torch.nets import PRESETS
 from ipate.torch.training import train_ensemble
 
 PRESET = replace(PRESETS["small"], batch_size=8, steps=10)
@@ -38,14 +38,14 @@ def test_votes_do_not_depend_on_chunks(ensemble, world):
     assert [start for start, _ in ensemble.vote(X, chunk=40)] == [0, 40, 80]
 
 
-def test_votes_do_not_depend_on_how_many_teachers_vote_together(ensemble, world, monkeypatch):
+def test_votes_do_not_depend_on_teachers_per_pass(ensemble, world, monkeypatch):
     X, _ = world
     whole = votes_of(ensemble, X)
     monkeypatch.setattr(Ensemble, "_at_once", lambda self: 1)
     assert np.array_equal(votes_of(ensemble, X), whole)
 
 
-def test_a_member_is_an_ordinary_model_with_the_same_votes(ensemble, world):
+def test_member_is_a_single_model_with_the_same_votes(ensemble, world):
     X, _ = world
     votes = votes_of(ensemble, X)
     for teacher in (0, 2, 3):
@@ -55,22 +55,22 @@ def test_a_member_is_an_ordinary_model_with_the_same_votes(ensemble, world):
     assert (votes[1] == 2).all()
 
 
-def test_an_ensemble_survives_its_file(ensemble, world, tmp_path):
+def test_saved_ensemble_loads_unchanged(ensemble, world, tmp_path):
     ensemble.save(tmp_path / "teachers.npz")
     again = Ensemble.load(tmp_path / "teachers.npz", device="cpu")
     assert again.identity() == ensemble.identity()
     assert np.array_equal(votes_of(again, world[0]), votes_of(ensemble, world[0]))
 
 
-def test_many_classes_need_wider_votes(world):
+def test_more_than_256_classes_use_int16_votes(world):
     X, y = world
     ensemble = train_ensemble(X, y, [range(90)], preset=PRESET, n_classes=300, device="cpu", steps=1)
     assert votes_of(ensemble, X).dtype == np.int16
 
 
-def test_points_that_cannot_be_voted_on_are_refused(ensemble, world):
+def test_unusable_public_points_are_refused(ensemble, world):
     X, _ = world
-    with pytest.raises(InputError, match="the teachers learnt from"):
+    with pytest.raises(InputError, match="the teachers were trained on"):
         votes_of(ensemble, X[:, :7])
     with pytest.raises(InputError, match="chunk is 0"):
         votes_of(ensemble, X, 0)
@@ -83,7 +83,7 @@ def test_points_that_cannot_be_voted_on_are_refused(ensemble, world):
 # Votes files
 
 
-def test_a_votes_file_holds_the_votes_and_what_was_passed_on(ensemble, world, tmp_path):
+def test_votes_file_holds_votes_groups_weights_and_labels(ensemble, world, tmp_path):
     X, y = world
     file = ensemble.write_votes(
         tmp_path / "votes.npz", X, chunk=13, groups=["a", "a", "b", "b"], weights=[1, 1, 2, 2], labels=y
@@ -97,7 +97,7 @@ def test_a_votes_file_holds_the_votes_and_what_was_passed_on(ensemble, world, tm
     assert [path.name for path in tmp_path.iterdir()] == ["votes.npz"]
 
 
-def test_the_projects_reader_reads_it(ensemble, world, tmp_path):
+def test_votes_file_is_readable_by_read_votes(ensemble, world, tmp_path):
     reader = pytest.importorskip("ipate.votes")
     file = ensemble.write_votes(tmp_path / "votes.npz", world[0], groups=["a"] * 4)
     read = reader.read_votes(file)
@@ -106,52 +106,64 @@ def test_the_projects_reader_reads_it(ensemble, world, tmp_path):
 
 
 VOTES = np.arange(60).reshape(3, 20) % 7
+POINTS = np.arange(20)
+VOTERS = Ensemble(net=PRESET.net, image=(1, 8, 8), n_classes=7, state={"weight": torch.zeros(3, 1)})
 
 
-class Asked:
-    """Votes in chunks of 4 that remember where they were asked from, and stop where told."""
+def record_starts(monkeypatch, stop=99):
+    """Replace voting by VOTES in chunks of 4 that stop at a query; return the list of queries it starts from."""
+    starts = []
 
-    def __init__(self, stop=99):
-        self.stop, self.starts = stop, []
-
-    def __call__(self, start):
-        self.starts.append(start)
-        for begin in range(start, 20, 4):
-            if begin >= self.stop:
+    def vote(self, X, **settings):
+        starts.append(int(X[0]))
+        for begin in range(starts[-1], 20, 4):
+            if begin >= stop:
                 raise KeyboardInterrupt
-            yield VOTES[:, begin : begin + 4]
+            yield begin, VOTES[:, begin : begin + 4]
 
-
-SIZES = {"n_teachers": 3, "n_queries": 20, "n_classes": 7}
+    monkeypatch.setattr(Ensemble, "vote", vote)
+    return starts
 
 
 @pytest.mark.parametrize("torn", [0, 1, 2])
-def test_an_interrupted_file_is_continued(tmp_path, torn):
+def test_interrupted_votes_file_is_continued(tmp_path, monkeypatch, torn):
     target = tmp_path / "votes.npz"
+    record_starts(monkeypatch, stop=8)
     with pytest.raises(KeyboardInterrupt):
-        write_votes(target, Asked(stop=8), identity="one", **SIZES)
+        VOTERS.write_votes(target, POINTS)
     assert not target.exists()
     with (tmp_path / "votes.npz.part").open("ab") as part:
-        part.write(b"\1" * torn)  # a query that was only written in part
-    second = Asked()
-    write_votes(target, second, identity="one", **SIZES)
-    assert second.starts == [8]
+        part.write(b"\1" * torn)  # a query that was written incompletely
+    starts = record_starts(monkeypatch)
+    VOTERS.write_votes(target, POINTS)
+    assert starts == [8]
     assert np.array_equal(np.load(target)["votes"], VOTES)
 
 
-def test_what_was_written_for_something_else_is_not_continued(tmp_path):
+@pytest.mark.parametrize(
+    ("voters", "points"),
+    [(VOTERS, POINTS + np.eye(20, dtype=int)[9]), (replace(VOTERS, state={"weight": torch.ones(3, 1)}), POINTS)],
+    ids=["points", "teachers"],
+)
+def test_part_for_other_teachers_or_points_is_discarded(tmp_path, monkeypatch, voters, points):
     target = tmp_path / "votes.npz"
+    record_starts(monkeypatch, stop=8)
     with pytest.raises(KeyboardInterrupt):
-        write_votes(target, Asked(stop=8), identity="one", **SIZES)
-    second = Asked()
-    write_votes(target, second, identity="another", **SIZES)
-    assert second.starts == [0]
+        VOTERS.write_votes(target, POINTS)
+    starts = record_starts(monkeypatch)
+    voters.write_votes(target, points)
+    assert starts == [0]
     assert np.array_equal(np.load(target)["votes"], VOTES)
 
 
 @pytest.mark.parametrize("extra", [{"groups": ["a"]}, {"weights": [1.0]}, {"labels": np.zeros(3, int)}])
-def test_what_does_not_fit_is_refused_before_anybody_votes(tmp_path, extra):
-    asked = Asked()
+def test_wrong_lengths_are_refused_before_voting(tmp_path, monkeypatch, extra):
+    starts = record_starts(monkeypatch)
     with pytest.raises(InputError, match="have the shape"):
-        write_votes(tmp_path / "votes.npz", asked, **SIZES, **extra)
-    assert asked.starts == []
+        VOTERS.write_votes(tmp_path / "votes.npz", POINTS, **extra)
+    assert starts == []
+
+
+def test_votes_file_without_queries_is_empty(ensemble, world, tmp_path):
+    file = ensemble.write_votes(tmp_path / "votes.npz", world[0][:0])
+    assert np.load(file)["votes"].shape == (4, 0)

@@ -1,4 +1,4 @@
-"""Jobs on a bare machine: teachers vote, students predict their own pool, results go on where they stopped."""
+"""Training jobs on a bare machine: teachers vote, students predict their own pool, finished jobs are skipped."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def run(folder: Path, *more: str) -> int:
                  "--device", "cpu", "--n-jobs", "1", *more])  # fmt: skip
 
 
-def test_teachers_vote_and_students_predict_their_own_pool(folder, capsys):
+def test_teachers_vote_and_students_predict_own_pool(folder, capsys):
     first = teachers()
     second = teachers(
         "two", kind="students", labels=np.concatenate([np.arange(30) % 3, np.full(30, 2)]), pool=np.array([1, 0]),
@@ -50,14 +50,14 @@ def test_teachers_vote_and_students_predict_their_own_pool(folder, capsys):
     assert np.mean(votes.predicted == votes.truth) > 0.8
     said = read_result(second, folder / "out")
     assert np.array_equal(said.truth, np.stack([np.arange(60, 75), np.arange(75, 90)]) % 3)
-    assert np.mean(said.predicted[0] == said.truth[1]) > 0.8  # the first was told the truth and has the second pool
-    assert np.all(said.predicted[1] == 2)  # the second was told one thing only
+    assert np.mean(said.predicted[0] == said.truth[1]) > 0.8  # the first student had true labels and the second pool
+    assert np.all(said.predicted[1] == 2)  # the second student had a single label
     capsys.readouterr()
     assert run(folder) == 0
-    assert capsys.readouterr().err == ""  # nothing is done twice
+    assert capsys.readouterr().err == ""  # finished jobs are skipped
 
 
-def test_results_go_into_tar_files_of_a_size(folder):
+def test_results_are_packed_into_tar_files_by_size(folder):
     for order in range(2):
         write_job(teachers(f"job{order}", seed=order, steps=2), folder / "jobs", order=order)
     assert run(folder, "--tar", "1000") == 0
@@ -68,14 +68,14 @@ def test_results_go_into_tar_files_of_a_size(folder):
     assert not list((folder / "out").glob("*.npz"))
 
 
-def test_what_cannot_end_in_time_is_not_begun(folder, capsys):
+def test_job_without_enough_time_is_not_started(folder, capsys):
     write_job(teachers(), folder / "jobs")
     assert run(folder, "--seconds", "0") == 0
     assert "no time for 1 jobs: one" in capsys.readouterr().err
     assert not list((folder / "out").glob("*.npz"))
 
 
-def test_a_job_that_fails_does_not_take_others_along(folder, capsys):
+def test_failed_job_does_not_stop_other_jobs(folder, capsys):
     write_job(teachers("bad", n_classes=2), folder / "jobs", order=0)
     write_job(teachers("good", steps=2), folder / "jobs", order=1)
     assert run(folder) == 1
@@ -83,13 +83,13 @@ def test_a_job_that_fails_does_not_take_others_along(folder, capsys):
     assert [path.name for path in (folder / "out").glob("*.npz")] == ["good.votes.npz"]
 
 
-def test_no_jobs_is_said_in_one_line(folder, capsys):
+def test_folder_without_jobs_is_refused(folder, capsys):
     (folder / "jobs").mkdir()
     assert run(folder) == 2
     assert "holds no *.job.npz file" in capsys.readouterr().err
 
 
-def test_it_runs_without_what_the_rest_of_the_package_needs(folder):
+def test_jobs_run_without_the_core_dependencies(folder):
     write_job(teachers(steps=2), folder / "jobs")
     bare = (
         "import sys\n"

@@ -1,4 +1,4 @@
-"""`ipate run` with nets: teachers in blocks, a net as student, a clear word where there are no images."""
+"""`ipate run` with nets: teachers trained in blocks, a net as student, an error where there are no images."""
 
 import json
 
@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'")
 
 from ipate.cli.app import _run
+from ipate.errors import TeacherError
 from ipate.teachers.ensemble import learnt_from
 from ipate.teachers.nets import train_nets_and_vote
 from ipate.torch.estimator import TorchClassifier
@@ -36,7 +37,7 @@ options = { steps = 30, device = "cpu" }
 """
 
 
-def test_nets_teach_a_net(tmp_path, capsys):
+def test_run_with_net_teachers_and_student(tmp_path, capsys):
     (tmp_path / "run.toml").write_text(RUN)
     assert _run(["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -44,28 +45,30 @@ def test_nets_teach_a_net(tmp_path, capsys):
     assert report["student_accuracy"] > 0.15
 
 
-def test_nets_need_images(tmp_path, capsys):
+def test_nets_without_images_are_refused(tmp_path, capsys):
     (tmp_path / "run.toml").write_text(RUN.replace("digits", "synthetic").replace("epsilon = 500.0", ""))
     assert _run(["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out")]) == 2
     assert "needs images" in capsys.readouterr().err
 
 
-def test_a_block_that_has_voted_is_not_trained_again_and_an_empty_slot_changes_nobody_else(tmp_path, monkeypatch):
+def test_finished_block_is_kept_and_empty_slots_change_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr("ipate.teachers.nets.BLOCK", 2)
     rng = np.random.default_rng(0)
     X, y = rng.random((40, 8, 8), dtype=np.float32), rng.integers(3, size=40)
     rows = [np.arange(i, 40, 4) for i in range(4)]
     slots = np.full(4, 10)
 
-    def vote(folder, given):
+    def vote(folder, given, progress=None):
         store = VoteStore(folder, n_teachers=4, n_queries=30, n_classes=3, fingerprint="x")
         train_nets_and_vote(
             TorchClassifier(preset="small", steps=4), X, y,
-            rows=given, slots=slots, X_public=X[:30], store=store, device="cpu",
+            rows=given, slots=slots, X_public=X[:30], store=store, device="cpu", progress=progress,
         )  # fmt: skip
         return store
 
-    one = vote(tmp_path / "a", rows)
+    trained = []
+    one = vote(tmp_path / "a", rows, trained.append)
+    assert sorted(set(trained)) == [0, 1, 2, 3, 4]  # in teachers, not in steps
     kept = np.array(one.matrix)
     one.matrix[0] = 2 - one.matrix[0]  # would be overwritten if the block were trained again
     np.testing.assert_array_equal(vote(tmp_path / "a", rows).matrix[0], 2 - kept[0])
@@ -73,7 +76,7 @@ def test_a_block_that_has_voted_is_not_trained_again_and_an_empty_slot_changes_n
     np.testing.assert_array_equal(np.array(vote(tmp_path / "b", left).matrix)[1:], kept[1:])
 
 
-def test_a_net_that_somebody_left_learns_again_and_the_others_of_its_block_keep_their_votes(tmp_path):
+def test_withdrawal_retrains_one_net_and_keeps_others_votes(tmp_path):
     rng = np.random.default_rng(1)
     X, y = rng.random((40, 8, 8), dtype=np.float32), rng.integers(3, size=40)
     rows = [np.arange(i, 40, 4) for i in range(4)]
@@ -96,3 +99,15 @@ def test_a_net_that_somebody_left_learns_again_and_the_others_of_its_block_keep_
     again = vote(tmp_path / "a", left, vacant=[1])
     np.testing.assert_array_equal(np.array(again.matrix)[[0, 2, 3]], marked[[0, 2, 3]])
     np.testing.assert_array_equal(again.matrix[1], vote(tmp_path / "b", left).matrix[1])
+
+
+def test_failed_net_is_named_and_others_keep_votes(tmp_path):
+    X, y = np.random.default_rng(2).random((40, 8, 8), dtype=np.float32), np.arange(40) % 3
+    X[2] = np.nan
+    store = VoteStore(tmp_path, n_teachers=4, n_queries=30, n_classes=3, fingerprint="x")
+    with pytest.raises(TeacherError, match=r"1 of 4 teachers failed: teacher 2 .*The other 3 teachers have voted"):
+        train_nets_and_vote(
+            TorchClassifier(preset="small", steps=2), X, y, rows=[np.arange(i, 40, 4) for i in range(4)],
+            slots=np.full(4, 10), X_public=X[3:33], store=store, device="cpu",
+        )  # fmt: skip
+    assert store.done.tolist() == [True, True, False, True]

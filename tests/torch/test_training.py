@@ -1,4 +1,4 @@
-"""Training an ensemble: whose data reaches whom, seeds, chunks, processes and teachers that fail."""
+"""Training an ensemble: isolation of teachers, seeds, chunks, worker processes and failures."""
 
 import signal
 from dataclasses import replace
@@ -13,8 +13,8 @@ import torch
 from ipate.errors import InputError, TrainingError
 from ipate.torch import training
 from ipate.torch.compute import Compute, WorkerDiedError, run_tasks
-from ipate.torch.nets import Members, as_members, visits
-from ipate.torch.presets import PRESETS
+from ipate.torch.data import Members, as_members, visits
+from ipate.torch.nets import PRESETS
 from ipate.torch.training import train_ensemble
 
 SMALL = replace(PRESETS["small"], batch_size=8, steps=6)
@@ -30,7 +30,7 @@ def train(world, members=MEMBERS, **settings):
 
 
 def same(one, other, teachers=None):
-    """Whether parameters are equal to the last bit."""
+    """Return whether parameters are equal to the last bit."""
     chosen = slice(None) if teachers is None else list(teachers)
     return all(torch.equal(one.state[name][chosen], other.state[name][chosen]) for name in one.state)
 
@@ -39,12 +39,12 @@ def close(one, other):
     return all(torch.allclose(one.state[name], other.state[name], rtol=1e-3, atol=1e-4) for name in one.state)
 
 
-# Privacy: one teacher's data changes that teacher alone
+# Privacy: a teacher's data changes only that teacher
 
 
 @pytest.mark.parametrize("preset", [SMALL, PAPER], ids=lambda preset: preset.name)
 @pytest.mark.parametrize("conv", ["grouped", "matmul", "first"])
-def test_a_persons_data_changes_no_other_teacher(world, preset, conv):
+def test_data_of_one_teacher_changes_no_other(world, preset, conv):
     X, y = world
     settings = {"preset": preset, "compute": Compute(conv=conv)}
     before = train(world, **settings)
@@ -56,8 +56,8 @@ def test_a_persons_data_changes_no_other_teacher(world, preset, conv):
     assert not same(before, after, [1])
 
 
-@pytest.mark.parametrize("epochs", [None, 1.79])  # one step fewer, were it counted over those present
-def test_a_person_who_leaves_an_empty_slot_changes_no_other_teacher(world, epochs):
+@pytest.mark.parametrize("epochs", [None, 1.79])  # counting only the people present would give one step fewer
+def test_empty_slot_changes_no_other_teacher(world, epochs):
     before = train(world, epochs=epochs)
     slots = [*MEMBERS]
     slots[1] = [-1 if row == 33 else row for row in MEMBERS[1]]
@@ -66,14 +66,14 @@ def test_a_person_who_leaves_an_empty_slot_changes_no_other_teacher(world, epoch
     assert not same(before, after, [1])
 
 
-def test_everybody_of_a_teacher_may_leave(world):
+def test_teacher_whose_slots_are_all_empty_is_silent(world):
     before = train(world)
     after = train(world, [MEMBERS[0], MEMBERS[1], [-1, -1, -1], MEMBERS[3]])
     assert same(before, after, [0, 1, 3])
     assert after.silent == (2,)
 
 
-def test_rows_of_nobody_change_nothing(world):
+def test_rows_of_no_teacher_change_nothing(world):
     X, y = world
     before = train(world, [MEMBERS[0], MEMBERS[2]])
     changed = X.copy()
@@ -83,7 +83,7 @@ def test_rows_of_nobody_change_nothing(world):
 
 
 @pytest.mark.parametrize("row", [0, 19, 20, 49, 50, 52, 53, 89])
-def test_every_row_reaches_its_own_teacher(world, row):
+def test_every_row_reaches_only_its_teacher(world, row):
     X, y = world
     before = train(world, steps=12)
     changed = X.copy()
@@ -101,7 +101,7 @@ def test_nan_of_one_teacher_reaches_no_other(world):
     assert same(train(world), after, [0, 2, 3])
 
 
-def test_a_teacher_meets_its_own_points_equally_often():
+def test_teacher_visits_its_points_equally_often():
     order = visits(7, seed=1, teacher=4, length=7 * 5 + 3)
     assert (np.bincount(order[:35], minlength=7) == 5).all()
     assert sorted(order[:7]) == list(range(7))
@@ -112,37 +112,37 @@ def test_a_teacher_meets_its_own_points_equally_often():
 # Seeds, chunks, processes
 
 
-def test_seeds_reproduce(world):
+def test_same_seed_gives_same_parameters(world):
     assert same(train(world, seed=3), train(world, seed=3))
     one, other = train(world, seed=3), train(world, seed=4)
     assert not any(same(one, other, [t]) for t in range(4))
 
 
-def test_teachers_of_equal_data_differ(world):
+def test_teachers_with_equal_data_differ(world):
     twins = train(world, [MEMBERS[0], MEMBERS[0]])
     assert not torch.equal(twins.state["0.weight"][0], twins.state["0.weight"][1])
 
 
 @pytest.mark.parametrize("preset", [SMALL, PAPER], ids=lambda preset: preset.name)
 @pytest.mark.parametrize("together", [1, 2, 3])
-def test_chunks_change_at_most_the_rounding(world, preset, together):
+def test_chunk_size_changes_at_most_rounding(world, preset, together):
     gentle = replace(preset, optimiser=GENTLE)
     assert close(train(world, preset=gentle), train(world, preset=gentle, teachers_per_batch=together))
 
 
 @pytest.mark.parametrize("compute", [Compute(channels_last=True), Compute(fused=False)])
-def test_other_kernels_change_at_most_the_rounding(world, compute):
+def test_other_kernels_change_at_most_rounding(world, compute):
     gentle = replace(SMALL, optimiser=GENTLE)
     assert close(train(world, preset=gentle), train(world, preset=gentle, compute=compute))
 
 
-def test_bfloat16_learns_about_the_same(world):
+def test_bfloat16_training_reaches_good_accuracy(world):
     ensemble = train(world, MEMBERS[:2], steps=60, compute=Compute(amp=True, conv="first"))
     votes = np.concatenate([v for _, v in ensemble.vote(world[0], compute=Compute(amp=True))], axis=1)
     assert (votes == world[1]).mean() > 0.9
 
 
-def test_worker_processes_give_the_same_and_name_who_failed(world):
+def test_worker_processes_give_same_results_and_failures(world):
     X, y = world
     broken = X.copy()
     broken[51] = np.inf
@@ -158,16 +158,16 @@ def test_worker_processes_give_the_same_and_name_who_failed(world):
     assert seen[-1] == 4 * 6
 
 
-def test_a_worker_that_dies_takes_no_other_along():
+def test_dead_worker_loses_only_its_task():
     outcomes = dict(run_tasks(signal.raise_signal, [0, signal.SIGKILL, 0, 0], n_jobs=2))
     assert isinstance(outcomes.pop(1), WorkerDiedError)
     assert outcomes == {0: None, 2: None, 3: None}
 
 
-# Teachers that fail, have nothing, or miss classes
+# Teachers that fail, have no data, or miss classes
 
 
-def test_a_teacher_that_fails_is_named_and_the_others_are_kept(world):
+def test_failed_teacher_is_named_and_others_kept(world):
     X, y = world
     wrong = y.copy()
     wrong[60] = 3
@@ -181,13 +181,13 @@ def test_a_teacher_that_fails_is_named_and_the_others_are_kept(world):
     assert caught.value.failures[0].points == tuple(range(53, 90))
 
 
-def test_a_teacher_that_raises_is_found_and_the_others_are_trained(world, monkeypatch):
+def test_raising_teacher_is_found_and_others_trained(world, monkeypatch):
     true = training.train_chunk
 
-    def raising(chunk, **settings):
+    def raising(chunk, *settings):
         if 2 in chunk.teachers:
             raise MemoryError("no room")
-        return true(chunk, **settings)
+        return true(chunk, *settings)
 
     monkeypatch.setattr(training, "train_chunk", raising)
     with pytest.raises(TrainingError, match=r"teacher 2 \(3 points: 50, 51, 52\): MemoryError: no room") as caught:
@@ -203,13 +203,13 @@ def _without(ensemble, teacher):
     return {name: value[keep] for name, value in ensemble.state.items()}
 
 
-def test_a_training_that_diverges_is_named(world):
+def test_diverged_training_is_reported(world):
     wild = replace(SMALL, optimiser=replace(SMALL.optimiser, rate=float("inf")))
     with pytest.raises(TrainingError, match="diverged"):
         train(world, preset=wild)
 
 
-def test_a_teacher_without_data_votes_the_fixed_class(world):
+def test_teacher_without_data_votes_fixed_class(world):
     ensemble = train(world, [MEMBERS[0], [], MEMBERS[2]], fixed_class=2)
     ((_, votes),) = ensemble.vote(world[0])
     assert (votes[1] == 2).all()
@@ -217,7 +217,7 @@ def test_a_teacher_without_data_votes_the_fixed_class(world):
     assert ensemble.failures == ()
 
 
-def test_a_teacher_of_one_class_still_votes_among_all(world):
+def test_teacher_of_one_class_votes_among_all(world):
     X, y = world
     ensemble = train(world, [np.flatnonzero(y == 1), [0]], n_classes=5, steps=40)
     assert ensemble.member(0)(torch.rand(2, 1, 8, 8)).shape == (2, 5)
@@ -226,29 +226,29 @@ def test_a_teacher_of_one_class_still_votes_among_all(world):
     assert votes.max() < 5
 
 
-def test_teachers_learn(world):
+def test_teachers_reach_high_accuracy(world):
     X, y = world
     ensemble = train(world, [range(45), range(45, 90)], steps=60)
     votes = np.concatenate([v for _, v in ensemble.vote(X)], axis=1)
     assert (votes == y).mean() > 0.95
 
 
-# What goes in
+# Input
 
 
-def test_bytes_are_read_as_0_to_1(world):
+def test_bytes_are_scaled_to_0_to_1(world):
     X, y = world
     pixels = np.clip(X * 100, 0, 255).astype(np.uint8)
     assert same(train((pixels, y)), train((pixels / np.float32(255), y)))
 
 
-def test_flat_rows_and_channels_are_the_same_images(world):
+def test_flat_rows_and_channels_give_same_results(world):
     X, y = world
     assert same(train(world), train((X.reshape(90, 64), y)))
     assert same(train(world), train((X[:, None].astype(np.float64), y)))
 
 
-def test_members_come_in_several_forms(world):
+def test_all_forms_of_members_give_same_results(world):
     offsets = np.cumsum([0, *(len(rows) for rows in MEMBERS)])
     compact = Members(offsets=offsets, indices=np.concatenate(MEMBERS))
     assert same(train(world), train(world, compact))
@@ -257,7 +257,7 @@ def test_members_come_in_several_forms(world):
     assert as_members(compact, n_rows=90).rows(2).tolist() == [50, 51, 52]
 
 
-def test_epochs_count_passes_over_the_mean_number_of_slots(world):
+def test_epochs_count_passes_over_mean_slots(world):
     seen = []
     train(world, epochs=2, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (4 * 6, 4 * 6)  # 2 · 22.5 / 8 → 6 steps
@@ -281,18 +281,18 @@ def test_epochs_count_passes_over_the_mean_number_of_slots(world):
         ({"compute": Compute(cuda_graph=True)}, "cuda_graph needs a GPU"),
     ],
 )
-def test_what_cannot_be_used_is_refused(world, change, message):
+def test_invalid_settings_are_refused(world, change, message):
     with pytest.raises(InputError, match=message):
         train(world, **change)
 
 
-def test_images_that_are_none_are_refused(world):
+def test_arrays_that_are_not_images_are_refused(world):
     X, y = world
     for wrong, message in [
         (X.reshape(90, 8, 8, 1), "at most 4 channels"),
         (X.reshape(90, 64)[:, :63], "63 features per row"),
         (X[:, :1, :1], "too small"),
-        (X.astype(str), "images are numbers"),
+        (X.astype(str), "images must be numbers"),
     ]:
         with pytest.raises(InputError, match=message):
             train((wrong, y))

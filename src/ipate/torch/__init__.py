@@ -1,19 +1,18 @@
-"""Teachers and students in PyTorch; imports with numpy and torch alone.
+"""Teachers and students in PyTorch; the package needs numpy and torch alone.
 
 `train_ensemble` trains all teachers of an ensemble at once on a GPU, or in processes on a CPU;
-`Ensemble.write_votes` writes what they say about public points; `train_student` trains a student.
-`TorchClassifier` (needs scikit-learn) and `module_classifier` (needs skorch) are loaded when asked for.
+`Ensemble.write_votes` writes their votes on public points; `train_student` trains a student.
+`TorchClassifier` and `module_classifier`, which need scikit-learn and skorch, are imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from ipate.errors import InputError, TeacherFailure, TrainingError
 from ipate.torch.compute import Compute
-from ipate.torch.ensemble import Ensemble
-from ipate.torch.nets import NETS, Members, Net, single
-from ipate.torch.presets import PRESETS, Augmentation, Optimiser, Preset
-from ipate.torch.student import Student, train_student
-from ipate.torch.training import train_ensemble
+from ipate.torch.data import Members
+from ipate.torch.ensemble import Ensemble, Student
+from ipate.torch.nets import NETS, PRESETS, Augmentation, Net, Optimiser, Preset, single
+from ipate.torch.training import train_ensemble, train_student
 
 if TYPE_CHECKING:
     from ipate.torch.estimator import TorchClassifier, module_classifier
@@ -41,12 +40,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "TorchClassifier":
-        from ipate.torch.estimator import TorchClassifier
+    if name in ("TorchClassifier", "module_classifier"):
+        from ipate.torch import estimator
 
-        return TorchClassifier
-    if name == "module_classifier":
-        from ipate.torch.estimator import module_classifier
-
-        return module_classifier
+        return getattr(estimator, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

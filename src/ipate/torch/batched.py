@@ -1,9 +1,14 @@
-"""T models of one architecture as one module: what a GPU needs to train an ensemble at once.
+"""T models of one architecture as one module, which a GPU trains at once, and the random streams of training.
 
-Images travel as (B, T·C, H, W): every teacher's channels side by side, so that convolutions are
+Images have the shape (B, T·C, H, W), with every teacher's channels side by side: convolutions are
 grouped, batch normalisation runs over T·C channels, and dense layers are batched matrix products on
 (T, B, features). No operation mixes teachers, forwards or backwards: nothing of one teacher's data
 can reach another's parameters. Parameters are the single model's with a leading axis of length T.
+
+Random numbers are a pure function of (seed, teacher, purpose, counter) and the same on every device.
+They are drawn by hashing a counter (splitmix64: Steele, Lea and Flood, "Fast splittable pseudorandom
+number generators", OOPSLA 2014), so that a teacher's training does not depend on which other teachers
+it is trained with, in how many chunks, or in which process. Privacy noise is never drawn from them.
 """
 
 import math
@@ -14,26 +19,66 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ipate.torch import streams
 from ipate.torch.nets import Conv, Dense, Dropout, Flatten, Layer, Net, Norm, Pool, Relu, Shape
 
 ConvMode: TypeAlias = Literal["grouped", "matmul", "first"]
+INIT, AUGMENT, DROPOUT = 1, 2, 3  # purposes, which have separate streams
+_MASK = (1 << 64) - 1
+_STEP = 0x9E3779B97F4A7C15
+_FIRST = 0xBF58476D1CE4E5B9
+_SECOND = 0x94D049BB133111EB
+_BLOCK = 1 << 24  # numbers drawn at a time
+
+
+def _mixed(value: int) -> int:
+    """Return splitmix64's finaliser of a Python integer."""
+    value &= _MASK
+    value = ((value ^ (value >> 30)) * _FIRST) & _MASK
+    value = ((value ^ (value >> 27)) * _SECOND) & _MASK
+    return value ^ (value >> 31)
+
+
+def _signed(value: int) -> int:
+    """Return the signed integer with the same 64 bits, which torch can hold."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def stream_keys(seed: int, teachers: Sequence[int], *purpose: int) -> Tensor:
+    """Return one 64-bit key per teacher for a purpose, as an int64 tensor on the CPU."""
+    made = []
+    for teacher in teachers:
+        key = _mixed(seed + _STEP)
+        for part in (teacher, *purpose):
+            key = _mixed(key ^ _mixed((part + 1) * _STEP))
+        made.append(_signed(key))
+    return torch.tensor(made, dtype=torch.int64)
+
+
+def uniform(key: Tensor, counter: Tensor) -> Tensor:
+    """Return float32 numbers in [0, 1) for every (key, counter), broadcast against each other."""
+    z = key + counter * _signed(_STEP)
+    z = (z ^ ((z >> 30) & ((1 << 34) - 1))) * _signed(_FIRST)
+    z = (z ^ ((z >> 27) & ((1 << 37) - 1))) * _signed(_SECOND)
+    z = z ^ ((z >> 31) & ((1 << 33) - 1))
+    return ((z >> 40) & ((1 << 24) - 1)).to(torch.float32) * (1.0 / (1 << 24))
+
+
+def uniform_rows(key: Tensor, size: int) -> Tensor:
+    """Return numbers (T, size) where row t comes from key t; a few rows are drawn at a time."""
+    out = torch.empty(len(key), size, dtype=torch.float32, device=key.device)
+    counter = torch.arange(size, dtype=torch.int64, device=key.device)
+    rows = max(1, _BLOCK // max(1, size))
+    for start in range(0, len(key), rows):
+        out[start : start + rows] = uniform(key[start : start + rows, None], counter)
+    return out
 
 
 class BatchedNet(nn.Sequential):
-    """An ensemble of T models of one architecture.
+    """T models of one architecture; its logits are (T, B, classes).
 
-    Parameters
-    ----------
-    net : Net
-        The architecture.
-    n_models : int
-        T.
-    image : (channels, height, width)
-    n_classes : int
-    conv : "grouped", "matmul" or "first"
-        Convolutions as grouped convolutions, as patches times matrices, or the first layer (which
-        needs no gradient of its input) as patches and the others grouped.
+    The input is (B, T·C, H, W), or (B, C, H, W) for images that all teachers see. Convolutions run as
+    grouped convolutions ("grouped"), as patches times matrices ("matmul"), or as patches in the first
+    layer, which needs no gradient of its input, and grouped in the others ("first").
     """
 
     def __init__(self, net: Net, n_models: int, *, image: Shape, n_classes: int, conv: ConvMode = "grouped") -> None:
@@ -41,45 +86,28 @@ class BatchedNet(nn.Sequential):
         layers: list[nn.Module] = []
         for position, layer in enumerate(net.layers):
             patches = conv == "matmul" or (conv == "first" and position == 0)
-            made = _layer(
-                layer, models=n_models, shape=shapes[position], n_classes=n_classes, position=position, patches=patches
-            )
-            layers.append(made)
+            layers.append(_layer(layer, n_models, shapes[position], n_classes, patches))
         super().__init__(*layers)
-        self.n_models = n_models
-        self.image = image
 
     def start(self, seed: int, teachers: Sequence[int]) -> None:
-        """Draw every teacher's initial weights from its own stream and reset the norms."""
+        """Draw the initial weights of a new net, and the keys of its dropout, from every teacher's own streams."""
         weighted = [layer for layer in self if isinstance(layer, _Weighted)]
         for position, layer in enumerate(weighted):
             fan_in = math.prod(layer.weight.shape[2:])
             fan_out = layer.weight.shape[1] * math.prod(layer.weight.shape[3:])
             last = position == len(weighted) - 1
             bound = math.sqrt(6 / (fan_in + fan_out)) if last else math.sqrt(6 / fan_in)
-            key = streams.keys(seed, list(teachers), streams.INIT, position).to(layer.weight.device)
-            drawn = streams.uniform_rows(key, math.prod(layer.weight.shape[1:]))
+            key = stream_keys(seed, teachers, INIT, position).to(layer.weight.device)
+            drawn = uniform_rows(key, math.prod(layer.weight.shape[1:]))
             with torch.no_grad():
                 layer.weight.copy_(drawn.mul_(2 * bound).sub_(bound).view_as(layer.weight))
-                if layer.bias is not None:
-                    layer.bias.zero_()
-        for norm in self.children():
-            if isinstance(norm, _Norm):
-                norm.reset()
-        for dropout in self.children():
-            if isinstance(dropout, _Dropout):
-                dropout.key.copy_(streams.keys(seed, list(teachers), streams.DROPOUT, dropout.position))
-                dropout.step.zero_()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return logits (T, B, classes) for images (B, T·C, H, W), or (B, C, H, W) that all teachers see."""
-        for layer in self:
-            x = layer(x)
-        return x
+        for position, module in enumerate(self):
+            if isinstance(module, _Dropout):
+                module.key.copy_(stream_keys(seed, teachers, DROPOUT, position))
 
 
 class _Weighted(nn.Module):
-    """A layer with a weight (T, …) and perhaps a bias (T, …)."""
+    """A layer with a weight (T, …) and, if it has one, a bias (T, …)."""
 
     weight: nn.Parameter
     bias: nn.Parameter | None
@@ -106,7 +134,7 @@ class _Conv(_Weighted):
         return functional.conv2d(x, self.weight.flatten(0, 1), bias, padding=self.padding, groups=groups)
 
     def _by_patches(self, x: Tensor) -> Tensor:
-        """Multiply weights with 3×3 patches; the bias is one more column, against a patch entry of 1."""
+        """Multiply weights with 3×3 patches; the bias is one more column, which meets a patch entry of 1."""
         models, out, channels = self.weight.shape[:3]
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
@@ -149,13 +177,6 @@ class _Norm(nn.Module):
         self.register_buffer("running_var", torch.ones(models, features))
         self.momentum, self.eps = spec.momentum, spec.eps
 
-    def reset(self) -> None:
-        with torch.no_grad():
-            self.weight.fill_(1)
-            self.bias.zero_()
-            self.running_mean.zero_()
-            self.running_var.fill_(1)
-
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() == 4:
             return self._normalised(x)
@@ -174,9 +195,9 @@ class _Dropout(nn.Module):
     key: Tensor
     step: Tensor
 
-    def __init__(self, models: int, p: float, position: int) -> None:
+    def __init__(self, models: int, p: float) -> None:
         super().__init__()
-        self.p, self.position = p, position
+        self.p = p
         self.register_buffer("key", torch.zeros(models, dtype=torch.int64), persistent=False)
         self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=False)
 
@@ -185,14 +206,9 @@ class _Dropout(nn.Module):
             return x
         models, batch, features = x.shape
         within = torch.arange(batch * features, device=x.device).view(batch, features)
-        drawn = streams.uniform(self.key.view(models, 1, 1), within + self.step * (batch * features))
+        drawn = uniform(self.key.view(models, 1, 1), within + self.step * (batch * features))
         self.step.add_(1)
         return x * (drawn >= self.p).to(x.dtype).mul_(1 / (1 - self.p))
-
-
-class _Relu(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.relu(x, inplace=True)
 
 
 class _Pool(nn.Module):
@@ -213,9 +229,7 @@ class _Flatten(nn.Module):
         return x.reshape(x.shape[0], self.models, -1).transpose(0, 1).contiguous()
 
 
-def _layer(
-    layer: Layer, *, models: int, shape: tuple[int, ...], n_classes: int, position: int, patches: bool
-) -> nn.Module:
+def _layer(layer: Layer, models: int, shape: tuple[int, ...], n_classes: int, patches: bool) -> nn.Module:
     module: nn.Module
     match layer:
         case Conv():
@@ -225,9 +239,9 @@ def _layer(
         case Norm():
             module = _Norm(models, shape[0], layer)
         case Dropout():
-            module = _Dropout(models, layer.p, position)
+            module = _Dropout(models, layer.p)
         case Relu():
-            module = _Relu()
+            module = nn.ReLU(inplace=True)
         case Pool():
             module = _Pool()
         case Flatten():

@@ -1,11 +1,11 @@
-"""How to compute: device, precision and kernels. Nothing here changes what is learnt but by rounding."""
+"""How training is computed: device, precision, kernels and worker processes; results differ at most by rounding."""
 
 import multiprocessing
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +17,10 @@ import torch
 
 from ipate.errors import InputError
 from ipate.torch.batched import ConvMode
-from ipate.torch.chunks import Data
-from ipate.torch.nets import Net, Shape
+from ipate.torch.data import Data
+
+T = TypeVar("T")
+_data: list[Data] = []  # in a worker process: the data of its tasks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +30,20 @@ class Compute:
     Attributes
     ----------
     conv : "auto", "grouped", "matmul" or "first"
-        How batched convolutions run (see `BatchedNet`); auto is "first" on a GPU, else "grouped".
+        How batched convolutions run: as grouped convolutions, as patches times matrices, or as patches in
+        the first layer only. "auto" is "first" on a GPU, else "grouped".
     amp : bool
-        Matrix products and convolutions in bfloat16; parameters and norms stay float32.
+        Run matrix products and convolutions in bfloat16; parameters and norms stay float32.
     tf32 : bool
         Allow TF32 in float32 matrix products on a GPU.
     fused : bool
-        The optimiser updates all parameters in one kernel.
+        Let the optimiser update all parameters in one kernel.
     compile : bool
-        Pass the net through `torch.compile`: slow to start.
+        Pass the net through `torch.compile`, which is slow to start.
     cuda_graph : bool
-        Record a training step once and replay it: pays where steps are tiny. GPU only.
+        Record a training step once and replay it, which is faster where steps are tiny. GPU only.
     channels_last : bool
-        Keep images with their channels innermost.
+        Store images with their channels innermost.
     autotune : bool
         Let cuDNN time its algorithms on the first step.
     deterministic : bool
@@ -58,14 +61,14 @@ class Compute:
     deterministic: bool = False
 
     def conv_mode(self, device: torch.device) -> ConvMode:
-        """Return the way convolutions run on a device."""
+        """Return how convolutions run on a device."""
         if self.conv == "auto":
             return "first" if device.type == "cuda" else "grouped"
         return self.conv
 
 
 def chosen_device(device: str | torch.device) -> torch.device:
-    """Return the device: "auto" is the GPU where there is one, else the CPU."""
+    """Return the device; "auto" is the GPU if there is one, else the CPU."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     chosen = torch.device(device)
@@ -75,17 +78,17 @@ def chosen_device(device: str | torch.device) -> torch.device:
 
 
 def chosen_jobs(n_jobs: int) -> int:
-    """Return the number of processes; −1 is one per core that this process may use."""
+    """Return the number of worker processes; −1 is one per core that this process may use."""
     if n_jobs == -1:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if n_jobs < 1:
-        raise InputError(f"n_jobs is {n_jobs}: it must be at least 1, or −1 for every core")
+        raise InputError(f"n_jobs is {n_jobs}: it must be at least 1, or −1 for one per core")
     return n_jobs
 
 
 @contextmanager
 def numerics(compute: Compute) -> Iterator[None]:
-    """Set torch's global switches for a while, then put them back."""
+    """Set torch's global switches, and restore them at the end."""
     cudnn = torch.backends.cudnn
     before = (torch.get_float32_matmul_precision(), cudnn.benchmark, cudnn.deterministic)
     torch.set_float32_matmul_precision("high" if compute.tf32 else "highest")
@@ -98,27 +101,13 @@ def numerics(compute: Compute) -> Iterator[None]:
         cudnn.benchmark, cudnn.deterministic = before[1:]
 
 
-def teachers_that_fit(net: Net, *, image: Shape, n_classes: int, batch_size: int, device: torch.device) -> int:
-    """Return how many teachers to train together: all that fit in half of a GPU's free memory; one on a CPU."""
-    if device.type != "cuda":
-        return 1
-    free, _ = torch.cuda.mem_get_info(device)
-    activations = 4 * 3 * batch_size * net.activations(image, n_classes)
-    parameters = 4 * 5 * net.parameters(image, n_classes)
-    return max(1, int(free // 2 // (activations + parameters)))
-
-
-T = TypeVar("T")
-_data: list[Data] = []
-
-
 class WorkerDiedError(RuntimeError):
-    """A worker process ended without an answer (killed, out of memory)."""
+    """A worker process ended without a result, for example because it was killed or ran out of memory."""
 
 
 @contextmanager
 def shared(data: Data) -> Iterator[str]:
-    """Put the data into files that workers map, for as long as they are needed."""
+    """Write the data to a temporary folder, whose files the workers map into memory."""
     with tempfile.TemporaryDirectory(prefix="ipate-") as folder:
         for name in ("images", "labels", "weights"):
             array = getattr(data, name)
@@ -128,33 +117,32 @@ def shared(data: Data) -> Iterator[str]:
 
 
 def mapped() -> Data:
-    """Return the data of this worker."""
+    """Return the data of this worker process."""
     return _data[0]
 
 
 def _prepare(folder: str | None) -> None:
     torch.set_num_threads(1)
-    if folder is None:
-        return
-    arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in Path(folder).glob("*.npy")}
-    _data[:] = [Data(images=arrays["images"], labels=arrays["labels"], weights=arrays.get("weights"))]
+    if folder is not None:
+        arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in Path(folder).glob("*.npy")}
+        _data[:] = [Data(**arrays)]
 
 
 def run_tasks(
     function: Callable[[Any], T], tasks: Sequence[Any], *, n_jobs: int, folder: str | None = None
 ) -> Iterator[tuple[int, T | BaseException]]:
-    """Yield (task's position, its result or the exception it raised) as tasks end, whatever others do.
+    """Yield (task's position, its result or the exception it raised) as tasks end.
 
-    A worker that dies takes its pool along: the tasks that were left are then run one per process,
-    so that the one that kills its process is found and the others are not lost.
+    A worker that dies breaks its pool: the tasks that are left are then run one per process, so that
+    the task that kills its process is found and the others are not lost.
     """
-    left = set(range(len(tasks)))
-    for position, outcome in _pool(function, {i: tasks[i] for i in left}, n_jobs, folder):
+    left = dict(enumerate(tasks))
+    for position, outcome in _pool(function, dict(left), n_jobs, folder):
         if not isinstance(outcome, BrokenProcessPool):
-            left.discard(position)
+            del left[position]
             yield position, outcome
-    for position in sorted(left):
-        for _, outcome in _pool(function, {position: tasks[position]}, 1, folder):
+    for position, task in left.items():
+        for _, outcome in _pool(function, {position: task}, 1, folder):
             died = isinstance(outcome, BrokenProcessPool)
             yield position, WorkerDiedError("its worker process died") if died else outcome
 
@@ -166,26 +154,23 @@ def _pool(
     with _one_thread():
         pool = ProcessPoolExecutor(min(n_jobs, len(tasks)), context, initializer=_prepare, initargs=(folder,))
         try:
-            running: dict[Future[T], int] = {pool.submit(function, task): i for i, task in tasks.items()}
-            while running:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    error = future.exception()
-                    yield running.pop(future), future.result() if error is None else error
+            positions = {pool.submit(function, task): position for position, task in tasks.items()}
+            for future in as_completed(positions):
+                error = future.exception()
+                yield positions.pop(future), future.result() if error is None else error
         finally:
             pool.shutdown(wait=sys.exc_info()[0] is None, cancel_futures=True)
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let processes that start meanwhile begin with one thread, before torch is loaded there."""
+    """Set the environment so that new processes use one thread from the moment they load torch."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
+    before = {name: os.environ[name] for name in names if name in os.environ}
     os.environ.update(dict.fromkeys(names, "1"))
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)

@@ -1,4 +1,4 @@
-"""The nets as a scikit-learn classifier: a student, or a teacher like any other."""
+"""Nets as scikit-learn classifiers: the built-in ones, and any torch module through skorch."""
 
 from typing import Any, Self
 
@@ -8,14 +8,15 @@ from torch import nn
 from torch.optim import Adam
 
 from ipate.errors import InputError
-from ipate.torch.presets import Preset
-from ipate.torch.student import train_student
+from ipate.torch.nets import Preset
+from ipate.torch.training import train_student
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils.validation import check_is_fitted
+    from skorch import NeuralNetClassifier
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("TorchClassifier needs scikit-learn: pip install 'ipate[torch]'") from error
+    raise ModuleNotFoundError(f"ipate.torch's classifiers need {error.name}: pip install 'ipate[torch]'") from error
 
 
 class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -26,16 +27,20 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     preset : str or Preset
         Architecture, augmentation, optimiser and length of training.
     epochs, steps : optional
-        Another length than the preset's.
+        A length of training other than the preset's.
     classes : array, optional
-        All classes, known publicly; those of `y` unless given. Probabilities have a column for each.
+        All classes, which are public; default: those of `y`. Probabilities have a column for each.
     seed : int
+        The seed of initial weights, order, augmentation and dropout.
     device : str
+        "auto", "cpu", "cuda" or another torch device.
 
     Attributes
     ----------
     classes_ : array
+        The classes, sorted.
     student_ : Student
+        The trained model.
 
     Examples
     --------
@@ -85,16 +90,10 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
 
-try:
-    from skorch import NeuralNetClassifier
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("a module of your own needs skorch: pip install 'ipate[torch]'") from error
-
-
 class ModuleClassifier(NeuralNetClassifier):  # type: ignore[misc]
-    """Skorch's classifier for modules that return logits; takes float64 and any integers as they come.
+    """Skorch's classifier for modules that return logits, with cross-entropy as the default criterion.
 
-    Parameters are skorch's; `criterion` is the cross-entropy unless given.
+    It accepts float64 features, which skorch rejects, and labels of any integer type.
     """
 
     def __init__(self, module: Any, *args: Any, criterion: Any = nn.CrossEntropyLoss, **kwargs: Any) -> None:
@@ -111,17 +110,23 @@ class ModuleClassifier(NeuralNetClassifier):  # type: ignore[misc]
 
 
 def _single(X: Any) -> Any:
-    """Return X as float32, which torch's layers want."""
+    """Return X as float32, which torch's layers need."""
     return X.astype(np.float32) if isinstance(X, np.ndarray) and X.dtype != np.float32 else X
 
 
 def module_classifier(module: Any, **settings: Any) -> ModuleClassifier:
-    """Return a quiet classifier for a module that gives one logit per class.
+    """Return a scikit-learn classifier for a torch module of your own.
 
     Parameters
     ----------
     module : nn.Module class or instance
+        It must return one logit per class.
     settings
         Skorch's: `max_epochs`, `lr`, `optimizer`, `batch_size`, `module__…`, `device`, …
+
+    Returns
+    -------
+    skorch.NeuralNetClassifier
+        Unlike skorch's default it prints nothing, validates on no split, and uses Adam with a rate of .001.
     """
     return ModuleClassifier(module, **{"verbose": 0, "train_split": None, "optimizer": Adam, "lr": 1e-3, **settings})

@@ -1,18 +1,15 @@
-"""Architectures as plain descriptions, and one model of them as ordinary torch modules.
+"""Architectures as plain descriptions, one model of them as ordinary torch modules, and presets for training.
 
 The same description builds a `torch.nn.Sequential` (here) and a batched ensemble of T models
-(`ipate.torch.batched`); their parameters have the same names, so that one member of an ensemble is
-an ordinary model.
+(`ipate.torch.batched`). Both name their parameters alike, so one member of an ensemble is an ordinary model.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Literal, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from ipate.errors import InputError
@@ -31,7 +28,7 @@ class Conv:
 
 @dataclass(frozen=True, kw_only=True)
 class Dense:
-    """A fully connected layer; `units` None means one per class."""
+    """A fully connected layer; `units` None means one unit per class."""
 
     units: int | None = None
     bias: bool = True
@@ -47,19 +44,19 @@ class Norm:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropout:
-    """Zero a unit with probability p while training."""
+    """Dropout: during training each unit is set to zero with probability p."""
 
     p: float
 
 
 @dataclass(frozen=True)
 class Relu:
-    """max(0, x)."""
+    """The rectifier max(0, x)."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """The largest of each 2×2 square."""
+    """Max pooling over 2×2 squares."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +69,18 @@ Layer: TypeAlias = Conv | Dense | Norm | Dropout | Relu | Pool | Flatten
 
 @dataclass(frozen=True, kw_only=True)
 class Net:
-    """An architecture: its layers in order, and the image shape it was made for (others work too).
+    """An architecture.
 
     Hidden weights start from the He uniform law and those of the last layer from the Glorot uniform
     law, as in the paper's section 'Datasets and Models'; biases start at 0.
+
+    Attributes
+    ----------
+    name : str
+    layers : tuple of layers
+        In the order of the forward pass.
+    image : (channels, height, width)
+        The image shape that the net was designed for; other shapes work too.
     """
 
     name: str
@@ -83,26 +88,26 @@ class Net:
     image: Shape
 
     def shapes(self, image: Shape, n_classes: int) -> list[tuple[int, ...]]:
-        """Return the shape of every layer's input, and of the output at the end."""
+        """Return the shape of every layer's input, followed by that of the output."""
         shape: tuple[int, ...] = image
         found = [shape]
         for layer in self.layers:
-            if isinstance(layer, Conv):
-                _, height, width = shape
-                shape = (layer.channels, height + 2 * layer.padding - 2, width + 2 * layer.padding - 2)
-            elif isinstance(layer, Pool):
-                shape = (shape[0], shape[1] // 2, shape[2] // 2)
-            elif isinstance(layer, Flatten):
-                shape = (math.prod(shape),)
-            elif isinstance(layer, Dense):
-                shape = (layer.units or n_classes,)
+            match layer:
+                case Conv():
+                    shape = (layer.channels, *(side + 2 * layer.padding - 2 for side in shape[1:]))
+                case Pool():
+                    shape = (shape[0], shape[1] // 2, shape[2] // 2)
+                case Flatten():
+                    shape = (math.prod(shape),)
+                case Dense():
+                    shape = (layer.units or n_classes,)
             if min(shape) < 1:
                 raise InputError(f"images of {image[1]}×{image[2]} are too small for the net {self.name!r}")
             found.append(shape)
         return found
 
     def activations(self, image: Shape, n_classes: int) -> int:
-        """Return how many numbers one image's forward pass makes, all layers together."""
+        """Return how many numbers the forward pass of one image computes in all layers together."""
         return sum(math.prod(shape) for shape in self.shapes(image, n_classes))
 
     def parameters(self, image: Shape, n_classes: int) -> int:
@@ -111,7 +116,19 @@ class Net:
 
 
 def single(net: Net, *, image: Shape, n_classes: int) -> nn.Sequential:
-    """Build one model as ordinary torch modules: images (B, C, H, W) in, logits (B, classes) out."""
+    """Build one model from ordinary torch modules.
+
+    Parameters
+    ----------
+    net : Net
+    image : (channels, height, width)
+    n_classes : int
+
+    Returns
+    -------
+    torch.nn.Sequential
+        It maps images (B, C, H, W) to logits (B, classes).
+    """
     shapes = net.shapes(image, n_classes)
     return nn.Sequential(*(_module(layer, shapes[i], n_classes) for i, layer in enumerate(net.layers)))
 
@@ -137,110 +154,159 @@ def _module(layer: Layer, shape: tuple[int, ...], n_classes: int) -> nn.Module:
     return module
 
 
-def _paper_mnist() -> Net:
-    """Build the table 'CNN-architecture for MNIST' of the paper.
+def _nets() -> tuple[Net, ...]:
+    """Build the built-in nets.
 
-    Kernel size, order and widths are the table's (ReLU before batch normalisation); what the paper
-    leaves to TensorFlow 2.4 is Keras's default: no padding, ε = .001 in the norms. One default is not
-    kept: Keras's running averages (momentum .99) are still warming up when a teacher of 240 points has
-    taken its 375 steps, which costs it .8% accuracy on MNIST (ten teachers: .908 against .916).
+    "paper-mnist" is the paper's table 'CNN-architecture for MNIST': kernel size, order and widths are the
+    table's (ReLU before batch normalisation), and what the paper leaves to TensorFlow 2.4 is Keras's default
+    (no padding, ε = .001 in the norms). One default is not kept: Keras's running averages (momentum .99) are
+    still warming up when a teacher of 240 points has taken its 375 steps, which costs it .8% accuracy on
+    MNIST (ten teachers: .908 against .916). "small" is a stronger net for teachers with few points.
+    "vgg" is a VGG-style net for 32×32 colour images: five 3×3 convolutions and two dense layers.
     """
+
+    def normalised(*widths: int) -> tuple[Layer, ...]:
+        return tuple(part for width in widths for part in (Conv(channels=width), Norm(), Relu()))
+
+    def vgg(name: str, *dropout: Layer) -> Net:
+        body = (*normalised(32, 32), Pool(), *normalised(64, 64), Pool(), *normalised(128), Pool(), Flatten())
+        layers = (*body, Dense(units=128, bias=False), Norm(), Relu(), *dropout, Dense())
+        return Net(name=name, layers=layers, image=(3, 32, 32))
+
     norm = Norm(momentum=0.1, eps=1e-3)
-    layers: tuple[Layer, ...] = (
+    paper: tuple[Layer, ...] = (
         Conv(channels=32, padding=0, bias=True), Relu(), norm, Pool(),
         Flatten(), Dense(units=100), Relu(), norm, Dense(),
     )  # fmt: skip
-    return Net(name="paper-mnist", layers=layers, image=(1, 28, 28))
-
-
-def _small() -> Net:
-    """Build a stronger small net for teachers with few points: normalised before every ReLU, dropout .3."""
-    layers: tuple[Layer, ...] = (
-        Conv(channels=16), Norm(), Relu(),
-        Conv(channels=16), Norm(), Relu(), Pool(),
-        Conv(channels=32), Norm(), Relu(), Pool(),
+    small: tuple[Layer, ...] = (
+        *normalised(16, 16), Pool(), *normalised(32), Pool(),
         Flatten(), Dense(units=64, bias=False), Norm(), Relu(), Dropout(p=0.3), Dense(),
     )  # fmt: skip
-    return Net(name="small", layers=layers, image=(1, 28, 28))
+    return (
+        Net(name="paper-mnist", layers=paper, image=(1, 28, 28)),
+        Net(name="small", layers=small, image=(1, 28, 28)),
+        vgg("vgg", Dropout(p=0.3)),
+        vgg("vgg-plain"),
+    )
 
 
-def _vgg(name: str, *dropout: Layer) -> Net:
-    """Build a VGG-style net of 7 layers with weights for 32×32 colour images: five 3×3 convolutions, two dense."""
-
-    def block(*widths: int) -> tuple[Layer, ...]:
-        return (*(part for width in widths for part in (Conv(channels=width), Norm(), Relu())), Pool())
-
-    head: tuple[Layer, ...] = (Flatten(), Dense(units=128, bias=False), Norm(), Relu(), *dropout, Dense())
-    return Net(name=name, layers=(*block(32, 32), *block(64, 64), *block(128), *head), image=(3, 32, 32))
-
-
-_MADE = (_paper_mnist(), _small(), _vgg("vgg", Dropout(p=0.3)), _vgg("vgg-plain"))
-NETS: Mapping[str, Net] = MappingProxyType({net.name: net for net in _MADE})
-Ints: TypeAlias = NDArray[np.integer[Any]]
-_ORDER = 4  # the purpose of this stream, beside those of `streams`
+NETS: Mapping[str, Net] = MappingProxyType({net.name: net for net in _nets()})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Members:
-    """The rows of T teachers, one after another.
+class Augmentation:
+    """A random affine map per image and step; every value is the half-width of a uniform law around no change.
 
     Attributes
     ----------
-    offsets : integer array of shape (T + 1,)
-        Teacher t has the slots offsets[t] to offsets[t + 1] − 1.
-    indices : integer array
-        A row per slot; −1 is the empty slot of a person who left. Slots are public and stay, so that
-        the length of training, which may depend on them, tells nobody who left.
+    degrees : float
+        Rotation.
+    shift : float
+        As a fraction of the image's width and height.
+    scale, shear : float
+        Relative change of the size, and the shear factor.
     """
 
-    offsets: Ints
-    indices: Ints
-
-    @property
-    def n_teachers(self) -> int:
-        """T."""
-        return len(self.offsets) - 1
-
-    @property
-    def slots(self) -> Ints:
-        """The number of slots of every teacher, empty ones included."""
-        return np.diff(self.offsets)
-
-    def rows(self, teacher: int) -> NDArray[np.int64]:
-        """Return the rows that a teacher learns from."""
-        own = self.indices[self.offsets[teacher] : self.offsets[teacher + 1]]
-        return np.asarray(own[own >= 0], dtype=np.int64)
+    degrees: float = 0.0
+    shift: float = 0.0
+    scale: float = 0.0
+    shear: float = 0.0
 
 
-def as_members(members: "Members | Sequence[Any] | NDArray[Any]", *, n_rows: int) -> Members:
-    """Read a list of row indices per teacher, a matrix (T, slots), or Members, and check every index."""
-    if not isinstance(members, Members):
-        lists = [np.asarray(own) for own in members]
-        for teacher, own in enumerate(lists):
-            if own.size and (own.ndim != 1 or not np.issubdtype(own.dtype, np.integer)):
-                raise InputError(
-                    f"members of teacher {teacher} are {own.dtype} {own.shape}: give a list of row numbers"
-                )
-        offsets = np.cumsum([0, *(own.size for own in lists)])
-        indices = np.concatenate([np.asarray(own, dtype=np.int64).ravel() for own in lists] or [np.empty(0, np.int64)])
-        members = Members(offsets=offsets, indices=indices)
-    if members.n_teachers < 1:
-        raise InputError("members name no teacher: there must be at least one")
-    if members.offsets[0] != 0 or members.offsets[-1] != members.indices.size or np.any(members.slots < 0):
-        raise InputError("offsets must rise from 0 to the number of indices")
-    bad = np.flatnonzero((members.indices < -1) | (members.indices >= n_rows))
-    if bad.size:
-        teacher = int(np.searchsorted(members.offsets, bad[0], side="right")) - 1
-        raise InputError(
-            f"members of teacher {teacher} hold {members.indices[bad[0]]}: rows go from 0 to {n_rows - 1}, "
-            "and −1 is an empty slot"
-        )
-    return members
+@dataclass(frozen=True, kw_only=True)
+class Optimiser:
+    """Adam, or AdamW where weights decay.
+
+    Attributes
+    ----------
+    rate : float
+        The learning rate, at the start.
+    eps : float
+        The constant in Adam's denominator.
+    decay : float
+        The weight decay.
+    schedule : "constant" or "cosine"
+        The rate stays, or falls to 0 along a half cosine.
+    """
+
+    rate: float = 1e-3
+    eps: float = 1e-8
+    decay: float = 0.0
+    schedule: Literal["constant", "cosine"] = "constant"
+
+    def rates(self, steps: int) -> list[float]:
+        """Return the learning rate of every step."""
+        if self.schedule == "constant":
+            return [self.rate] * steps
+        return [self.rate * 0.5 * (1 + math.cos(math.pi * step / steps)) for step in range(steps)]
 
 
-def visits(size: int, *, seed: int, teacher: int, length: int) -> NDArray[np.int64]:
-    """Return which of its `size` points a teacher meets, one after another: shuffled, again and again."""
-    rounds = -(-length // size)
-    generator = np.random.default_rng([seed, teacher, _ORDER])
-    orders = generator.permuted(np.tile(np.arange(size), (rounds, 1)), axis=1)
-    return np.asarray(orders.ravel()[:length], dtype=np.int64)
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """An architecture with the augmentation, the optimiser and the length of training that suit it.
+
+    Attributes
+    ----------
+    name : str
+    net : Net
+    optimiser : Optimiser
+    augmentation : Augmentation or None
+    batch_size : int
+    label_smoothing : float
+    epochs, steps
+        The length of training; one of the two is set.
+    """
+
+    name: str
+    net: Net
+    optimiser: Optimiser
+    augmentation: Augmentation | None = None
+    batch_size: int = 32
+    label_smoothing: float = 0.0
+    epochs: float | None = None
+    steps: int | None = None
+
+    def lasting(self, *, epochs: float | None = None, steps: int | None = None) -> "Preset":
+        """Return the preset with another length of training, or itself if none is given."""
+        if epochs is None and steps is None:
+            return self
+        if epochs is not None and steps is not None:
+            raise InputError(f"epochs is {epochs:g} and steps is {steps}: give one of them")
+        return replace(self, epochs=epochs, steps=steps)
+
+    def n_steps(self, points: float) -> int:
+        """Return the number of steps for this many points per model."""
+        if self.steps is not None:
+            if self.steps < 1:
+                raise InputError(f"steps is {self.steps}: it must be at least 1")
+            return self.steps
+        if self.epochs is None or not 0 < self.epochs < math.inf:
+            raise InputError(f"epochs is {self.epochs}: it must be a number above 0")
+        return max(1, math.ceil(self.epochs * points / self.batch_size))
+
+
+def find_preset(preset: str | Preset) -> Preset:
+    """Return the preset of this name; a Preset is returned unchanged."""
+    if isinstance(preset, Preset):
+        return preset
+    if preset not in PRESETS:
+        raise InputError(f"preset is {preset!r}: the presets are {', '.join(PRESETS)}")
+    return PRESETS[preset]
+
+
+_PAPER_AUGMENTATION = Augmentation(degrees=7.5, shift=0.07)
+_PRESETS = (
+    # The paper, 'Datasets and Models': Adam and the rest as in TensorFlow 2.4 (rate .001, ε = 1e-7, batches of
+    # 32), rotations of ±7.5° and shifts of 7%. The number of epochs is not in the paper.
+    Preset(
+        name="paper-mnist", net=NETS["paper-mnist"], optimiser=Optimiser(eps=1e-7), augmentation=_PAPER_AUGMENTATION,
+        epochs=50,
+    ),
+    Preset(
+        name="small", net=NETS["small"], optimiser=Optimiser(rate=3e-3, decay=0.01, schedule="cosine"),
+        augmentation=Augmentation(degrees=12, shift=0.10, scale=0.12, shear=0.15), label_smoothing=0.1, steps=1000,
+    ),
+    Preset(name="vgg", net=NETS["vgg"], optimiser=Optimiser(), augmentation=_PAPER_AUGMENTATION, epochs=100),
+    Preset(name="vgg-plain", net=NETS["vgg-plain"], optimiser=Optimiser(), epochs=60),  # for comparison
+)  # fmt: skip
+PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _PRESETS})

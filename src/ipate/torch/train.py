@@ -1,11 +1,11 @@
-"""Train teachers and write their votes, npz in and npz out, with numpy and torch alone.
+"""Train teachers and write their votes, from npz files to an npz file, with numpy and torch alone.
 
     python -m ipate.torch.train --data X.npz --members M.npz --preset small --device cuda --out votes.npz
 
---data holds `X` and `y` (private rows), `public` (the points to vote on) and perhaps `labels` (their
+--data holds `X` and `y` (private rows), `public` (the points to vote on) and optionally `labels` (their
 truth, for scoring only). --members holds `offsets` and `indices` (teacher t has the rows
-indices[offsets[t]:offsets[t + 1]]), or a matrix `members` (teachers × slots); −1 is an empty slot;
-and perhaps `groups` and `weights`, one per teacher, which are passed on. Nothing is unpickled.
+indices[offsets[t]:offsets[t + 1]]), or a matrix `members` (teachers × slots), where −1 is an empty slot.
+Optional `groups` and `weights`, one per teacher, are copied to the votes. Nothing is unpickled.
 """
 
 import argparse
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError, TrainingError
 from ipate.torch.compute import Compute, chosen_device
-from ipate.torch.nets import Members
-from ipate.torch.presets import PRESETS
+from ipate.torch.data import Members
+from ipate.torch.nets import PRESETS
 from ipate.torch.training import train_ensemble
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; 0, or 1 where training failed, or 2 where the input cannot be used."""
+    """Run the command and return its exit code: 0, 1 if training failed, 2 if the input cannot be used."""
     args = _parser().parse_args(arguments)
     try:
         _run(args)
@@ -44,15 +44,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--members", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--preset", choices=list(PRESETS), default="small")
-    parser.add_argument("--classes", type=int, help="number of classes; 1 + the largest label unless given")
+    parser.add_argument("--classes", type=int, help="number of classes; default: 1 + the largest label")
     parser.add_argument("--epochs", type=float)
     parser.add_argument("--steps", type=int)
-    parser.add_argument("--split-seed", type=int, default=0, help="of training; votes hold no privacy noise")
+    parser.add_argument("--split-seed", type=int, default=0, help="seed of training; votes hold no privacy noise")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=-1, help="processes on a CPU; −1 is one per core")
+    parser.add_argument("--jobs", type=int, default=-1, help="worker processes on a CPU; −1 is one per core")
     parser.add_argument("--teachers-per-batch", type=int)
     parser.add_argument("--chunk", type=int, default=1024, help="public points voted on at a time")
-    parser.add_argument("--amp", action="store_true", help="bfloat16 where it pays")
+    parser.add_argument("--amp", action="store_true", help="compute in bfloat16 where that is faster")
     parser.add_argument("--on-failure", choices=["raise", "fixed"], default="raise")
     return parser
 
