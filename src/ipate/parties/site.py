@@ -113,7 +113,7 @@ class Site:
 
     def _locked(self) -> FileLock:
         """Let one process vote at a time, so that no two vote on different queries without knowing of each other."""
-        refusal = InputError(f"{self.folder}: another process votes here; wait for it to end")
+        refusal = InputError(f"{self.folder}: another process is voting here; wait for it to end")
         return FileLock(self.folder / "private" / ".lock", refusal=refusal)
 
     def _check(self, queries: Queries, again: bool) -> None:
