@@ -44,7 +44,7 @@ def test_result_of_another_job_is_ignored(tmp_path, change):
     [
         ({"kind": "pupils"}, "teachers or students"),
         ({"offsets": np.array([0, 40])}, "offsets"),
-        ({"labels": np.zeros(90, int)}, "students, and they alone"),
+        ({"labels": np.zeros(90, int)}, "teachers have neither"),
         ({"asked": np.zeros((2, 3), int)}, "shape"),
     ],
     ids=["kind", "offsets", "labels", "asked"],

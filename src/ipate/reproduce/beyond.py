@@ -20,7 +20,7 @@ from ipate.reproduce.schemes import (
     setting_name,
     standard,
     weighting,
-)  # fmt: skip
+)
 from ipate.reproduce.voting import PAPER, Voting
 
 _EXACT, _GDP = Meter("exact", "improved"), Meter("gdp")

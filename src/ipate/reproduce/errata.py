@@ -19,7 +19,7 @@ from ipate.reproduce.schemes import (
     standard,
     two_groups,
     weighting,
-)  # fmt: skip
+)
 from ipate.reproduce.voting import PAPER, charge_again, run_voting
 
 _COLUMNS = ("weights", "reported", "the paper", "right charges", "most overspent", "by budgets")

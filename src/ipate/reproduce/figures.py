@@ -22,7 +22,7 @@ from ipate.reproduce.schemes import (
     upsampling,
     vanishing,
     weighting,
-)  # fmt: skip
+)
 from ipate.reproduce.voting import Floats, charge_again, rotation_costs, run_voting
 
 _LABELS: NDArray[np.int64] = np.unique(
@@ -160,14 +160,8 @@ def _panel(axes: Any, lines: Lines, higher: float) -> None:
 
 def _exhausted(line: Floats, budget: float) -> float:
     """Return after how many labels a line meets a budget; NaN where it does not."""
-    above = np.flatnonzero(line > budget)
-    if not above.size:
-        return float("nan")
-    place = int(above[0])
-    if place == 0:
-        return float(_LABELS[0])
-    low, high = line[place - 1], line[place]
-    return float(_LABELS[place - 1] + (budget - low) / (high - low) * (_LABELS[place] - _LABELS[place - 1]))
+    reached = np.isfinite(line)
+    return float(np.interp(budget, line[reached], _LABELS[reached], right=np.nan))
 
 
 def _exhaustion_table(lines: Lines) -> Table:

@@ -23,7 +23,7 @@ from ipate.reproduce.schemes import (
     upsampling,
     vanishing,
     weighting,
-)  # fmt: skip
+)
 from ipate.reproduce.voting import PAPER, Voting, query_order, run_voting, voting_noise
 
 Key: TypeAlias = tuple[str, float, str]

@@ -21,7 +21,7 @@ from ipate.reproduce.grid import (
     make_grid,
     run_votings,
     shared_ensembles,
-)  # fmt: skip
+)
 from ipate.reproduce.models import Ensemble, TrainedModels
 from ipate.reproduce.pages import Cell, Page, Row, Spread, Table, number, spread
 from ipate.reproduce.paper import HIGHER, SHARES, Published
@@ -34,7 +34,7 @@ from ipate.reproduce.schemes import (
     standard,
     vanishing,
     weighting,
-)  # fmt: skip
+)
 from ipate.reproduce.voting import IMPROVED, PAPER, Voting, rotation_costs, run_voting
 
 _TITLES = {

@@ -15,7 +15,7 @@ from ipate.reproduce.grid import (
     run_votings,
     shared_ensembles,
     upsampled_ensembles,
-)  # fmt: skip
+)
 from ipate.reproduce.models import TrainedModels
 from ipate.reproduce.pages import Cell, Page, Spread, Table, spread
 from ipate.reproduce.paper import HIGHER, LOWER, SETUPS, SKEW_SHARES, Published
