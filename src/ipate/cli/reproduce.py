@@ -34,14 +34,14 @@ def command(
     from ipate.cli.output import print_json, progress_bar
     from ipate.data.fetch import cache_folder
     from ipate.errors import InputError, PendingError, nearest
-    from ipate.reproduce import EXPERIMENTS, write_sheet
+    from ipate.reproduce import EXPERIMENTS, run_experiment
     from ipate.reproduce.grid import Options
-    from ipate.reproduce.workshop import Workshop
+    from ipate.reproduce.models import TrainedModels
 
     if name != "all" and name not in EXPERIMENTS:
         names = [*EXPERIMENTS, "all"]
         raise InputError(
-            f"{name!r} is no table or figure: they are {', '.join(names)}; nearest is {nearest(name, names)!r}"
+            f"{name!r} is no table or figure: they are {', '.join(names)}; nearest is {nearest(name, names)}"
         )
     for option, value in (("ensembles", ensembles), ("votings", votings)):
         if value < 1:
@@ -49,27 +49,27 @@ def command(
     if device not in ("auto", "cpu") and not device.startswith("cuda"):
         raise InputError(f"--device is {device!r}: it must be cpu, cuda or auto")
     options = Options(ensembles=1, votings=1) if quick else Options(ensembles=ensembles, votings=votings)
-    workshop = Workshop(
+    models = TrainedModels(
         cache=cache or cache_folder() / "reproduce",
         data_dir=data_dir,
         device=device,
         jobs=jobs,
-        say=_say,
-        watch=progress_bar,
+        log=_say,
+        progress_bar=progress_bar,
     )
     found, pending = {}, []
     for wanted in EXPERIMENTS if name == "all" else (name,):
         try:
-            sheet = EXPERIMENTS[wanted](workshop, options)
+            page = run_experiment(wanted, models, options)
         except PendingError as error:
             pending += [name for name in error.jobs if name not in pending]
             continue
         typed = f"ipate reproduce {wanted}" + (" --quick" if quick else f" --ensembles {ensembles} --votings {votings}")
-        written = write_sheet(sheet, out, command=typed)
-        found[wanted] = sheet.json(typed)
+        written = page.write(out, command=typed)
+        found[wanted] = page.json(typed)
         _say(f"{wanted}: {', '.join(str(path) for path in written)}")
         if not as_json:
-            typer.echo(sheet.markdown(typed))
+            typer.echo(page.markdown(typed))
     if as_json:
         print_json({"results": found, "pending_jobs": pending})
     elif pending:

@@ -1,52 +1,66 @@
-"""`beyond`: the paper's settings under better accounts, under a releasable one, and with more and stronger teachers."""
+"""`beyond`: the paper's settings under better accounts, a releasable account, and more and stronger teachers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from ipate.accounting.meter import Meter
 from ipate.reproduce import paper
-from ipate.reproduce.ensembles import Ensemble
-from ipate.reproduce.grid import Held, Options, shared, votings
-from ipate.reproduce.results import Cell, Sheet, Table
-from ipate.reproduce.schemes import Budgets, Scheme, budgets, standard, two, weighting
-from ipate.reproduce.settings import HIGHER, LOWER, SETUPS, SHARES, TABLE1
-from ipate.reproduce.table1 import table1_specs
-from ipate.reproduce.voting import PAPER, Spread, spread
-from ipate.reproduce.workshop import Pupil, Workshop
+from ipate.reproduce.grid import Options, ensembles_of, label_accuracies, label_counts, run_votings, shared_ensembles
+from ipate.reproduce.models import Ensemble, Student, TrainedModels
+from ipate.reproduce.pages import Cell, Page, Row, Spread, Table, spread
+from ipate.reproduce.paper import SETUPS
+from ipate.reproduce.schemes import (
+    BASELINE_BUDGETS,
+    THREE_GROUPS,
+    TWO_GROUPS,
+    Budgets,
+    Scheme,
+    setting_name,
+    standard,
+    weighting,
+)
+from ipate.reproduce.voting import PAPER, Voting
 
-EXACT, GDP = Meter("exact", "improved"), Meter("gdp")
+_EXACT, _GDP = Meter("exact", "improved"), Meter("gdp")
 _COLUMNS = ("paper's account", "exact, improved, gdp weights", "ratio", "gdp, releasable", "ratio ")
-STRONG = ("mnist-1000", "mnist-2000")
-Cases = dict[str, Budgets]
+_STRONG = ("mnist-1000", "mnist-2000")
+_BASELINE = "baseline, ln 2"
+_PAIRS: Mapping[str, Budgets] = {
+    _BASELINE: BASELINE_BUDGETS, **{setting_name(*key): given for key, given in TWO_GROUPS.items()},
+}  # fmt: skip
+_PRINTED = {
+    setting_name(*key): (paper.MNIST_LABELS.cells[*key, "W"], paper.MNIST_STUDENTS.cells[*key, "W"])
+    for key in TWO_GROUPS
+} | {_BASELINE: (paper.MNIST_LABELS.baseline[0], paper.MNIST_STUDENTS.baseline[0])}
+"""The paper's labels and student accuracies: the final version's weighting."""
+Votings = dict[tuple[str, str], list[Voting]]
+"""(setup, setting) → votings."""
 
 
-def beyond(workshop: Workshop, options: Options) -> Sheet:
+def beyond(models: TrainedModels, options: Options) -> Page:
     """Measure what better accounts and better teachers add."""
-    pairs: Cases = {"baseline, ln 2": two(LOWER, LOWER, 0.5)}
-    pairs |= {f"{share:.0%} at {name}": two(LOWER, HIGHER[name], share) for name in HIGHER for share in SHARES}
-    three: Cases = {name: budgets((1.0, 2.0, 3.0), shares) for name, shares in TABLE1.items()}
-    parts = (
-        ("Table 1, MNIST", table1_specs("mnist-official", None, options), three),
-        ("Table 1, SVHN", table1_specs("svhn", None, options), three),
-        ("MNIST, two groups", shared("mnist", options), pairs),
-        ("Adult, two groups", shared("adult", options), pairs),
+    parts: tuple[tuple[str, str, Mapping[str, Budgets]], ...] = (
+        ("Table 1, MNIST", "mnist-official", THREE_GROUPS),
+        ("Table 1, SVHN", "svhn", THREE_GROUPS),
+        ("MNIST, two groups", "mnist", _PAIRS),
+        ("Adult, two groups", "adult", _PAIRS),
     )
-    strongest = [spec for name in STRONG for spec in shared(name, options)]
-    workshop.need([*strongest, *(spec for _, specs, _ in parts for spec in specs)])
-    strong, findings = _strong(workshop, pairs, options)
+    setups = [*_STRONG, *(setup for _, setup, _ in parts)]
+    models.require(spec for setup in setups for spec in shared_ensembles(setup, options))
+    strong, findings = _strong(models, options)
     tables = []
-    for title, specs, cases in parts:
-        tables.append(_accounts(title, [workshop.ensemble(spec) for spec in specs], cases, options))
-        workshop.say(f"{title}: counted under three accounts")
-    return Sheet(
+    for title, setup, cases in parts:
+        tables.append(_accounts(title, models.ensembles(shared_ensembles(setup, options)), cases, options))
+        models.log(f"{title}: counted under three accounts")
+    return Page(
         name="beyond", title="Beyond the paper: exact costs, releasable guarantees, more teachers",
         tables=[*tables, *strong], findings=[*_gains(tables), *findings],
         about="The same votes under three accounts: the paper's (tight, classic, weights in the ratio of budgets), the "
         "exact divergence with the improved conversion and gdp weights (also private: it depends on the votes), and "
         "the releasable gdp account, under which everybody has (ε, δ)-DP with their own budget. Weighting throughout; "
-        f"{options.ensembles} ensembles (SVHN: {len(parts[1][1])}) × {options.votings} votings.",
+        f"{options.ensembles} ensembles (SVHN: {options.ensembles}) × {options.votings} votings.",
     )  # fmt: skip
 
 
@@ -56,23 +70,17 @@ def _scheme(given: Budgets, rule: str) -> Callable[[Ensemble], Scheme]:
     return partial(weighting, given=given, rule=rule)
 
 
-def _accounts(title: str, ensembles: Sequence[Ensemble], cases: Cases, options: Options) -> Table:
-    rows: list[tuple[str, list[Cell | str]]] = []
+def _accounts(title: str, ensembles: Sequence[Ensemble], cases: Mapping[str, Budgets], options: Options) -> Table:
+    rows: list[Row] = []
     for name, given in cases.items():
-        counts = {
-            column: spread(h.voting.n_labels for h in votings(ensembles, _scheme(given, rule), options, meter))
-            for column, rule, meter in (("p", "proportional", PAPER), ("e", "gdp", EXACT), ("g", "gdp", GDP))
-        }
-        base = counts["p"].mean
-        rows.append(
-            (
-                name,
-                [
-                    Cell(ours=counts["p"]), Cell(ours=counts["e"]), f"{counts['e'].mean / base:.2f}",
-                    Cell(ours=counts["g"]), f"{counts['g'].mean / base:.2f}",
-                ],
-            )
-        )  # fmt: skip
+        paper_account, exact, gdp = (
+            label_counts(run_votings(ensembles, _scheme(given, rule), options, meter))
+            for rule, meter in (("proportional", PAPER), ("gdp", _EXACT), ("gdp", _GDP))
+        )
+        cells: list[Cell | str] = [Cell(ours=paper_account)]
+        for counts in (exact, gdp):
+            cells += [Cell(ours=counts), f"{counts.mean / paper_account.mean:.2f}"]
+        rows.append((name, cells))
     return Table(title=f"Labels, {title}", columns=_COLUMNS, rows=rows)
 
 
@@ -88,31 +96,25 @@ def _gains(tables: Sequence[Table]) -> list[str]:
     return sentences
 
 
-def _strong(workshop: Workshop, cases: Cases, options: Options) -> tuple[list[Table], list[str]]:
+def _strong(models: TrainedModels, options: Options) -> tuple[list[Table], list[str]]:
     """Count labels, their accuracy and their students for 1,000 and 2,000 strong teachers, releasable."""
-    held: dict[tuple[str, str], list[Held]] = {}
-    for setup in STRONG:
-        ensembles = [workshop.ensemble(spec) for spec in shared(setup, options)]
-        for name, given in cases.items():
-            held[setup, name] = votings(ensembles, _scheme(given, "gdp"), options, GDP)
-    right = _student_accuracies(workshop, held)
+    votings: Votings = {}
+    for setup in _STRONG:
+        ensembles = models.ensembles(shared_ensembles(setup, options))
+        for name, given in _PAIRS.items():
+            votings[setup, name] = run_votings(ensembles, _scheme(given, "gdp"), options, _GDP)
+    right = _student_accuracies(models, votings)
     tables = []
-    for setup in STRONG:
-        rows: list[tuple[str, list[Cell | str]]] = []
-        for name in cases:
-            labels, students = _printed(name)
-            rows.append(
-                (
-                    name,
-                    [
-                        Cell(ours=spread(h.voting.n_labels for h in held[setup, name])),
-                        f"{labels:,.0f}",
-                        Cell(ours=spread(100 * h.voting.accuracy for h in held[setup, name]), digits=2),
-                        Cell(ours=right[setup, name], digits=2),
-                        f"{students:.2f}",
-                    ],
-                )
-            )
+    for setup in _STRONG:
+        rows: list[Row] = []
+        for name in _PAIRS:
+            labels, student = _PRINTED[name]
+            cells: list[Cell | str] = [
+                Cell(ours=label_counts(votings[setup, name])), f"{labels:,.0f}",
+                Cell(ours=label_accuracies(votings[setup, name]), digits=2), Cell(ours=right[setup, name], digits=2),
+                f"{student:.2f}",
+            ]  # fmt: skip
+            rows.append((name, cells))
         mechanism, k = SETUPS[setup].mechanism, SETUPS[setup].n_teachers
         tables.append(
             Table(
@@ -126,42 +128,31 @@ def _strong(workshop: Workshop, cases: Cases, options: Options) -> tuple[list[Ta
                 ],
             )
         )  # fmt: skip
-    return tables, _strong_findings(held, right)
+    return tables, _strong_findings(votings, right)
 
 
-def _printed(name: str) -> tuple[float, float]:
-    """Return the paper's labels and student of a case: the final version's weighting."""
-    if name.startswith("baseline"):
-        return 257.0, 88.70
-    share, higher = name.split(" at ")
-    key = (higher, float(share.rstrip("%")) / 100, "W")
-    return paper.MNIST_LABELS.cells[key], paper.MNIST_STUDENTS.cells[key]
-
-
-def _student_accuracies(workshop: Workshop, held: dict[tuple[str, str], list[Held]]) -> dict[tuple[str, str], Spread]:
+def _student_accuracies(models: TrainedModels, votings: Votings) -> dict[tuple[str, str], Spread]:
     """Train the students, one batch per replicate: a further ensemble leaves the kept ones as they are."""
-    batches: dict[str, list[Pupil]] = {}
-    for key, own in held.items():
-        for h in own:
-            batches.setdefault(f"beyond-e{h.ensemble.spec.replicate}", []).append(h.pupil(key))
-    found: dict[tuple[str, str], list[float]] = {key: [] for key in held}
-    for key, (predicted, truth) in workshop.students(SETUPS["mnist"], batches).items():
+    batches: dict[str, list[Student]] = {}
+    for key, own in votings.items():
+        for voting in own:
+            batches.setdefault(f"beyond-e{voting.ensemble.spec.replicate}", []).append(voting.student(key))
+    found: dict[tuple[str, str], list[float]] = {key: [] for key in votings}
+    for key, (predicted, truth) in models.student_predictions(SETUPS["mnist"], batches).items():
         found[key[:2]].append(100 * float(np.mean(predicted == truth)))
     return {key: spread(values) for key, values in found.items()}
 
 
-def _strong_findings(held: dict[tuple[str, str], list[Held]], right: dict[tuple[str, str], Spread]) -> list[str]:
+def _strong_findings(votings: Votings, right: dict[tuple[str, str], Spread]) -> list[str]:
     sentences = []
-    for setup in STRONG:
-        names = [name for one, name in held if one == setup]
-        more = sum(spread(h.voting.n_labels for h in held[setup, n]).mean > _printed(n)[0] for n in names)
-        gain = [(right[setup, n].mean - _printed(n)[1], right[setup, n].sd) for n in names]
+    for setup in _STRONG:
+        more = sum(label_counts(votings[setup, name]).mean > _PRINTED[name][0] for name in _PAIRS)
+        gain = [(right[setup, name].mean - _PRINTED[name][1], right[setup, name].sd) for name in _PAIRS]
         better, clearly = sum(by > 0 for by, _ in gain), sum(by > sd for by, sd in gain)
-        ensembles = {h.ensemble.spec: h.ensemble for h in held[setup, names[0]]}.values()
-        alone = spread(100 * e.teacher_accuracy for e in ensembles)
+        alone = spread(100 * e.teacher_accuracy for e in ensembles_of(votings[setup, _BASELINE]))
         sentences.append(
             f"{SETUPS[setup].n_teachers:,} strong teachers ({alone.mean:.1f}% right alone): under a guarantee that may "
-            f"be released they give more labels than the paper's private account in {more} of {len(names)} settings, "
+            f"be released they give more labels than the paper's private account in {more} of {len(_PAIRS)} settings, "
             f"and better students than the paper's in {better}, in {clearly} by more than a standard deviation."
         )
     return sentences

@@ -1,4 +1,4 @@
-"""`errata`: the published weighting rule under right and under published charges, on the same votes; and the rest."""
+"""`errata`: the published weighting rule under correct and under published charges, and the smaller errata."""
 
 import math
 from collections.abc import Sequence
@@ -6,44 +6,50 @@ from collections.abc import Sequence
 import numpy as np
 
 from ipate.reproduce import paper
-from ipate.reproduce.ensembles import Ensemble
-from ipate.reproduce.grid import Options, shared
-from ipate.reproduce.results import Cell, Sheet, Table
-from ipate.reproduce.schemes import Budgets, as_published, budgets, standard, two, weighting
-from ipate.reproduce.settings import HIGHER, LOWER, SHARES, TABLE1
-from ipate.reproduce.voting import PAPER, Booth, Spread, hold, replay, spread
-from ipate.reproduce.workshop import Workshop
+from ipate.reproduce.grid import Options, PrecomputedVotings, shared_ensembles
+from ipate.reproduce.models import Ensemble, TrainedModels
+from ipate.reproduce.pages import Cell, Page, Row, Spread, Table, spread
+from ipate.reproduce.paper import LOWER
+from ipate.reproduce.schemes import (
+    THREE_GROUPS,
+    TWO_GROUPS,
+    Budgets,
+    as_published,
+    setting_name,
+    standard,
+    two_groups,
+    weighting,
+)
+from ipate.reproduce.voting import PAPER, charge_again, run_voting
 
 _COLUMNS = ("weights", "reported", "the paper", "right charges", "most overspent", "by budgets")
 
 
-def errata(workshop: Workshop, options: Options) -> Sheet:
-    """Measure what pairing weights and budgets by rank hides, and what the smaller errata do."""
-    first, second = shared("mnist-official", options), shared("mnist", options)
-    workshop.need([*first, *second])
-    official, split = [workshop.ensemble(s) for s in first], [workshop.ensemble(s) for s in second]
-    three = {name: budgets((1.0, 2.0, 3.0), shares) for name, shares in TABLE1.items()}
-    pairs = {f"{share:.0%} at {name}": two(LOWER, HIGHER[name], share) for name in HIGHER for share in SHARES}
-    printed = {name: paper.TABLE1_LABELS["mnist-official", name][2][0] for name in three}
-    printed |= {f"{s:.0%} at {n}": paper.MNIST_LABELS.cells[n, s, "W"] for n in HIGHER for s in SHARES}
+def errata(models: TrainedModels, options: Options) -> Page:
+    """Measure the effect of pairing weights and budgets by rank, and of the smaller errata."""
+    first, second = shared_ensembles("mnist-official", options), shared_ensembles("mnist", options)
+    models.require([*first, *second])
+    official, split = models.ensembles(first), models.ensembles(second)
+    three = {name: (given, paper.TABLE1_LABELS["mnist-official", name][2][0]) for name, given in THREE_GROUPS.items()}
+    two = {setting_name(*key): (given, paper.MNIST_LABELS.cells[*key, "W"]) for key, given in TWO_GROUPS.items()}
     tables: list[Table] = []
-    over: list[tuple[str, Spread]] = []
+    overspent: list[tuple[str, Spread]] = []
     for title, ensembles, cases in (
         ("Table 1's people (ε = 1, 2, 3), MNIST", official, three),
-        ("The table of labels (ln 2 and a higher budget), MNIST", split, pairs),
+        ("The table of labels (ln 2 and a higher budget), MNIST", split, two),
     ):
-        rows = []
-        for name, given in cases.items():
-            row, share = _row(ensembles, given, printed[name], options)
-            rows.append((name, row))
-            over.append((name, share))
+        rows: list[Row] = []
+        for name, (given, printed) in cases.items():
+            cells, share = _row(ensembles, given, printed, options)
+            rows.append((name, cells))
+            overspent.append((name, share))
         tables.append(Table(title=title, columns=_COLUMNS, rows=rows, notes=_NOTES if not tables else ()))
-    return Sheet(
+    return Page(
         name="errata", title="What the published weighting charges", tables=tables,
         about="The published rule (Algorithm 2: a group's weight is its budget times its number of teachers) sorts "
         "weights and budgets apart and pairs them by rank. Here both accounts see the same votes, points and noise; "
         f"{options.ensembles} ensembles × {options.votings} votings, the paper's account (tight, classic).",
-        findings=[*_over(over), *_smaller(workshop, split, options)],
+        findings=[*_overspent(overspent), *_smaller(split[0], options)],
     )  # fmt: skip
 
 
@@ -64,49 +70,45 @@ def _row(
     for ensemble in ensembles:
         true = weighting(ensemble, given, rule="algorithm2")
         published, own, budgeted = (
-            Booth(ensemble, scheme, PAPER) for scheme in (as_published(true), true, weighting(ensemble, given))
+            PrecomputedVotings(ensemble, scheme, PAPER)
+            for scheme in (as_published(true), true, weighting(ensemble, given))
         )
         for number in range(options.votings):
-            held = published.hold(number)
-            spent, _, _ = replay(ensemble, true, held)
-            reported.append(held.n_labels)
+            voting = published.run(number)
+            spent, _, _ = charge_again(voting, true)
+            reported.append(voting.n_labels)
             who.append(max(given, key=lambda name: spent[name] / given[name][0]))
             share.append(spent[who[-1]] / given[who[-1]][0])
-            right.append(own.hold(number).n_labels)
-            fair.append(budgeted.hold(number).n_labels)
+            right.append(own.run(number).n_labels)
+            fair.append(budgeted.run(number).n_labels)
     weights = {group.id: group.sensitivity for group in weighting(ensembles[0], given, rule="algorithm2").panel.groups}
     shown = " / ".join(f"{weights[name]:.2f}" for name in given)
+    times = f"{max(sorted(set(who)), key=who.count)}: {spread(share).mean:.2f} × its budget"
     cells: list[Cell | str] = [
-        shown, Cell(ours=spread(reported)), f"{printed:,.0f}", Cell(ours=spread(right)), _times(who, spread(share)),
+        shown, Cell(ours=spread(reported)), f"{printed:,.0f}", Cell(ours=spread(right)), times,
         Cell(ours=spread(fair)),
     ]  # fmt: skip
     return cells, spread(share)
 
 
-def _times(who: Sequence[str], share: Spread) -> str:
-    return f"{max(sorted(set(who)), key=who.count)}: {share.mean:.2f} × its budget"
-
-
-def _over(over: list[tuple[str, Spread]]) -> list[str]:
-    broken = [(name, share) for name, share in over if share.mean > 1.01]
-    worst = max(broken, key=lambda pair: pair[1].mean) if broken else None
-    if worst is None:
+def _overspent(shares: Sequence[tuple[str, Spread]]) -> list[str]:
+    broken = [(name, share) for name, share in shares if share.mean > 1.01]
+    if not broken:
         return ["No budget is overspent here."]
     return [
         (
-            f"In {len(broken)} of {len(over)} settings somebody has spent more than their budget when the published "
+            f"In {len(broken)} of {len(shares)} settings somebody has spent more than their budget when the published "
             f"code stops: {', '.join(f'{name} ({share.mean:.2f} ×)' for name, share in broken)}."
         ),
         "Where the weights (budget × share) have the order of the budgets, the pairing does no harm.",
     ]
 
 
-def _smaller(workshop: Workshop, ensembles: Sequence[Ensemble], options: Options) -> list[str]:
+def _smaller(ensemble: Ensemble, options: Options) -> list[str]:
     """Measure the errata that need no table."""
-    del workshop
-    one = ensembles[0]
-    held = [hold(one, standard(one, two(math.log(16), math.log(16), 0.5)), voting=v) for v in range(options.votings)]
-    moved = spread(float(np.mean(v.labels[v.given] != one.plurality[v.asked[v.given]])) for v in held)
+    scheme = standard(ensemble, two_groups(math.log(16), math.log(16), 0.5))
+    votings = [run_voting(ensemble, scheme, number=number) for number in range(options.votings)]
+    moved = spread(float(np.mean((v.labels != ensemble.plurality[v.asked])[v.answered])) for v in votings)
     low, high = round(100 * LOWER), round(100 * math.log(8))
     divisor = math.gcd(low, high)
     return [

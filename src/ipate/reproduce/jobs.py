@@ -1,9 +1,8 @@
-"""Training jobs as files: what to train is decided here, the training runs wherever there is a GPU.
+"""Training jobs as files, so that training can run on another machine with a GPU.
 
-A job is an npz file that says which rows of a data set each model learns from, and what the models are asked
-afterwards; the images stay in the data set's own files. `python -m ipate.reproduce.training` runs a folder of jobs
-with numpy and torch alone and writes one result file per job. A result carries the digest of its job and is accepted
-for no other.
+A job is an npz file that says which rows of a data set each model learns from, and which points the models are asked
+about afterwards; the images stay in the data set's own files. `python -m ipate.reproduce.training` runs a folder of
+jobs and writes one result file per job. A result carries the digest of its job and is accepted for no other.
 """
 
 import hashlib
@@ -29,43 +28,24 @@ _ARRAYS = ("offsets", "indices", "asked", "labels", "pool")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """Models to train together, and the points they are then asked about.
+    """Models to train together, and the points that they are asked about afterwards.
 
-    Attributes
-    ----------
-    name : str
-        The job's and its result's file name; a number before it says when its turn is.
-    kind : {"teachers", "students"}
-        Teachers learn the data set's own labels and all vote on `asked`; students learn `labels` and
-        each predicts the points of its own pool.
-    dataset, preset : str
-    n_classes : int
-    seed : int
-        Of training; no privacy noise comes from it.
-    offsets, indices : integer arrays
-        Model m learns from the rows indices[offsets[m]:offsets[m + 1]].
-    asked : integer array
-        The rows to predict: (points,) for teachers, (pools, points) for students.
-    labels : integer array, optional
-        Students: the class that each slot of `indices` was labelled with.
-    pool : integer array, optional
-        Students: which row of `asked` each of them is tested on.
-    epochs, steps : optional
-        Another length of training than the preset's.
+    Teachers learn the data set's own labels and all vote on `asked`; students learn `labels`, and each predicts the
+    points of its own pool. Model m learns from the rows indices[offsets[m]:offsets[m + 1]].
     """
 
-    name: str
+    name: str  # also the result's file name
     kind: Kind
     dataset: str
     preset: str
     n_classes: int
-    seed: int
+    seed: int  # of training; it seeds no privacy noise
     offsets: Ints
     indices: Ints
-    asked: Ints
-    labels: Ints | None = None
-    pool: Ints | None = None
-    epochs: float | None = None
+    asked: Ints  # rows to predict: (points,) for teachers, (pools, points) for students
+    labels: Ints | None = None  # students: the label of each entry of `indices`
+    pool: Ints | None = None  # students: the row of `asked` that each is tested on
+    epochs: float | None = None  # epochs or steps replace the preset's length of training
     steps: int | None = None
 
     def __post_init__(self) -> None:
@@ -75,23 +55,25 @@ class Job:
             raise InputError(f"job {self.name!r}: offsets must rise from 0 to the number of indices")
         students = self.kind == "students"
         if students != (self.labels is not None) or students != (self.pool is not None):
-            raise InputError(f"job {self.name!r}: students, and they alone, need labels and a pool each")
+            raise InputError(f"job {self.name!r}: students need both labels and pool, teachers have neither")
         if self.labels is not None and self.labels.shape != self.indices.shape:
             raise InputError(f"job {self.name!r}: there are {self.labels.size} labels for {self.indices.size} points")
         if self.asked.ndim != 1 + students:
-            raise InputError(f"job {self.name!r}: asked has the shape {self.asked.shape}")
+            raise InputError(
+                f"job {self.name!r}: asked has the shape {self.asked.shape}: it must have {1 + students} axes"
+            )
 
     @property
     def n_models(self) -> int:
-        """How many models are trained."""
+        """The number of models to train."""
         return len(self.offsets) - 1
 
     def about(self) -> dict[str, Any]:
-        """Everything but the arrays and the name."""
+        """Return everything but the arrays and the name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*_ARRAYS, "name")}
 
     def digest(self) -> str:
-        """A digest of all that decides the result; not of the name."""
+        """Return a digest of everything that decides the result, which excludes the name."""
         found = hashlib.sha256(json.dumps(self.about(), sort_keys=True).encode())
         for name in _ARRAYS:
             array = getattr(self, name)
@@ -103,24 +85,12 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
-    """What a job gave.
+    """What a job's models predicted."""
 
-    Attributes
-    ----------
-    predicted : integer array (models, points)
-        Votes of teachers, or each student's predictions of its own pool.
-    truth : integer array
-        The data set's classes of `asked`, in the shape of `asked`; for scoring only.
-    digest : str
-        The job's.
-    meta : dict
-        Device, seconds and the like.
-    """
-
-    predicted: Ints
-    truth: Ints
-    digest: str
-    meta: dict[str, Any]
+    predicted: Ints  # (models, points): votes of teachers, or each student's predictions of its own pool
+    truth: Ints  # the data set's classes of `asked`, in the shape of `asked`; for scoring only
+    digest: str  # the job's
+    meta: dict[str, Any]  # device, seconds and the like
 
 
 def narrow(array: NDArray[Any]) -> Ints:
@@ -139,7 +109,9 @@ def write_job(job: Job, folder: str | Path, *, order: int | None = None) -> Path
 def read_job(path: str | Path) -> Job:
     """Read a job file; nothing is unpickled."""
     file = Path(path)
-    arrays: dict[str, Any] = {**_read(file, ("about", *_ARRAYS))}
+    if not file.is_file():
+        raise InputError(f"{file}: no such file")
+    arrays: dict[str, Any] = {**read_npz(file, ("about", *_ARRAYS))}
     about = _json(file, arrays.pop("about", None))
     known = {field.name for field in fields(Job)} - {"name"}
     if not set(about) <= known or not {"offsets", "indices", "asked"} <= set(arrays):
@@ -148,34 +120,30 @@ def read_job(path: str | Path) -> Job:
 
 
 def write_result(job: Job, result: Result, folder: str | Path) -> Path:
-    """Write a result as FOLDER/NAME.votes.npz or NAME.students.npz; votes query after query, to compress well."""
-    suffix = "votes" if job.kind == "teachers" else "students"
+    """Write a result as FOLDER/NAME.votes.npz or NAME.students.npz, in column order, which compresses better."""
     arrays = {
         "votes": np.asfortranarray(narrow(result.predicted)),
         "labels": narrow(result.truth),
         "classes": np.array(job.n_classes),
         "meta": np.array(json.dumps({**result.meta, "job": job.name, "digest": result.digest})),
     }
-    return _write(Path(folder) / f"{job.name}.{suffix}.npz", arrays)
+    return _write(_result_file(job, folder), arrays)
 
 
 def read_result(job: Job, folder: str | Path) -> Result | None:
     """Read the result of exactly this job from a folder; None where there is none."""
-    suffix = "votes" if job.kind == "teachers" else "students"
-    file = Path(folder) / f"{job.name}.{suffix}.npz"
+    file = _result_file(job, folder)
     if not file.is_file():
         return None
-    arrays = _read(file, ("votes", "labels", "meta"))
+    arrays = read_npz(file, ("votes", "labels", "meta"))
     meta = _json(file, arrays.get("meta"))
     if meta.get("digest") != job.digest() or not {"votes", "labels"} <= set(arrays):
         return None
     return Result(predicted=arrays["votes"], truth=arrays["labels"], digest=meta["digest"], meta=meta)
 
 
-def _read(file: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    if not file.is_file():
-        raise InputError(f"{file}: no such file")
-    return read_npz(file, names)
+def _result_file(job: Job, folder: str | Path) -> Path:
+    return Path(folder) / f"{job.name}.{'votes' if job.kind == 'teachers' else 'students'}.npz"
 
 
 def _json(file: Path, array: NDArray[Any] | None) -> dict[str, Any]:
@@ -195,38 +163,27 @@ def _write(path: Path, arrays: dict[str, NDArray[Any]]) -> Path:
     return path
 
 
-FOREST = "forest"  # what a job calls them in place of a torch preset
+FOREST = "forest"  # the preset of jobs that train random forests
 
 
 def run_forests(
-    job: Job,
-    data: tuple[NDArray[Any], NDArray[np.int64]],
-    *,
-    n_jobs: int = -1,
+    job: Job, data: tuple[NDArray[Any], NDArray[np.int64]], *, n_jobs: int = -1,
     progress: Callable[[int, int], None] | None = None,
-) -> Result:
-    """Train forests of scikit-learn's defaults, 100 trees each (the paper, 'Datasets and Models'), and ask them.
+) -> Result:  # fmt: skip
+    """Train forests with scikit-learn's defaults, 100 trees each (the paper, 'Datasets and Models'), and ask them.
 
-    Parameters
-    ----------
-    job : Job
-    data : (X, y)
-        The data set's features and classes.
-    n_jobs : int
-        Processes, as in joblib.
-    progress : callable(done, total), optional
-        Receives how many teachers have voted.
+    `data` is the data set's (X, y); `progress` receives how many of the teachers have voted.
     """
     X, y = data
     start = time.perf_counter()
-    predicted = _votes(job, X, y, n_jobs, progress) if job.pool is None else _students(job, X, n_jobs)
+    predicted = _teacher_votes(job, X, y, n_jobs, progress) if job.pool is None else _predictions(job, X, n_jobs)
     meta = {
         "train_s": round(time.perf_counter() - start, 2), "ask_s": 0.0, "device": "cpu", "models": job.n_models,
     }  # fmt: skip
     return Result(predicted=predicted, truth=y[job.asked], digest=job.digest(), meta=meta)
 
 
-def _votes(
+def _teacher_votes(
     job: Job, X: NDArray[Any], y: NDArray[np.int64], n_jobs: int, progress: Callable[[int, int], None] | None
 ) -> NDArray[Any]:
     from sklearn.ensemble import RandomForestClassifier
@@ -247,26 +204,26 @@ def _votes(
         return np.array(store.matrix)
 
 
-def _students(job: Job, X: NDArray[Any], n_jobs: int) -> NDArray[Any]:
+def _predictions(job: Job, X: NDArray[Any], n_jobs: int) -> NDArray[Any]:
     from joblib import Parallel, delayed
 
     if job.labels is None or job.pool is None:
         raise InputError(f"job {job.name!r} has no labels: students need them")
     bounds = zip(job.offsets[:-1], job.offsets[1:], job.pool, strict=True)
-    said = Parallel(n_jobs=n_jobs)(
+    predicted = Parallel(n_jobs=n_jobs)(
         delayed(_one_student)(
             X[job.indices[a:b]], job.labels[a:b], X[job.asked[pool]], seed=int(job.seed * 10_000 + number)
         )
         for number, (a, b, pool) in enumerate(bounds)
     )
-    return np.stack(said)
+    return np.stack(predicted)
 
 
 def _one_student(X: NDArray[Any], y: NDArray[Any], X_test: NDArray[Any], *, seed: int) -> NDArray[Any]:
-    """Train one forest; a student that saw one class only says that class."""
+    """Train one forest; a student whose labels are all of one class predicts that class."""
     from sklearn.ensemble import RandomForestClassifier
 
     if len(np.unique(y)) < 2:
         return np.full(len(X_test), y[0], dtype=np.uint8)
-    said = RandomForestClassifier(n_estimators=100, random_state=seed).fit(X, y).predict(X_test)
-    return np.asarray(said, dtype=np.uint8)
+    forest = RandomForestClassifier(n_estimators=100, random_state=seed).fit(X, y)
+    return np.asarray(forest.predict(X_test), dtype=np.uint8)

@@ -1,15 +1,74 @@
-"""The paper's own figures, as data: every number with the table or section of the source it stands in.
+"""The paper's experiments as data: its budgets, sizes and noise, and the figures that it prints.
 
 The paper: F. Boenisch, C. Mühl, R. Rinberg, J. Ihrig, A. Dziedzic, "Individualized PATE: Differentially Private
-Machine Learning with Individual Privacy Guarantees", PETS 2023. Tables that are commented out in its source, and
-an earlier version of the MNIST table, are the only place where vanishing's figures stand.
+Machine Learning with Individual Privacy Guarantees", PETS 2023. Every value names the table or section of the source
+that it comes from. Vanishing's figures appear only in tables that are commented out in the source and in an earlier
+version of the MNIST table.
 """
 
+import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ipate.reproduce.settings import HIGHER, SHARES, SKEW_SHARES
+from ipate.labelling.aggregators import Mechanism
+
+DELTA = 1e-5  # table 'PATE Parameters'
+LOWER = math.log(2)  # section 'Uniform Assignment of Privacy Budgets'
+HIGHER: Mapping[str, float] = MappingProxyType({f"ln {s}": math.log(s) for s in (4, 8, 16)})
+SHARES = (0.25, 0.5, 0.75)
+SKEW_SHARES = (0.25, 0.5, 0.75, 1.0)  # section 'Non-Uniform Assignment of Privacy Budgets'
+TABLE1: Mapping[str, tuple[float, float, float]] = MappingProxyType(
+    {"34/43/23%": (0.34, 0.43, 0.23), "54/37/9%": (0.54, 0.37, 0.09)}
+)
+"""Table 1: the shares of people at ε = 1, 2 and 3."""
+COPIES: Mapping[str, int] = MappingProxyType({"ln 4": 2, "ln 8": 3, "ln 16": 4})
+"""Copies of people with the higher budget: its ratio to ln 2, as in the paper's 'Details of Upsampling'."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """One of the paper's experiments: the sizes of its data, the parameters of Confident-GNMax, and its models."""
+
+    name: str
+    dataset: str
+    public: int
+    test: int | None  # None: the official test part; MNIST then keeps its first 50,000 rows private
+    mechanism: Mechanism
+    teacher: str  # a torch preset, or "forest"
+    student: str = "paper-mnist"  # named likewise
+    n_teachers: int = 250  # before upsampling scales it
+    epochs: float | None = None  # None: as long as the preset says
+
+
+_MNIST = Mechanism(sigma=40, check_sigma=150, threshold=200)
+_SETUPS = (
+    # table 'PATE Parameters'
+    Setup(name="mnist", dataset="mnist", public=9_000, test=1_000, mechanism=_MNIST, teacher="paper-mnist"),
+    Setup(
+        name="adult", dataset="adult", public=7_000, test=1_000, teacher="forest", student="forest",
+        mechanism=Mechanism(sigma=40, check_sigma=200, threshold=300),
+    ),
+    # Table 1: its caption gives the splits
+    Setup(name="mnist-official", dataset="mnist", public=10_000, test=None, mechanism=_MNIST, teacher="paper-mnist"),
+    Setup(name="svhn", dataset="svhn", public=10_000, test=None, mechanism=_MNIST, teacher="vgg", epochs=60),
+    # the same net without augmentation and dropout, neither of which the paper mentions: measures their effect
+    Setup(
+        name="svhn-plain", dataset="svhn", public=10_000, test=None, mechanism=_MNIST, teacher="vgg-plain", epochs=60
+    ),
+    # beyond the paper: stronger teachers under the paper's parameters, to measure the effect of the teachers
+    Setup(name="mnist-strong", dataset="mnist", public=9_000, test=1_000, mechanism=_MNIST, teacher="small"),
+    # beyond the paper: many strong teachers; σ, σ_T and T as in benchmarks/strong_teachers.py, fixed beforehand
+    *(
+        Setup(
+            name=f"mnist-{k}", dataset="mnist", public=9_000, test=1_000, teacher="small", n_teachers=k,
+            mechanism=Mechanism(sigma=0.205 * k, check_sigma=0.4 * k, threshold=0.95 * k),
+        )
+        for k in (1_000, 2_000)
+    ),
+)  # fmt: skip
+SETUPS: Mapping[str, Setup] = MappingProxyType({setup.name: setup for setup in _SETUPS})
 
 Cells = Mapping[tuple[str, float, str], float]
 """(higher budget, share of the people who have it, variant) → value."""
@@ -17,26 +76,22 @@ Cells = Mapping[tuple[str, float, str], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A table of the paper: its cells, its baseline, and where it stands."""
+    """A table of the paper: where it is printed, its cells and its baseline."""
 
     source: str
     cells: Cells
-    baseline: float | tuple[float, float]
+    baseline: tuple[float, ...]  # one value, or accuracy on low and on high incomes
 
 
 def per_cell(shares: tuple[float, ...], variants: str, rows: tuple[tuple[float, ...], ...]) -> Cells:
-    """Read a table row by row as printed: a row per higher budget, in it the variants of every share."""
-    cells = {}
-    for higher, row in zip(HIGHER, rows, strict=True):
-        places = [(share, variant) for share in shares for variant in variants]
-        for (share, variant), value in zip(places, row, strict=True):
-            cells[higher, share, variant] = value
-    return MappingProxyType(cells)
+    """Read a table as printed: one row per higher budget, with the variants of every share."""
+    keys = [(higher, share, variant) for higher in HIGHER for share in shares for variant in variants]
+    return MappingProxyType(dict(zip(keys, itertools.chain(*rows), strict=True)))
 
 
 MNIST_LABELS = Published(
     source="table 'Number of labels returned by individualized PATE', with vanishing as in its commented-out twin",
-    baseline=257,
+    baseline=(257,),
     cells=per_cell(
         SHARES, "UVW",
         (
@@ -48,7 +103,7 @@ MNIST_LABELS = Published(
 )  # fmt: skip
 MNIST_EARLY_LABELS = Published(
     source="the same table, 'version before our reweighting algo', commented out",
-    baseline=99,
+    baseline=(99,),
     cells=per_cell(
         SHARES, "UVW",
         (
@@ -60,7 +115,7 @@ MNIST_EARLY_LABELS = Published(
 )  # fmt: skip
 MNIST_STUDENTS = Published(
     source="table 'Student accuracy per individualization (MNIST)'",
-    baseline=88.70,
+    baseline=(88.70,),
     cells=per_cell(
         SHARES, "UW",
         (
@@ -72,7 +127,7 @@ MNIST_STUDENTS = Published(
 )  # fmt: skip
 MNIST_EARLY_STUDENTS = Published(
     source="the same table, the version commented out above it",
-    baseline=84.51,
+    baseline=(84.51,),
     cells=per_cell(
         SHARES, "UVW",
         (
@@ -84,7 +139,7 @@ MNIST_EARLY_STUDENTS = Published(
 )  # fmt: skip
 ADULT_LABELS = Published(
     source="table 'Number of labels generated per individualization (Adult)'",
-    baseline=88,
+    baseline=(88,),
     cells=per_cell(
         SHARES, "UW",
         ((140, 139, 202, 203, 272, 273), (198, 198, 346, 349, 541, 543), (264, 259, 530, 530, 868, 872)),
@@ -92,7 +147,7 @@ ADULT_LABELS = Published(
 )  # fmt: skip
 ADULT_STUDENTS = Published(
     source="table 'Student accuracy per individualization (Adult)', with vanishing as in its commented-out twin",
-    baseline=79.85,
+    baseline=(79.85,),
     cells=per_cell(
         SHARES, "UVW",
         (
@@ -104,7 +159,7 @@ ADULT_STUDENTS = Published(
 )  # fmt: skip
 SKEW_LABELS = Published(
     source="table 'Labels generated per unbalanced individualization (Adult)'",
-    baseline=88,
+    baseline=(88,),
     cells=per_cell(SKEW_SHARES, "N", ((90, 95, 101, 109), (93, 108, 132, 162), (96, 129, 172, 225))),
 )
 # l and h: accuracy on low incomes (the majority) and on high incomes

@@ -1,4 +1,4 @@
-"""`mnist-students`, `adult-students`: how good a student is that learns from the labels of each voting."""
+"""`mnist-students`, `adult-students`: how accurate a student is that learns from the labels of each voting."""
 
 import math
 from collections.abc import Sequence
@@ -6,15 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from ipate.reproduce import paper
-from ipate.reproduce.grid import BASELINE, Grid, Options, make_grid
-from ipate.reproduce.labels import COLUMNS
-from ipate.reproduce.paper import Published
-from ipate.reproduce.results import Cell, Sheet, Table
-from ipate.reproduce.settings import HIGHER, SETUPS, SHARES
-from ipate.reproduce.voting import Spread, spread
-from ipate.reproduce.workshop import Workshop
+from ipate.reproduce.grid import BASELINE, COLUMNS, Grid, Key, Options, budget_rows, make_grid
+from ipate.reproduce.models import TrainedModels
+from ipate.reproduce.pages import Cell, Page, Table, spread
+from ipate.reproduce.paper import HIGHER, SETUPS, SHARES, Published
 
-Accuracies = dict[tuple[str, float, str], list[float]]
+Accuracies = dict[Key, list[float]]
 _TITLES = {
     "U": "upsampling",
     "V": "vanishing, participation (ε/ε_max)⁴",
@@ -24,25 +21,25 @@ _TITLES = {
 }
 
 
-def student_accuracies(workshop: Workshop, grid: Grid, *, name: str) -> Accuracies:
-    """Train a student on the labels of every voting; accuracies on the test points in per cent, by cell."""
-    batches = {name: list(grid.pupils("SUVWP")), f"{name}-squared": list(grid.pupils("Q"))}
+def _accuracies(models: TrainedModels, grid: Grid, *, name: str) -> Accuracies:
+    """Train a student on the labels of every voting; return their test accuracies in per cent, by cell."""
+    batches = {name: list(grid.students("SUVWP")), f"{name}-squared": list(grid.students("Q"))}
     found: Accuracies = {key: [] for key in grid.cells}
-    for key, (predicted, truth) in workshop.students(SETUPS[grid.setup], batches).items():
+    for key, (predicted, truth) in models.student_predictions(SETUPS[grid.setup], batches).items():
         found[key[:3]].append(100 * float(np.mean(predicted == truth)))
     return found
 
 
-def mnist(workshop: Workshop, options: Options) -> Sheet:
+def mnist(models: TrainedModels, options: Options) -> Page:
     """Reproduce the MNIST students, both versions of the table."""
-    grid = make_grid(workshop, "mnist", options, variants="UVQWP")
-    found = student_accuracies(workshop, grid, name="mnist")
+    grid = make_grid(models, "mnist", options, variants="UVQWP")
+    found = _accuracies(models, grid, name="mnist")
     early, final = paper.MNIST_EARLY_STUDENTS, paper.MNIST_STUDENTS
-    line = _line(grid, found)
     why = [
         (
             "a: a student's accuracy follows the number of labels (correlation of the cells' means with its logarithm: "
-            f"{line:.2f}, {len(found)} cells); where the paper has other numbers of labels, it has other students."
+            f"{_correlation(grid, found):.2f}, {len(found)} cells); where the paper has other numbers of labels, it "
+            "has other students."
         )
     ]
     other = (
@@ -58,7 +55,7 @@ def mnist(workshop: Workshop, options: Options) -> Sheet:
         _table(found, "V", early, "early version (0: no label at all)", [_POWER]),
         _table(found, "Q", early, "early version (0: no label at all)", [_SQUARED], column="V"),
     ]
-    return Sheet(
+    return Page(
         name="mnist-students", title="MNIST: students", tables=tables,
         findings=[*_findings(grid, found, "UWP"), _quarter(found)],
         about="The student is the paper's CNN, 50 epochs with augmentation, on the labels of each voting of "
@@ -67,17 +64,18 @@ def mnist(workshop: Workshop, options: Options) -> Sheet:
     )  # fmt: skip
 
 
-def adult(workshop: Workshop, options: Options) -> Sheet:
+def adult(models: TrainedModels, options: Options) -> Page:
     """Reproduce the Adult students."""
-    grid = make_grid(workshop, "adult", options, variants="UVQWP")
-    found = student_accuracies(workshop, grid, name="adult")
+    grid = make_grid(models, "adult", options, variants="UVQWP")
+    found = _accuracies(models, grid, name="adult")
     theirs = paper.ADULT_STUDENTS
-    notes = {"V": _POWER}
     tables = [
-        _table(found, variant, theirs, "", [notes.get(variant, _SPLITS)], column="V" if variant == "Q" else variant)
-        for variant in "UWVQ"
+        _table(found, "U", theirs, "", [_SPLITS]),
+        _table(found, "W", theirs, "", [_SPLITS]),
+        _table(found, "V", theirs, "", [_POWER]),
+        _table(found, "Q", theirs, "", [_SPLITS], column="V"),
     ]
-    return Sheet(
+    return Page(
         name="adult-students", title="Adult: students", tables=tables, findings=_findings(grid, found, "UW"),
         about="The student is a random forest of 100 trees on the labels of each voting of `adult-labels`; accuracy "
         f"in per cent on 1,000 test points of the same split, {len(found[BASELINE])} students per cell.",
@@ -87,28 +85,18 @@ def adult(workshop: Workshop, options: Options) -> Sheet:
 def _table(
     found: Accuracies, variant: str, theirs: Published, version: str, notes: Sequence[str], *, column: str | None = None
 ) -> Table:
-    rows: list[tuple[str, list[Cell | str]]] = []
-    for higher in HIGHER:
-        cells: list[Cell | str] = [
-            Cell(
-                ours=spread(found[higher, share, variant]),
-                theirs=theirs.cells[higher, share, column or variant],
-                percent=True,
-                digits=2,
-                note="a",
-            )
-            for share in SHARES
-        ]
-        rows.append((higher, cells))
-    base = theirs.baseline if isinstance(theirs.baseline, float | int) else theirs.baseline[0]
-    rows.append(
-        ("baseline, ln 2", [Cell(ours=spread(found[BASELINE]), theirs=base, percent=True, digits=2, note="a"), "", ""])
+    def cell(key: Key, printed: float) -> Cell:
+        return Cell(ours=spread(found[key]), theirs=printed, percent=True, digits=2, note="a")
+
+    rows = budget_rows(
+        lambda higher, share: cell((higher, share, variant), theirs.cells[higher, share, column or variant]),
+        baseline=cell(BASELINE, theirs.baseline[0]),
     )
     title = f"Student accuracy, %, {_TITLES[variant]}" + (f"; the paper's: {version}" if version else "")
     return Table(title=title, columns=COLUMNS, rows=rows, notes=notes)
 
 
-def _line(grid: Grid, found: Accuracies) -> float:
+def _correlation(grid: Grid, found: Accuracies) -> float:
     """Correlate cells' mean accuracy with the logarithm of their mean number of labels."""
     keys = [key for key in grid.cells if found[key] and grid.labels(key).mean >= 1]
     labels = [math.log(grid.labels(key).mean) for key in keys]
@@ -126,14 +114,8 @@ _SQUARED = (
 )
 
 
-def _gain(found: Accuracies, variant: str) -> tuple[int, Spread]:
-    base = spread(found[BASELINE]).mean
-    gains = [spread(found[higher, share, variant]).mean - base for higher in HIGHER for share in SHARES]
-    return sum(gain > 0 for gain in gains), spread(gains)
-
-
 def _quarter(found: Accuracies) -> str:
-    """Say what the students of the published rule tell about the paper's 25% column."""
+    """Compare the students of the published rule with the paper's 25% column."""
     ours = [spread(found[key]).mean for key in (BASELINE, ("ln 8", 0.25, "P"), ("ln 16", 0.25, "P"))]
     return (
         "At 25%, ln 8 and ln 16, the paper's final students of weighting (88.94 and 90.24) are hardly better than its "
@@ -145,12 +127,12 @@ def _quarter(found: Accuracies) -> str:
 
 def _findings(grid: Grid, found: Accuracies, variants: str) -> list[str]:
     sentences = []
-    for variant in variants:
-        above, gain = _gain(found, variant)
-        sentences.append(
-            f"Students of {_TITLES[variant]} are better than the baseline's in {above} of 9 settings, by "
-            f"{gain.mean:.2f} points on average."
-        )
     base = spread(found[BASELINE])
+    for variant in variants:
+        gains = [spread(found[higher, share, variant]).mean - base.mean for higher in HIGHER for share in SHARES]
+        sentences.append(
+            f"Students of {_TITLES[variant]} are better than the baseline's in {sum(gain > 0 for gain in gains)} of 9 "
+            f"settings, by {spread(gains).mean:.2f} points on average."
+        )
     sentences.append(f"Baseline: {base.mean:.2f} ± {base.sd:.2f}% with {grid.labels(BASELINE).mean:.0f} labels.")
     return sentences

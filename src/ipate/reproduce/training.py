@@ -1,10 +1,10 @@
-"""Run training jobs on a machine that has numpy and torch: job files in, votes and predictions out.
+"""Run training jobs on a machine that has only numpy, torch and, for forests, scikit-learn.
 
     python -m ipate.reproduce.training JOBS --data-dir DATA --device cuda --out VOTES
 
 JOBS holds the *.job.npz files that `ipate reproduce NAME --jobs JOBS` wrote; they are run in the order of their
-names, and each result is written as soon as it is there, so that an interrupted call loses one job at most and
-the next one goes on. DATA holds NAME.npz (`X` images and `y`, in the data set's row order) or the official files.
+names, and each result is written at once, so that an interrupted call loses one job at most and the next call
+continues. DATA holds NAME.npz (`X` images and `y`, in the data set's row order) or the official files.
 """
 
 import argparse
@@ -32,7 +32,7 @@ Images: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; 0, 1 where a job failed, 2 where the input cannot be used."""
+    """Run the command; return 0, 1 where a job failed, 2 where the input cannot be used."""
     args = _parser().parse_args(arguments)
     try:
         return _run(args)
@@ -62,30 +62,22 @@ def run_job(
     job: Job, images: Images, *, device: str = "auto", n_jobs: int = -1, compute: Compute | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:  # fmt: skip
-    """Train a job's models together and ask them.
+    """Train a job's models together and ask them; images are (N, H, W) or (N, H, W, C), with their classes.
 
-    Parameters
-    ----------
-    job : Job
-    images : (X, y)
-        The data set's images, (N, H, W) or (N, H, W, C), and classes.
-    device, n_jobs, compute, progress
-        As in `train_ensemble`.
+    The other parameters are those of `train_ensemble`.
     """
     X, y = images
     settings, start = compute or Compute(), time.perf_counter()
-    learnt, members = (X, Members(offsets=job.offsets.astype(np.int64), indices=job.indices.astype(np.int64)))
-    if job.labels is not None:
-        learnt, y_learnt = X[job.indices], job.labels  # the same point may have another label for each student
-        members = Members(offsets=members.offsets, indices=np.arange(len(job.indices)))
-    else:
-        y_learnt = y
+    learnt, y_learnt, indices = X, y, job.indices.astype(np.int64)
+    if job.labels is not None:  # the same point may have another label for each student
+        learnt, y_learnt, indices = X[job.indices], job.labels, np.arange(len(job.indices))
+    members = Members(offsets=job.offsets.astype(np.int64), indices=indices)
     ensemble = train_ensemble(
         _channels_first(learnt), y_learnt, members, n_classes=job.n_classes, preset=job.preset, epochs=job.epochs,
         steps=job.steps, seed=job.seed, device=device, n_jobs=n_jobs, compute=settings, progress=progress,
     )  # fmt: skip
     trained = time.perf_counter()
-    predicted = _asked(job, ensemble, X, settings)
+    predicted = _predict(job, ensemble, X, settings)
     meta = {
         "train_s": round(trained - start, 2), "ask_s": round(time.perf_counter() - trained, 2),
         "device": torch.cuda.get_device_name() if ensemble.device.type == "cuda" else "cpu",
@@ -94,15 +86,15 @@ def run_job(
     return Result(predicted=predicted, truth=narrow(y[job.asked]), digest=job.digest(), meta=meta)
 
 
-def _asked(job: Job, ensemble: Ensemble, X: NDArray[Any], compute: Compute) -> NDArray[Any]:
+def _predict(job: Job, ensemble: Ensemble, X: NDArray[Any], compute: Compute) -> NDArray[Any]:
     """Return the votes of all models on `asked`, or each model's predictions of its own pool."""
     rows, place = np.unique(job.asked, return_inverse=True)
     shown = _channels_first(X[rows])
-    said = np.concatenate([votes for _, votes in ensemble.vote(shown, chunk=1024, compute=compute)], axis=1)
+    predicted = np.concatenate([votes for _, votes in ensemble.vote(shown, chunk=1024, compute=compute)], axis=1)
     place = place.reshape(job.asked.shape)
     if job.pool is None:
-        return said[:, place]
-    return np.take_along_axis(said, place[job.pool], axis=1)
+        return predicted[:, place]
+    return np.take_along_axis(predicted, place[job.pool], axis=1)
 
 
 def _channels_first(X: NDArray[Any]) -> NDArray[Any]:
@@ -115,7 +107,7 @@ def _images(name: str, folder: Path) -> Images:
     if file.is_file():
         with np.load(file, allow_pickle=False) as arrays:
             if not {"X", "y"} <= set(arrays.files):
-                raise InputError(f"{file}: holds no 'X' and 'y'")
+                raise InputError(f"{file}: it must hold the arrays 'X' and 'y'")
             return arrays["X"], arrays["y"]
     from ipate.data import load
 
@@ -125,7 +117,7 @@ def _images(name: str, folder: Path) -> Images:
 
 @dataclass
 class _Clock:
-    """How long jobs take, as seen so far: what is too long for the time left is not begun."""
+    """Estimates how long jobs take from those that have run: a job too long for the time left is not started."""
 
     seconds: float
     start: float = field(default_factory=time.perf_counter)
@@ -135,10 +127,10 @@ class _Clock:
         return self.seconds - (time.perf_counter() - self.start)
 
     def expected(self, job: Job) -> float:
-        """Expect what the same preset took per model and step, or nothing where it has not been seen."""
+        """Return the time by what the same preset took per model and step; 0 where none has run."""
         return self.rates.get(job.preset, 0.0) * _work(job)
 
-    def saw(self, job: Job, took: float) -> None:
+    def record(self, job: Job, took: float) -> None:
         self.rates[job.preset] = took / _work(job)
 
 
@@ -168,29 +160,25 @@ def _run(args: argparse.Namespace) -> int:
             data[job.dataset] = _images(job.dataset, args.data_dir)
         begin = time.perf_counter()
         try:
-            result = _result(job, data[job.dataset], args)
+            if job.preset == FOREST:
+                result = run_forests(job, data[job.dataset], n_jobs=args.n_jobs)
+            else:
+                compute = Compute(amp=args.amp)
+                result = run_job(job, data[job.dataset], device=args.device, n_jobs=args.n_jobs, compute=compute)
         except (IpateError, RuntimeError) as error:
             sys.stderr.write(f"{job.name} failed: {error}\n")
             failed += 1
             continue
-        clock.saw(job, time.perf_counter() - begin)
-        _keep(write_result(job, result, args.out), args.tar)
+        clock.record(job, time.perf_counter() - begin)
+        _pack(write_result(job, result, args.out), args.tar)
         sys.stderr.write(f"[{number}/{len(paths)}] {job.name}: {_summary(result)}, {clock.left():.0f} s left\n")
     if left:
         sys.stderr.write(f"no time for {len(left)} jobs: {', '.join(left)}\n")
     return 1 if failed else 0
 
 
-def _result(job: Job, data: Images, args: argparse.Namespace) -> Result:
-    """Run one job; forests are scikit-learn's, where it is installed."""
-    if job.preset == FOREST:
-        return run_forests(job, data, n_jobs=args.n_jobs)
-    return run_job(job, data, device=args.device, n_jobs=args.n_jobs, compute=Compute(amp=args.amp))
-
-
 def _summary(result: Result) -> str:
-    truth = result.truth if result.truth.ndim == 1 else None
-    right = "" if truth is None else f", accuracy {np.mean(result.predicted == truth):.4f}"
+    right = f", accuracy {np.mean(result.predicted == result.truth):.4f}" if result.truth.ndim == 1 else ""
     return f"{result.meta['models']} models in {result.meta['train_s']} + {result.meta['ask_s']} s{right}"
 
 
@@ -207,7 +195,7 @@ def _packed(folder: Path) -> set[str]:
     return found
 
 
-def _keep(path: Path, most: int | None) -> None:
+def _pack(path: Path, most: int | None) -> None:
     """Move a result into the last tar file, or a new one where it would grow beyond `most` bytes."""
     if most is None:
         return

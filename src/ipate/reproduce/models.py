@@ -1,0 +1,275 @@
+"""The teachers and students of the experiments: each is trained once and kept, here or on another machine.
+
+Where budgets are given out at random, one ensemble serves the baseline, weighting and vanishing: which teachers
+belong to which group is drawn afterwards. Upsampling has its own ensembles, which depend on copies and shares only,
+not on the budgets.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.allocation import allocate
+from ipate.data import load
+from ipate.data.dataset import Dataset
+from ipate.data.partition import Partition, partition
+from ipate.errors import InputError, PendingError
+from ipate.people.people import People
+from ipate.reproduce.jobs import FOREST, Ints, Job, Result, read_job, read_result, run_forests, write_job, write_result
+from ipate.reproduce.paper import DELTA, SETUPS, Setup
+from ipate.votes.counting import count_votes
+
+ProgressBar: TypeAlias = Callable[[str, int], AbstractContextManager[Callable[[int], Any]]]
+"""Given a title and a total, a context that yields a function of how much is done."""
+_BUDGET_STREAM = 1  # seeds who has which budget
+_DEAL_STREAM = 2  # seeds which people each teacher learns from
+_SIZE_RATIO = 1.3  # students whose numbers of labels lie within this factor are trained together
+_STUDENT_EPOCHS = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleSpec:
+    """What an ensemble depends on; two ensembles with the same specification have the same votes."""
+
+    setup: str  # a key of `SETUPS`
+    replicate: int  # seeds the split, the deal and the training
+    shares: tuple[float, ...] = ()  # upsampling: which share of the people
+    copies: tuple[int, ...] = ()  # is in how many teachers; empty: everybody in one
+    skew: bool = False  # shares are of the second class (Adult's high incomes); the first has no further copies
+
+    @property
+    def name(self) -> str:
+        """The name of the ensemble's files."""
+        kind = "skew" if self.skew else "up"
+        parts = "".join(f"-{kind}{c}x{round(100 * s)}" for s, c in zip(self.shares, self.copies, strict=True) if c > 1)
+        return f"{self.setup}{parts}-e{self.replicate}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ensemble:
+    """Votes of an ensemble (teachers, points) on the public points, which are rows of the data set."""
+
+    spec: EnsembleSpec
+    votes: Ints
+    truth: Ints
+    public: NDArray[np.int64]
+
+    @property
+    def setup(self) -> Setup:
+        """The experiment that it belongs to."""
+        return SETUPS[self.spec.setup]
+
+    @property
+    def n_teachers(self) -> int:
+        """The number of teachers that voted."""
+        return len(self.votes)
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, which is public."""
+        return int(max(self.truth.max(), self.votes.max())) + 1
+
+    @cached_property
+    def teacher_accuracy(self) -> float:
+        """The mean accuracy of one teacher on the public points."""
+        return float(np.mean(self.votes == self.truth))
+
+    def teacher_accuracy_of(self, label: int) -> float:
+        """Return the mean accuracy of one teacher on the public points of one class."""
+        return float(np.mean(self.votes[:, self.truth == label] == label))
+
+    @cached_property
+    def plurality(self) -> NDArray[np.intp]:
+        """The class that most teachers vote for, per public point."""
+        return np.asarray(count_votes(self.votes, int(self.votes.max()) + 1).argmax(axis=1))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Student:
+    """A student to be trained on labelled public points; the replicate's split gives its test points."""
+
+    key: tuple[Any, ...]
+    replicate: int
+    rows: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+
+def split(setup: Setup, dataset: Dataset, *, seed: int) -> Partition:
+    """Split a data set as the paper does: at random, or by the official parts in Table 1.
+
+    Table 1 trains on MNIST's first 50,000 rows and keeps the other 10,000 of the training part public.
+    """
+    if setup.test is not None:
+        return partition(dataset.n_rows, public=setup.public, test=setup.test, seed=seed)
+    if dataset.test_rows is None:
+        raise InputError(f"{setup.name}: the data set {dataset.name!r} has no official test part")
+    if setup.dataset == "mnist":
+        train = np.setdiff1d(np.arange(dataset.n_rows), dataset.test_rows)
+        private: NDArray[np.int64] = train[: -setup.public]
+        return Partition(private=private, public=train[-setup.public :], test=dataset.test_rows.copy())
+    return partition(dataset.n_rows, public=setup.public, test=dataset.test_rows, seed=seed)
+
+
+def copies_group(spec: EnsembleSpec, y: NDArray[np.int64], *, seed: int) -> NDArray[np.int64]:
+    """Draw every private point's index into `copies` in the given shares (of the second class if skewed)."""
+    rng = np.random.default_rng([seed, _BUDGET_STREAM])
+    rows = rng.permutation(np.flatnonzero(y == 1) if spec.skew else len(y))
+    ends = np.floor(np.cumsum(spec.shares) * len(rows) + 0.5).astype(int)
+    found = np.zeros(len(y), dtype=np.int64)
+    for index, (start, stop) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        found[rows[start:stop]] = index
+    return found
+
+
+class TrainedModels:
+    """Provides trained ensembles and students: from the cache, by training here, or by writing jobs for elsewhere.
+
+    With a folder for `jobs`, nothing is trained: missing models are written there as job files and a PendingError is
+    raised. `device` is torch's ("cpu", "cuda" or "auto"); `log` receives lines for the user.
+    """
+
+    def __init__(
+        self, *, cache: str | Path, data_dir: str | Path | None = None, device: str = "auto",
+        jobs: str | Path | None = None, log: Callable[[str], None] = lambda line: None,
+        progress_bar: ProgressBar | None = None,
+    ) -> None:  # fmt: skip
+        self.cache, self.data_dir, self.device, self.log = Path(cache), data_dir, device, log
+        self.jobs = None if jobs is None else Path(jobs)
+        self.progress_bar: ProgressBar = progress_bar or (lambda what, total: nullcontext(lambda done: None))
+        self._data: dict[str, Dataset] = {}
+        self._parts: dict[tuple[str, int], Partition] = {}
+
+    def dataset(self, name: str) -> Dataset:
+        """Return a data set, loaded once."""
+        if name not in self._data:
+            self._data[name] = load(name, data_dir=self.data_dir)
+        return self._data[name]
+
+    def partition(self, setup: Setup, replicate: int) -> Partition:
+        """Return a replicate's private, public and test rows."""
+        key = (setup.name, replicate)
+        if key not in self._parts:
+            self._parts[key] = split(setup, self.dataset(setup.dataset), seed=replicate)
+        return self._parts[key]
+
+    def require(self, specs: Iterable[EnsembleSpec]) -> None:
+        """Make sure that these ensembles are in the cache: train them, or write all their jobs at once."""
+        self._results([self._teacher_job(spec) for spec in dict.fromkeys(specs)])
+
+    def ensembles(self, specs: Iterable[EnsembleSpec]) -> list[Ensemble]:
+        """Return the votes of ensembles."""
+        found = []
+        for spec in specs:
+            (result,) = self._results([self._teacher_job(spec)])
+            public = self.partition(SETUPS[spec.setup], spec.replicate).public
+            found.append(Ensemble(spec=spec, votes=result.predicted, truth=result.truth, public=public))
+        return found
+
+    def student_predictions(
+        self, setup: Setup, batches: Mapping[str, Sequence[Student]]
+    ) -> dict[tuple[Any, ...], tuple[NDArray[Any], NDArray[Any]]]:
+        """Train all students and return, by key, what each predicts of its test points, and their true classes.
+
+        Within one batch, students with similar numbers of labels are trained together, so that epochs mean the same
+        to all of them. A batch's name is that of its results: adding a batch leaves the kept ones valid. Students
+        without labels are left out.
+        """
+        made = [one for name, students in batches.items() for one in self._student_jobs(setup, students, name)]
+        found = {}
+        for (job, students), result in zip(made, self._results([job for job, _ in made]), strict=True):
+            pools = job.pool if job.pool is not None else ()
+            for student, predicted, pool in zip(students, result.predicted, pools, strict=True):
+                found[student.key] = (predicted, result.truth[pool])
+        return found
+
+    def _teacher_job(self, spec: EnsembleSpec) -> Job:
+        """Return the training job of an ensemble; `allocate` deals the rows, as in every run of the package."""
+        setup = SETUPS[spec.setup]
+        dataset, parts = self.dataset(setup.dataset), self.partition(setup, spec.replicate)
+        group = np.zeros(len(parts.private), dtype=np.int64)
+        if spec.copies:
+            group = copies_group(spec, dataset.y[parts.private], seed=spec.replicate)
+        copies = np.array(spec.copies or (1,), dtype=np.float64)
+        people = People.from_budgets(copies[group], delta=DELTA)
+        variant, options = ("upsampling", {"rule": "proportional"}) if spec.copies else ("standard", {})
+        made = allocate(
+            variant, people=people, n_teachers=setup.n_teachers, seed=spec.replicate * 1000 + _DEAL_STREAM, **options
+        )
+        return Job(
+            name=spec.name, kind="teachers", dataset=setup.dataset, preset=setup.teacher, n_classes=dataset.n_classes,
+            seed=spec.replicate, offsets=made.offsets, indices=parts.private[made.persons], asked=parts.public,
+            epochs=setup.epochs,
+        )  # fmt: skip
+
+    def _student_jobs(self, setup: Setup, students: Sequence[Student], name: str) -> list[tuple[Job, list[Student]]]:
+        """Return the jobs of one batch, by the number of labels, with the students of each."""
+        replicates = sorted({student.replicate for student in students})
+        tests = np.stack([self.partition(setup, replicate).test for replicate in replicates])
+        sizes: dict[int, list[Student]] = {}
+        for student in students:
+            if len(student.rows):
+                sizes.setdefault(int(math.log(len(student.rows), _SIZE_RATIO)), []).append(student)
+        return [
+            (Job(
+                name=f"{name}-students-{size:02d}", kind="students", dataset=setup.dataset, preset=setup.student,
+                n_classes=self.dataset(setup.dataset).n_classes, seed=size,
+                offsets=np.cumsum([0, *(len(student.rows) for student in own)]),
+                indices=np.concatenate([student.rows for student in own]),
+                labels=np.concatenate([student.labels for student in own]), asked=tests,
+                pool=np.array([replicates.index(student.replicate) for student in own]),
+                epochs=None if setup.student == FOREST else _STUDENT_EPOCHS,
+            ), own)
+            for size, own in sorted(sizes.items())
+        ]  # fmt: skip
+
+    def _results(self, jobs: Sequence[Job]) -> list[Result]:
+        found = [read_result(job, self.cache) for job in jobs]
+        missing = [job for job, result in zip(jobs, found, strict=True) if result is None]
+        if missing and self.jobs is not None:
+            self._write_jobs(missing, self.jobs)
+            raise PendingError([job.name for job in missing], self.jobs)
+        return [
+            result or self._train(job, f"{number} of {len(jobs)}")
+            for number, (job, result) in enumerate(zip(jobs, found, strict=True), start=1)
+        ]
+
+    def _write_jobs(self, jobs: Sequence[Job], folder: Path) -> None:
+        """Number jobs after those in the folder; skip a job that is there, replace an outdated one of the same name."""
+        there = {re.sub(r"^\d+-", "", path.name): path for path in sorted(folder.glob("*.job.npz"))}
+        order = len(there)
+        for job in jobs:
+            old = there.get(f"{job.name}.job.npz")
+            if old is not None and read_job(old).digest() == job.digest():
+                continue
+            if old is not None:
+                old.unlink()
+            write_job(job, folder, order=order)
+            order += 1
+
+    def _train(self, job: Job, which: str) -> Result:
+        """Train a job's models here and keep the result."""
+        self.log(f"{which}: training {job.n_models} {job.kind} of {job.name}")
+        dataset = self.dataset(job.dataset)
+        with self.progress_bar(job.name, 100) as update:
+            result = self._run(job, dataset, lambda done, total: update(100 * done // total))
+        write_result(job, result, self.cache)
+        return result
+
+    def _run(self, job: Job, dataset: Dataset, progress: Callable[[int, int], None]) -> Result:
+        if job.preset == FOREST:
+            return run_forests(job, (dataset.features(), dataset.y), progress=progress)
+        try:
+            from ipate.reproduce.training import run_job
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"{job.name} needs PyTorch: pip install 'ipate[torch]', or train it elsewhere (--jobs DIR)"
+            ) from error
+        return run_job(job, (dataset.X, dataset.y), device=self.device, progress=progress)

@@ -1,0 +1,83 @@
+"""Trained models: missing ones become jobs, results come from the cache, and bad command lines are refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ipate.cli.app import _run
+from ipate.errors import PendingError
+from ipate.reproduce.jobs import Result, read_job, write_result
+from ipate.reproduce.models import EnsembleSpec, Student, TrainedModels, copies_group, split
+from ipate.reproduce.paper import SETUPS
+
+
+def test_copies_go_to_the_given_shares():
+    y = np.arange(1000) % 4 == 0
+    spec = EnsembleSpec(setup="adult", replicate=0, shares=(0.5, 0.5), copies=(1, 3), skew=True)
+    place = copies_group(spec, y.astype(np.int64), seed=0)
+    assert place[~y].sum() == 0
+    assert place.sum() == 125
+    even = copies_group(replace(spec, skew=False), y.astype(np.int64), seed=0)
+    assert even.sum() == 500
+    assert spec.name == "adult-skew3x50-e0"
+
+
+class Small(TrainedModels):
+    """Models of the digits that come with scikit-learn, under Adult's name."""
+
+    def partition(self, setup, replicate):
+        return split(replace(setup, public=300, test=100), self.dataset("adult"), seed=replicate)
+
+    def dataset(self, name):
+        return super().dataset("digits")
+
+
+def test_missing_models_become_jobs_then_results(tmp_path):
+    jobs = tmp_path / "jobs"
+    spec = EnsembleSpec(setup="adult", replicate=0, shares=(0.5, 0.5), copies=(1, 2))
+    writing = Small(cache=tmp_path / "cache", jobs=jobs)
+    with pytest.raises(PendingError, match="1 jobs"):
+        writing.require([spec, spec])
+    with pytest.raises(PendingError):
+        writing.require([spec, replace(spec, replicate=1)])
+    assert [path.name for path in sorted(jobs.iterdir())] == [  # once each, although both were required twice
+        "000-adult-up2x50-e0.job.npz", "001-adult-up2x50-e1.job.npz",
+    ]  # fmt: skip
+    job = read_job(min(jobs.glob("*.job.npz")))
+    dataset = writing.dataset("adult")
+    assert job.n_models == 375
+    rows, counts = np.unique(job.indices, return_counts=True)
+    assert len(rows) == dataset.n_rows - 400
+    assert sorted(set(counts)) == [1, 2]
+    assert not set(rows) & set(job.asked)
+    votes = np.tile(dataset.y[job.asked], (375, 1))
+    write_result(
+        job, Result(predicted=votes, truth=dataset.y[job.asked], digest=job.digest(), meta={}), tmp_path / "cache"
+    )
+    (ensemble,) = Small(cache=tmp_path / "cache").ensembles([spec])
+    assert ensemble.teacher_accuracy == 1.0
+    students = [
+        Student(key=("a", n), replicate=0, rows=ensemble.public[:size], labels=dataset.y[ensemble.public[:size]])
+        for n, size in enumerate((0, 60, 250))
+    ]
+    found = Small(cache=tmp_path / "cache").student_predictions(SETUPS["adult"], {"t": students})
+    assert set(found) == {("a", 1), ("a", 2)}  # the student without labels is left out
+    right = {key: np.mean(predicted == truth) for key, (predicted, truth) in found.items()}
+    assert right["a", 2] > right["a", 1] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["tabel1"], "nearest is 'table1'"),
+        (["table1", "--ensembles", "0"], "--ensembles is 0"),
+        (["table1", "--device", "gpu"], "--device is 'gpu'"),
+        (["table1", "--data-dir", "/nowhere"], "there is no such folder"),
+    ],
+)
+def test_bad_option_gives_one_error_line(arguments, words, capsys, tmp_path):
+    assert _run(["reproduce", *arguments, "--cache", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1
