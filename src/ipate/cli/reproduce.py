@@ -33,16 +33,13 @@ def command(
     """Reproduce a table or figure of the paper; votes are trained once and kept. Seeded: not for real people."""
     from ipate.cli.output import print_json, progress_bar
     from ipate.data.fetch import cache_folder
-    from ipate.errors import InputError, PendingError, nearest
+    from ipate.errors import InputError, PendingError, refuse_name
     from ipate.reproduce import EXPERIMENTS, run_experiment
     from ipate.reproduce.grid import Options
     from ipate.reproduce.models import TrainedModels
 
     if name != "all" and name not in EXPERIMENTS:
-        names = [*EXPERIMENTS, "all"]
-        raise InputError(
-            f"{name!r} is no table or figure: they are {', '.join(names)}; nearest is {nearest(name, names)}"
-        )
+        refuse_name("experiment", name, [*EXPERIMENTS, "all"])
     for option, value in (("ensembles", ensembles), ("votings", votings)):
         if value < 1:
             raise InputError(f"--{option} is {value}: it must be at least 1")
