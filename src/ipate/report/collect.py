@@ -10,7 +10,7 @@ from ipate.report.assemble import Source, assemble
 from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
 from ipate.report.statement import owed
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import openings_of, reading, reused_by
+from ipate.runs.ledgers import reading
 from ipate.runs.record import read_record
 from ipate.runs.settings import settings_of
 from ipate.runs.withdrawal import withdrawals
@@ -39,8 +39,8 @@ def _source(folder: RunFolder) -> Source:
     )
     with reading(folder) as ledger:
         paid = ledger.stored().answers
-        opening = openings_of(folder, ledger)
-        reused = frozenset(int(query) for query in reused_by(folder, ledger) if query.isdecimal())  # not a test's
+        opening = {account: ledger.opening(account) for account in ledger.terms}
+        reused = frozenset(int(query) for query in ledger.inherited())
         private_history = bool(ledger.private_history)
         charged = None
         if allocation.withdrawn and not settings.meter.data_independent:  # their teachers' votes are erased

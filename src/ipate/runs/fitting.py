@@ -16,8 +16,7 @@ from ipate.errors import ClassesWarning, InputError, PublicRowsWarning
 from ipate.labelling.loop import account_terms
 from ipate.labelling.results import Labelling
 from ipate.ledger.memory import MemoryLedger
-from ipate.ledger.opening import name_run, refuse_mixed_noise
-from ipate.ledger.records import Ledger
+from ipate.ledger.records import Charge, Ledger, noise_kind
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
 from ipate.people.policy import Policy
@@ -170,6 +169,8 @@ class Charged:
     ----------
     ledger : Ledger
         The accounts as they stood when the last label had been paid.
+    charges : tuple of Charge
+        What this fit was charged, in order.
     head : str
         Where the durable ledger stood; empty where there is none.
     opening, before : mapping
@@ -181,6 +182,7 @@ class Charged:
     """
 
     ledger: Ledger
+    charges: tuple[Charge, ...]
     head: str = ""
     opening: Mapping[str, Floats] = field(default_factory=dict)
     before: Mapping[str, float] = field(default_factory=dict)
@@ -209,17 +211,19 @@ def charge_labels(
     """
     if path is None:
         result, ledger = run_labelling(votes, allocation, settings, noise_seed=noise_seed, order=order)
-        return result, Charged(ledger=ledger)
-    name = name_run(f"fit {secrets.token_hex(8)}", seeded=noise_seed is not None)
-    refuse_mixed_noise(path, name)
+        return result, Charged(ledger=ledger, charges=ledger.charges)
+    noise = noise_kind(seeded=noise_seed is not None)
     terms = account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale))
-    with SqliteLedger.open(path, terms, run=name, pool=pool, people=allocation.members()) as book:
+    with SqliteLedger.open(
+        path, terms, run=f"fit {secrets.token_hex(8)}", pool=pool, people=allocation.members(), noise=noise
+    ) as book:
         result, _ = run_labelling(votes, allocation, settings, noise_seed=noise_seed, ledger=book, order=order)
         return result, Charged(
-            ledger=MemoryLedger(terms, opening={account: book.spent(account) for account in book.terms}),
+            ledger=MemoryLedger(terms, opening={account: book.spent(account) for account in book.terms}, noise=noise),
+            charges=book.charges,
             head=str(book.head),
             opening={account: book.opening(account) for account in book.terms if book.opening(account).any()},
             before=book.before,
-            reused=frozenset(int(query) for query in book.inherited if query.isdecimal()),
+            reused=frozenset(int(query) for query in book.inherited()),
             private_history=bool(book.private_history),
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.ledger.carry import PersonRecord
+from ipate.ledger.records import PersonRecord
 from ipate.runs.folder import RunFolder
 from ipate.runs.person import balance_of, find_person, kind_of
 from ipate.runs.withdrawal import withdrawals
