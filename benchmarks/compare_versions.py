@@ -73,13 +73,9 @@ def main() -> int:
         for title, arguments, out in cases(top):
             found = [run(python, arguments, top / side, out) for side, python in sides(options)]
             different += report(title, found)
-        found = [
-            subprocess.run(
-                [python, "-W", "ignore", "-c", CLASSIFIER], check=True, capture_output=True, text=True
-            ).stdout
-            for _, python in sides(options)
-        ]
-        for old, new in zip(*(text.splitlines() for text in found), strict=True):
+        commands = [[str(python), "-W", "ignore", "-c", CLASSIFIER] for _, python in sides(options)]
+        texts = [subprocess.run(line, check=True, capture_output=True, text=True).stdout for line in commands]
+        for old, new in zip(*(text.splitlines() for text in texts), strict=True):
             title = f"PATEClassifier {json.loads(old)['case']}"
             different += report(title, [(json.loads(line)["labels"], json.loads(line)["costs"]) for line in (old, new)])
     print(f"{different} cases differ")

@@ -71,7 +71,7 @@ def voting(queries: int, *, teachers: int = 60, classes: int = 4) -> tuple[Votes
 
 def run(path: Path, told: Path | None, votes: Votes, panel: Panel, *, batch: int, timeout: float = 60.0) -> Labelling:
     """Label with the durable ledger, from wherever it stands."""
-    with Telling.open(path, account_terms(panel, METER, NOISY), timeout=timeout) as book:
+    with Telling.open(path, account_terms(panel, METER, NOISY), noise="seeded", timeout=timeout) as book:
         if told is not None:
             book.out = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         return label(votes, panel, NOISY, METER, noise=NOISE, ledger=book, batch=batch)
@@ -233,10 +233,10 @@ def speed(folder: Path) -> list[dict[str, Any]]:
                 return time.perf_counter() - start
 
             memory = work()
-            with Timed.open(path.with_suffix(".careless"), terms) as careless:
+            with Timed.open(path.with_suffix(".careless"), terms, noise="seeded") as careless:
                 careless._connection.execute("PRAGMA synchronous = OFF")  # what the commit costs without the disk
                 work(careless)
-            with Timed.open(path, terms) as book:
+            with Timed.open(path, terms, noise="seeded") as book:
                 took = work(book)
                 start = time.perf_counter()
                 book.verify()

@@ -434,7 +434,7 @@ MUTANTS = (
         "ledger/memory.py",
         "broke = self.unaffordable(charge.cost)\n        if broke:",
         "broke = self.unaffordable(charge.cost)\n        if broke:\n"
-        "            self._spent.update({a: self._spent[a] + c for a, c in charge.cost.items() if a not in broke})",
+        "            self._spent.update({(0, a): self.spent(a) + c for a, c in charge.cost.items() if a not in broke})",
         (f"{LEDGER}::test_a_refusal_names_group_asked_and_left_and_touches_no_balance",),
     ),
     Mutant(
@@ -725,7 +725,7 @@ MUTANTS = (
     Mutant(
         "tested: the release is not charged",
         "labelling/tested.py",
-        "    _charge(book, votes, panel, aggregator, names=names)\n    passed = _bit(",
+        "    _charge(book, panel, aggregator, test, seeded=source.seeded)\n    passed = _bit(",
         "    passed = _bit(",
         (f"{TESTED}::test_the_budget_is_charged_first_then_the_bit_stored_and_only_then_labels_drawn",),
     ),
@@ -739,7 +739,7 @@ MUTANTS = (
     Mutant(
         "tested: the bit is not stored",
         "labelling/tested.py",
-        "    _write(book, panel, aggregator, name=name, said=passed)\n",
+        "    _write(book, panel, aggregator, replace(test, passed=passed), cost=free, seeded=noise.seeded)\n",
         "",
         (f"{TESTED}::test_interrupted_after_the_bit_no_second_one_is_drawn",),
     ),
@@ -753,15 +753,15 @@ MUTANTS = (
     Mutant(
         "tested: a charge pays for any design",
         "labelling/tested.py",
-        "        if mine not in book.stored().answers:",
-        "        if False:",
+        "        if kept is None or (kept.design, kept.votes) != (test.design, test.votes):",
+        "        if kept is None or kept.votes != test.votes:",
         (f"{TESTED}::test_a_charge_for_one_design_pays_for_no_other",),
     ),
     Mutant(
         "tested: one bit, other votes",
         "labelling/tested.py",
-        "{design.digest}, on votes {votes}",
-        "{design.digest}",
+        "(kept.design, kept.votes) != (test.design, test.votes)",
+        "kept.design != test.design",
         (f"{TESTED}::test_a_bit_lets_no_other_votes_be_labelled_than_those_that_were_tested",),
     ),
     Mutant(
@@ -795,8 +795,8 @@ MUTANTS = (
     Mutant(
         "tested: a resumed fallback forgets what it spent",
         "labelling/tested.py",
-        "opening=self._opening(panel, aggregator.mechanism))",
-        "opening=None)",
+        "opening=self._spent_of(panel, aggregator.mechanism), ",
+        "opening=None, ",
         (f"{TESTED}::test_an_interrupted_fallback_goes_on_within_its_rest",),
     ),
     Mutant(
@@ -842,8 +842,8 @@ MUTANTS = (
     Mutant(
         "a run takes any ledger",
         "runs/ledgers.py",
-        "people=allocation.members(), expected_head=newest_head(folder)",
-        "people=allocation.members()",
+        "        expected_head=newest_head(folder),\n",
+        "",
         (f"{RUN_LEDGERS}::test_an_older_copy_of_the_ledger_or_none_is_refused_with_a_way_out",),
     ),
     Mutant(
@@ -855,17 +855,59 @@ MUTANTS = (
     ),
     Mutant(
         "a seeded run shares a ledger with private ones",
-        "ledger/opening.py",
-        "is_seeded(name) != is_seeded(run)",
-        "is_seeded(name) and not name",
+        "ledger/records.py",
+        "if recorded is not None and recorded != asked:",
+        "if recorded is None and recorded != asked:",
         (f"{RUN_LEDGERS}::test_seeded_runs_and_private_ones_never_share_a_ledger",),
     ),
     Mutant(
         "two runs that begin at once mix seeded noise with secret noise",
-        "ledger/opening.py",
-        "    check_noise(ledger, (run.name for run in contents.runs.values()), name)\n",
+        "ledger/sqlite.py",
+        '    _check_noise(ledger, contents, run.noise or "secure")\n',
         "",
-        ("tests/ledger/test_durable.py::test_the_ledger_itself_refuses_a_run_with_the_other_kind_of_noise",),
+        ("tests/ledger/test_durable.py::test_a_run_with_the_other_noise_is_refused",),
+    ),
+    Mutant(
+        "label draws seeded noise for a ledger with secure noise",
+        "labelling/loop.py",
+        "    check_noise(book, source)\n",
+        "",
+        ("tests/ledger/test_contract.py::test_labelling_refuses_to_mix_seeded_and_secure_noise",),
+    ),
+    Mutant(
+        "a tested release draws seeded noise for a ledger with secure noise",
+        "labelling/tested.py",
+        "    check_noise(book, source)\n",
+        "",
+        (f"{TESTED}::test_a_tested_release_refuses_to_mix_noise",),
+    ),
+    Mutant(
+        "a ledger is charged with the other kind of noise",
+        "ledger/memory.py",
+        '        refuse_mixed_noise(str(self.path or "this ledger"), self.noise, noise_kind(seeded=charge.seeded))\n',
+        "",
+        ("tests/ledger/test_contract.py::test_a_charge_with_the_other_noise_is_refused",),
+    ),
+    Mutant(
+        "a test is stored with a second bit",
+        "ledger/memory.py",
+        "            charge.test.check_follows(self._test)\n",
+        "            pass\n",
+        ("tests/ledger/test_contract.py::test_a_test_is_charged_before_its_only_bit",),
+    ),
+    Mutant(
+        "answers of one kind of release are given for another",
+        "ledger/storage.py",
+        "self.answers.setdefault((run.pool, kind), {})",
+        'self.answers.setdefault((run.pool, ""), {})',
+        ("tests/ledger/test_durable.py::test_answers_of_another_kind_are_not_shared",),
+    ),
+    Mutant(
+        "the hash does not cover the result of a test",
+        "ledger/entries.py",
+        "charges, self.releases, self.test,",
+        "charges, self.releases,",
+        ("tests/ledger/test_tampering.py::test_an_edited_typed_field_is_refused_on_opening",),
     ),
     Mutant(
         "a private report is readable until it is done",
@@ -898,7 +940,7 @@ MUTANTS = (
     Mutant(
         "a seeded run goes on as a private one",
         "runs/folder.py",
-        "if is_seeded(folder.id) != (folder.config.seed is not None):",
+        "if folder.noise != noise_kind(seeded=folder.config.seed is not None):",
         "if False:",
         (f"{RUN_LEDGERS}::test_a_run_goes_on_with_the_kind_of_noise_that_it_began_with",),
     ),
@@ -1018,8 +1060,8 @@ MUTANTS = (
     Mutant(
         "the public report tells when somebody left",
         "runs/ledgers.py",
-        "ledger.runs[: ledger.runs.index(ledger.run)] if name.endswith(folder.id))",
-        "ledger.runs[: ledger.runs.index(ledger.run)] if name == '')",
+        '        parent=parent,\n        reason=None if parent is None else "withdrawal",\n',
+        "",
         (f"{LEAVING}::test_the_public_report_says_how_many_left_and_neither_who_nor_when",),
     ),
     # The reproduction charges right, but where it shows what the published code does.

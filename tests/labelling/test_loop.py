@@ -105,7 +105,7 @@ def run_case(case):
     probs = None
     if case["aggregator"] == "interactive":
         probs = rng.dirichlet(np.ones(votes.n_classes), size=votes.n_queries)
-    ledger = open_ledger(panel, meter, aggregator, transcript=True)
+    ledger = open_ledger(panel, meter, aggregator)
     result = label(
         votes, panel, aggregator, meter,
         stop=stop, max_labels=7 if stop == "count" else None, student_probs=probs,
@@ -212,7 +212,7 @@ def test_drop_lets_the_exhausted_leave_and_charges_the_others_for_their_new_weig
     budgets = {"a": 0.5, "b": 1.0, "c": 4.0}
     votes, panel = make_panel(votes, budgets, "weighting", rule="uniform")
     aggregator = make_aggregator("gnmax", 8.0)
-    ledger = open_ledger(panel, Meter("gdp"), aggregator, transcript=True)
+    ledger = open_ledger(panel, Meter("gdp"), aggregator)
     dropped = label(votes, panel, aggregator, Meter("gdp"), stop="drop", noise=SeededNoise(5), ledger=ledger)
     stopped = label(votes, panel, aggregator, Meter("gdp"), stop="budget", noise=SeededNoise(5))
     assert dropped.n_labels > 2 * stopped.n_labels

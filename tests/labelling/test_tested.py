@@ -82,10 +82,11 @@ class Noise(SecureNoise):
 
     def __init__(self, says=0.0, events=None):
         super().__init__()
-        self.says, self.events = says, [] if events is None else events
+        self.says, self.events, self.streams = says, [] if events is None else events, []
 
     def uniform(self, purpose, queries, width):
         self.events.append(purpose)
+        self.streams.extend(queries)
         if isinstance(self.says, BaseException):
             raise self.says
         return np.full((len(queries), width), self.says)
@@ -105,7 +106,7 @@ class Spy(MemoryLedger):
 
     def charge(self, charge):
         super().charge(charge)
-        self.events.append(("charged", float(max(cost[0] for cost in charge.cost.values())), charge.queries))
+        self.events.append(("charged", float(max(cost[0] for cost in charge.cost.values())), charge.test))
 
 
 def test_the_budget_is_charged_first_then_the_bit_stored_and_only_then_labels_drawn(design):
@@ -114,8 +115,10 @@ def test_the_budget_is_charged_first_then_the_bit_stored_and_only_then_labels_dr
     result = label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(PASS, events), ledger=ledger)
     kinds = [event if isinstance(event, str) else event[0] for event in events]
     assert kinds[:3] == ["charged", "test", "charged"]
-    assert events[0][1] == 2.0
-    assert events[2][1:] == (0.0, ("the test of run",))
+    charged, _, stored = events[:3]
+    assert (charged[1], charged[2].passed) == (2.0, None)
+    assert stored[1:] == (0.0, replace(charged[2], passed=True))
+    assert charged[2].design == design.digest
     assert kinds.index("check") > 2
     assert kinds.index("label") > 2
     assert kinds.count("test") == 1
@@ -123,6 +126,39 @@ def test_the_budget_is_charged_first_then_the_bit_stored_and_only_then_labels_dr
     assert result.passed
     assert result.n_queries == POOL == design.n_queries
     assert ledger.spent("all").tolist() == [2.0]
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_seed_draws_the_bit_from_the_same_stream(design, tmp_path, seeded, durable):
+    """Names of seeded runs on disk once said so; the bit of a seed must not change with that."""
+    noise = Noise(FAIL)
+    noise.seeded = seeded
+    kind = "seeded" if seeded else "secure"
+    terms = account_terms(panel(), PTR, CONFIDENT)
+    made = SqliteLedger.open(tmp_path / "l", terms, run="march", noise=kind) if durable else MemoryLedger(terms)
+    with made as ledger:
+        label_tested(clear_votes(), panel(), CONFIDENT, design, noise=noise, ledger=ledger)
+    name = "march (seeded)" if seeded and durable else "march" if durable else "run"
+    assert noise.streams == [f"the test of {name}"]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_tested_release_refuses_to_mix_noise(design, tmp_path, durable):
+    """Also where the run was interrupted between its charge and its bit: the bit is not drawn from other noise."""
+    terms = account_terms(panel(), PTR, CONFIDENT)
+    made = SqliteLedger.open(tmp_path / "l", terms, noise="seeded") if durable else MemoryLedger(terms, noise="seeded")
+    seeded, secure = Noise(KeyboardInterrupt()), Noise(PASS)
+    seeded.seeded = True
+    with made as ledger:
+        with pytest.raises(InputError, match="must not share a ledger"):
+            label_tested(clear_votes(), panel(), CONFIDENT, design, noise=secure, ledger=ledger)
+        assert (ledger.charges, ledger.epsilon("all"), secure.events) == ((), 0.0, [])
+        with pytest.raises(KeyboardInterrupt):
+            label_tested(clear_votes(), panel(), CONFIDENT, design, noise=seeded, ledger=ledger)
+        with pytest.raises(InputError, match="must not share a ledger"):
+            label_tested(clear_votes(), panel(), CONFIDENT, design, noise=secure, ledger=ledger)
+        assert (len(ledger.charges), secure.events) == (1, [])
 
 
 def test_after_a_pass_every_query_is_asked_and_the_budget_is_the_cost(design):
@@ -241,7 +277,7 @@ def test_interrupted_between_labels_the_stored_ones_stay(design, tmp_path):
     with opened(tmp_path / "l") as ledger, pytest.raises(KeyboardInterrupt):
         label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Breaks(PASS), ledger=ledger, batch=10)
     with opened(tmp_path / "l") as ledger:
-        before = {name: entry for name, entry in ledger.stored().answers.items() if name.isdecimal()}
+        before = ledger.stored().answers
         result = label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(FAIL), ledger=ledger)
     assert 0 < len(before) < POOL
     assert result.n_queries == POOL
@@ -355,7 +391,7 @@ def test_what_a_design_does_not_cover_is_refused(design):
         label_tested(votes, whose, Confident(mechanism=replace(MECHANISM, sigma=4.0)), design)
     with pytest.raises(InputError, match="for other queries"):
         label_tested(votes, whose, CONFIDENT, design, order=np.arange(POOL)[::-1])
-    with pytest.raises(InputError, match="stands twice"):
+    with pytest.raises(InputError, match="duplicate query"):
         label_tested(votes, whose, CONFIDENT, design, order=np.zeros(POOL, dtype=int))
     with pytest.raises(InputError, match="use label_tested"):
         label(votes, whose, CONFIDENT, PTR)

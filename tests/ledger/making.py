@@ -1,4 +1,4 @@
-"""Small ledgers, charges and votings for the tests of the durable ledger."""
+"""Small ledgers, charges and votes for the tests of ledgers."""
 
 import numpy as np
 
@@ -43,18 +43,19 @@ def charge(cost, *, queries=("q",), labels=None, answered=None, sensitivity=1.0,
             "sigma": 40.0,
             "check_sigma": None,
             "bound": "gdp",
+            "seeded": False,
             "labels": None if labels is None else np.asarray(labels),
             **more,
         }
     )
 
 
-def in_memory(entries, path):
-    return MemoryLedger(entries)
+def in_memory(entries, path, **more):
+    return MemoryLedger(entries, **more)
 
 
-def on_disk(entries, path):
-    return SqliteLedger.open(path, entries)
+def on_disk(entries, path, **more):
+    return SqliteLedger.open(path, entries, **more)
 
 
 def voting(size, *, seed=0, names=("middle", "strict", "lax"), budgets=BUDGETS, **more):
@@ -65,8 +66,8 @@ def voting(size, *, seed=0, names=("middle", "strict", "lax"), budgets=BUDGETS, 
     return made, Panel.from_votes(made, rows, weights=None if rotating else WEIGHTS)
 
 
-def opened(path, panel, meter=None, aggregator=CONFIDENT, **more):
-    return SqliteLedger.open(path, account_terms(panel, meter or Meter(), aggregator), **more)
+def opened(path, panel, meter=None, aggregator=CONFIDENT, *, noise="seeded", **more):
+    return SqliteLedger.open(path, account_terms(panel, meter or Meter(), aggregator), noise=noise, **more)
 
 
 def label_into(path, wait, queue):

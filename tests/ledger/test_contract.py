@@ -1,6 +1,7 @@
 """What every ledger does, in memory and on disk."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from ipate.accounting.meter import Meter
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling.loop import account_terms, label
 from ipate.labelling.noise import SeededNoise
+from ipate.ledger.records import ReleaseTest, noise_kind
 from ledger.making import BUDGETS, CONFIDENT, LIMITS, all_terms, charge, in_memory, on_disk, terms, voting
 
 DELTA = 1e-5
@@ -23,8 +25,8 @@ EMPTY = {name: [0.0] for name in BUDGETS}
 def make(request, tmp_path):
     made = []
 
-    def ledger(entries=None):
-        made.append(request.param(entries or all_terms(), tmp_path / f"{len(made)}.sqlite"))
+    def ledger(entries=None, **more):
+        made.append(request.param(entries or all_terms(), tmp_path / f"{len(made)}.sqlite", **more))
         return made[-1]
 
     yield ledger
@@ -100,7 +102,7 @@ def test_a_cost_that_is_no_cost_is_refused_and_nothing_is_charged(make, cost):
 
 
 def test_two_accounts_with_the_same_id_are_refused(make):
-    with pytest.raises(InputError, match="stands twice"):
+    with pytest.raises(InputError, match="duplicate account id 'strict'"):
         make(all_terms(("strict", "lax", "strict")))
 
 
@@ -129,12 +131,98 @@ def test_a_renyi_account_is_within_budget_while_one_order_is(make):
 @pytest.mark.parametrize("batch", [7, None])
 def test_labelling_affords_the_same_wherever_it_is_charged(make, bound, batch):
     votes, panel = voting(600)
-    book = make(account_terms(panel, Meter(bound), CONFIDENT))
+    book = make(account_terms(panel, Meter(bound), CONFIDENT), noise="seeded")
     run = label(votes, panel, CONFIDENT, Meter(bound), noise=SeededNoise(2), ledger=book, batch=batch)
     alone = label(votes, panel, CONFIDENT, Meter(bound), noise=SeededNoise(2), batch=batch)
     np.testing.assert_array_equal(run.labels, alone.labels)
     assert run.groups == alone.groups
     assert (run.n_labels, run.stopped_by) == (alone.n_labels, alone.stopped_by)
+
+
+class Counted(SeededNoise):
+    """Noise of either kind that counts its draws."""
+
+    def __init__(self, *, seeded):
+        super().__init__(1)
+        self.seeded, self.draws = seeded, 0
+
+    def normal(self, purpose, queries, width):
+        self.draws += 1
+        return super().normal(purpose, queries, width)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["secure first", "seeded first"])
+def test_labelling_refuses_to_mix_seeded_and_secure_noise(make, first):
+    votes, panel = voting(60)
+    book = make(account_terms(panel, Meter(), CONFIDENT), noise=noise_kind(seeded=first))
+    label(votes, panel, CONFIDENT, Meter(), noise=Counted(seeded=first), ledger=book, max_queries=5)
+    before, charges, other = balances(book), len(book.charges), Counted(seeded=not first)
+    with pytest.raises(InputError, match=r"must not share a ledger.*nothing was charged") as caught:
+        label(votes, panel, CONFIDENT, Meter(), noise=other, ledger=book, order=range(20, 40))
+    assert "\n" not in str(caught.value)
+    assert (balances(book), len(book.charges), other.draws) == (before, charges, 0)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["secure first", "seeded first"])
+def test_a_charge_with_the_other_noise_is_refused(make, first):
+    book = make(noise=noise_kind(seeded=first))
+    assert book.noise == noise_kind(seeded=first)
+    book.charge(charge({"lax": 0.01}, queries=("a",), seeded=first))
+    with pytest.raises(InputError, match="must not share a ledger"):
+        book.charge(charge({"lax": 0.01}, queries=("b",), seeded=not first))
+    assert balances(book) == {**EMPTY, "lax": [0.01]}
+
+
+def test_a_ledger_in_memory_learns_its_noise_from_the_first_charge():
+    book = in_memory(all_terms(), None)
+    assert book.noise is None
+    book.charge(charge({"lax": 0.01}, seeded=True))
+    assert book.noise == "seeded"
+    with pytest.raises(InputError, match="this ledger has seeded noise and this run has secure noise"):
+        book.charge(charge({"lax": 0.01}, seeded=False))
+
+
+def test_charges_are_kept_in_order_with_their_kind(make):
+    book, test = make(), ReleaseTest(design="d", votes="v")
+    book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
+    book.charge(charge({"lax": 0.02}, queries=(), kind="test", test=test))
+    book.charge(charge({"lax": 0.0}, queries=(), kind="test", test=replace(test, passed=False)))
+    assert [(entry.kind, entry.queries) for entry in book.charges] == [("labels", ("a",)), ("test", ()), ("test", ())]
+    assert [entry.test for entry in book.charges] == [None, test, replace(test, passed=False)]
+    assert float(sum(entry.cost["lax"] for entry in book.charges)[0]) == book.spent("lax")[0]
+    assert book.person("lax")[0].labels == 1
+
+
+def test_an_unknown_kind_of_release_is_refused_by_name():
+    with pytest.raises(InputError, match="kind is 'gossip': the kinds of release are labels, test"):
+        charge({"lax": 0.01}, kind="gossip")
+    for wrong in (
+        {"kind": "test"},
+        {"test": ReleaseTest(design="d", votes="v")},
+        {"kind": "test", "test": ReleaseTest(design="d", votes="v")},  # with a query
+    ):
+        with pytest.raises(InputError, match="has a test and no queries"):
+            charge({"lax": 0.01}, **wrong)
+
+
+def test_a_test_is_charged_before_its_only_bit(make):
+    test = ReleaseTest(design="d", votes="v")
+    passed, failed = replace(test, passed=True), replace(test, passed=False)
+    for steps, words in (
+        ([passed], "was not charged"),
+        ([test, test], "drawn only once"),
+        ([test, replace(passed, design="e")], "another design or of other votes"),
+        ([test, replace(passed, votes="w")], "another design or of other votes"),
+        ([test, passed, failed], "drawn only once"),
+        ([test, failed, failed], "drawn only once"),
+    ):
+        book = make()
+        *good, bad = (charge({"lax": 0.01}, queries=(), kind="test", test=step) for step in steps)
+        for entry in good:
+            book.charge(entry)
+        with pytest.raises(InputError, match=words):
+            book.charge(bad)
+        assert len(book.charges) == len(good)
 
 
 COSTS = st.dictionaries(st.sampled_from(sorted(BUDGETS)), st.floats(0, 0.3), min_size=1)

@@ -18,8 +18,7 @@ from ipate.errors import IpateError
 from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise
 from ipate.ledger.file import connect, plain_errors
-from ipate.ledger.opening import run_names
-from ipate.ledger.sqlite import SqliteLedger
+from ipate.ledger.sqlite import SqliteLedger, run_names
 from ledger.making import CONFIDENT, all_terms, charge, label_into, opened, voting
 
 

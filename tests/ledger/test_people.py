@@ -143,7 +143,7 @@ def test_any_history_is_recharged_from_its_releases_as_account_for_counts_them(t
     entries = account_terms(wide, Meter(new), aggregator)
     orders = entries[0].meter.orders
     account = account_for(votes, wide, aggregator.mechanism, Meter(new, orders=orders), answered=asked)
-    with SqliteLedger.open(tmp_path / "ledger.sqlite", entries, run="releasable") as book:
+    with SqliteLedger.open(tmp_path / "ledger.sqlite", entries, run="releasable", noise="seeded") as book:
         for group in account.groups:
             if book.terms[group.id].meter.orders == orders:
                 assert book.epsilon(group.id) == pytest.approx(group.cost, rel=1e-9)

@@ -3,10 +3,12 @@
 import shutil
 import sqlite3
 import struct
+from dataclasses import replace
 
 import pytest
 
 from ipate.errors import IpateError
+from ipate.ledger.records import ReleaseTest
 from ipate.ledger.sqlite import SqliteLedger
 from ledger.making import all_terms, charge
 
@@ -18,6 +20,17 @@ def path(tmp_path):
         for number in range(4):
             queries = (f"a{number}", f"b{number}")
             book.charge(charge({"strict": 0.001, "lax": 0.01}, queries=queries, labels=[1, 2]))
+    return file
+
+
+@pytest.fixture
+def tested(tmp_path):
+    """A run that continues another one, with the charge and the bit of a test."""
+    file, test = tmp_path / "tested.sqlite", ReleaseTest(design="d", votes="v")
+    SqliteLedger.open(file, all_terms(), run="one").close()
+    with SqliteLedger.open(file, all_terms(), run="two", parent="one", reason="withdrawal") as book:
+        for step in (test, replace(test, passed=False)):
+            book.charge(charge({"lax": 0.01}, queries=(), kind="test", test=step))
     return file
 
 
@@ -55,7 +68,7 @@ EDITS = {
     "a batch without its entry": ["DELETE FROM entries WHERE entry = 5"],
     "an added release": ["INSERT INTO releases VALUES (3, 2, 'new', 1, 1, 0)"],
     "a stray release": ["INSERT INTO releases VALUES (99, 0, 'new', 1, 1, 0)"],
-    "an added batch": ["INSERT INTO batches VALUES (9, 1, 'gdp', 'gaussian', 1, NULL)"],
+    "an added batch": ["INSERT INTO batches VALUES (9, 1, 'labels', 'gdp', 'gaussian', 1, NULL)"],
     "two batches that change places": [
         "UPDATE releases SET batch = 77 WHERE batch = 2",
         "UPDATE releases SET batch = 2 WHERE batch = 3",
@@ -65,6 +78,31 @@ EDITS = {
     "a balance": ["UPDATE balances SET spent = zeroblob(8) WHERE account = 'lax'"],
     "a dropped balance": ["DELETE FROM balances WHERE account = 'lax'"],
 }
+
+
+TESTED_EDITS = {
+    "a kind of release": ["UPDATE batches SET kind = 'labels' WHERE entry = 3"],
+    "a kind of noise": ["UPDATE runs SET noise = 'seeded'"],
+    "no parent": ["UPDATE runs SET parent = NULL WHERE name = 'two'"],
+    "another parent": ["UPDATE runs SET parent = 'two' WHERE name = 'two'"],
+    "a parent": ["UPDATE runs SET parent = 'two' WHERE name = 'one'"],
+    "a reason": ["UPDATE runs SET reason = NULL WHERE name = 'two'"],
+    "a design": ["UPDATE tests SET design = 'e' WHERE batch = 3"],
+    "tested votes": ["UPDATE tests SET votes = 'w'"],
+    "a bit": ["UPDATE tests SET passed = 1 WHERE batch = 4"],
+    "a bit too early": ["UPDATE tests SET passed = 1 WHERE batch = 3"],
+    "a dropped bit": ["UPDATE tests SET passed = NULL WHERE batch = 4"],
+    "a dropped test": ["DELETE FROM tests WHERE batch = 4"],
+    "a stray test": ["INSERT INTO tests VALUES (9, 'd', 'v', 1)"],
+}
+
+
+@pytest.mark.parametrize("what", TESTED_EDITS)
+def test_an_edited_typed_field_is_refused_on_opening(tested, what):
+    SqliteLedger.open(tested).close()
+    edit(tested, *TESTED_EDITS[what])
+    with pytest.raises(IpateError, match="does not verify"):
+        SqliteLedger.open(tested)
 
 
 @pytest.mark.parametrize("what", EDITS)
@@ -102,8 +140,7 @@ def test_a_trigger_that_is_gone_is_noticed(path):
 def test_a_budget_that_was_passed_is_noticed_even_with_right_sums(tmp_path, monkeypatch):
     file = tmp_path / "over.sqlite"
     with SqliteLedger.open(file, all_terms()) as book:
-        monkeypatch.setattr(book._book, "require", lambda entry: None)
-        monkeypatch.setattr(book._book, "charge", lambda entry: None)
+        monkeypatch.setattr(book, "require", lambda entry: None)
         book.charge(charge({"strict": 5.0}))
     with pytest.raises(IpateError, match="'strict' is over its budget"):
         SqliteLedger.open(file)
@@ -158,12 +195,12 @@ def test_a_lost_file_is_not_silently_replaced(path):
         SqliteLedger.open(path, all_terms(), expected_head=head)
 
 
-@pytest.mark.parametrize(("version", "words"), [(99, "update ipate"), (0, "use the ipate that wrote it")])
-def test_another_schema_is_refused_with_what_to_do(path, version, words):
+@pytest.mark.parametrize("version", [99, 1])
+def test_another_schema_is_refused_with_what_to_do(path, version):
     file = sqlite3.connect(path)
     file.execute(f"PRAGMA user_version = {version}")
     file.close()
-    with pytest.raises(IpateError, match=rf"the schema {version}\b.*{words}"):
+    with pytest.raises(IpateError, match=rf"the schema {version}\b.*use the ipate that wrote the ledger"):
         SqliteLedger.open(path)
 
 

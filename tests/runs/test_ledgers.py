@@ -185,7 +185,9 @@ def test_labels_are_made_again_from_the_ledger_and_never_drawn_twice(tmp_path):
 def test_seeded_runs_and_private_ones_never_share_a_ledger(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger, seed=3, labelling=labels(3))
-    with pytest.raises(InputError, match="seeded, and not private: seeded runs and private ones must not share one"):
+    with pytest.raises(
+        InputError, match="has seeded noise and this run has secure noise: seeded and secure noise must not share"
+    ):
         run(tmp_path / "b", ledger=ledger)
     assert run(tmp_path / "c", ledger=ledger, seed=4, labelling=labels(5)).record.seeded
 

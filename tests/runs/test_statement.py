@@ -102,6 +102,8 @@ def test_whoever_left_is_told_what_was_spent_until_then_and_no_more(tmp_path, mo
     text = " ".join(sentences(now))
     assert f"They withdrew on {entry.when}" in text
     assert "is left" not in text
+    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
+        assert ledger.parts() == (folder.id, f"{folder.id} (part 2)")
     other = state(folder, members(folder)["low"])
     assert other.checks > now.checks
     (entry,) = other.entries  # they are not told that somebody left, or when

@@ -10,8 +10,7 @@ from ipate.accounting.meter import Meter
 from ipate.cli.options import check_out
 from ipate.files import write_text
 from ipate.labelling.aggregators import Aggregator
-from ipate.ledger.opening import name_run, refuse_mixed_noise
-from ipate.ledger.records import Terms
+from ipate.ledger.records import Ledger, Terms, noise_kind
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.teachers.ensemble import fingerprint
 from ipate.votes import Votes
@@ -36,7 +35,7 @@ def run_of(
     turns = () if votes.participation is None else votes.participation
     pool = fingerprint(*votes.votes, votes.n_classes, votes.queries, *turns)  # row by row: votes may be mapped
     whole = fingerprint(pool, panel.groups, panel.weights, repr(aggregator), meter, *request, seed)
-    return LabelRun(name=name_run(f"label {whole[:16]}", seeded=seed is not None), pool=pool)
+    return LabelRun(name=f"label {whole[:16]}", pool=pool)
 
 
 def head_file(out: Path) -> Path:
@@ -47,7 +46,7 @@ def head_file(out: Path) -> Path:
 @contextmanager
 def label_ledger(
     out: Path, ledger: Path | None, terms: Sequence[Terms], *, run: LabelRun, seeded: bool
-) -> Iterator[SqliteLedger | None]:
+) -> Iterator[Ledger | None]:
     """Open the ledger of a labelling; None for a seeded one without a ledger of its own, which promises nothing."""
     check_out(out, "a file of labels")
     if ledger is None and seeded:
@@ -55,14 +54,14 @@ def label_ledger(
         return
     path = ledger or out.with_suffix(".ledger.sqlite")
     check_out(path, "a ledger")
-    refuse_mixed_noise(path, run.name)
-    with SqliteLedger.open(path, terms, run=run.name, pool=run.pool, expected_head=_seen(out, path, ledger)) as book:
+    seen, noise = _seen(out, path, ledger), noise_kind(seeded=seeded)
+    with SqliteLedger.open(path, terms, run=run.name, pool=run.pool, noise=noise, expected_head=seen) as book:
         yield book
 
 
-def write_head(out: Path, book: SqliteLedger) -> None:
+def write_head(out: Path, book: Ledger) -> None:
     """Note beside the labels where their ledger stood, and which one it was."""
-    write_text(head_file(out), f"{book.head}\n{book.path.resolve()}\n")
+    write_text(head_file(out), f"{book.head}\n{Path(book.path or '').resolve()}\n")
 
 
 def _seen(out: Path, path: Path, named: Path | None) -> str | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ipate.accounting.ptr.design import Design
     from ipate.labelling.aggregators import Mechanism
     from ipate.labelling.results import Labelling
-    from ipate.ledger.sqlite import SqliteLedger
+    from ipate.ledger.records import Ledger
     from ipate.votes import Votes
     from ipate.votes.panel import Panel
 
@@ -238,7 +238,7 @@ def _write_labels(path: Path, votes: "Votes", result: "Labelling") -> None:
     write_text(path, stream.getvalue())
 
 
-def _payload(result: "Labelling", votes: "Votes", variant: str, book: "SqliteLedger | None") -> dict[str, Any]:
+def _payload(result: "Labelling", votes: "Votes", variant: str, book: "Ledger | None") -> dict[str, Any]:
     import numpy as np
 
     accuracy = None
@@ -264,9 +264,7 @@ def _payload(result: "Labelling", votes: "Votes", variant: str, book: "SqliteLed
     }
 
 
-def _show(
-    result: "Labelling", votes: "Votes", variant: str, out: Path, book: "SqliteLedger | None", as_json: bool
-) -> None:
+def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, book: "Ledger | None", as_json: bool) -> None:
     from ipate.cli.output import print_json, print_table
 
     payload = _payload(result, votes, variant, book)

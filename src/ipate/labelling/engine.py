@@ -10,7 +10,7 @@ from ipate.labelling.aggregators import Aggregator, Outcome
 from ipate.labelling.costs import check_costs, label_costs
 from ipate.labelling.noise import NoiseSource
 from ipate.labelling.results import Ending, GroupResult, Guarantee, Labelling
-from ipate.ledger.records import Charge, Ledger
+from ipate.ledger.records import Answer, Charge, Ledger
 from ipate.votes import Votes
 from ipate.votes.counting import take_columns
 from ipate.votes.panel import Panel, Tally
@@ -44,7 +44,7 @@ class Engine:
         self.n_labels = self.n_asked = 0
         self.parts: list[tuple[NDArray[np.int64], Outcome, NDArray[np.bool_]]] = []
         self.before = ledger.stored()
-        self.store: dict[str, tuple[int, bool, bool]] = dict(self.before.answers)
+        self.store: dict[str, Answer] = dict(self.before.answers)
         self.met: set[str] = set()
         self.may_repeat = may_repeat or bool(self.store)
         self.exhausted: dict[str, int] = {}
@@ -129,7 +129,7 @@ class Engine:
         if not self.may_repeat:
             return fresh, fresh
         first = np.empty(len(chunk), dtype=bool)
-        here: dict[str, tuple[int, bool, bool]] = {}
+        here: dict[str, Answer] = {}
         seen = ChainMap(here, self.store)
         for index, name in enumerate(self._ids(chunk)):
             fresh[index] = name not in seen
@@ -198,6 +198,7 @@ class Engine:
                 sigma=mechanism.sigma,
                 check_sigma=mechanism.check_sigma,
                 bound=self.meter.bound,
+                seeded=self.noise.seeded,
                 noise=mechanism.noise,
                 labels=outcome.labels[: len(ids)][new],
                 reinforced=outcome.reinforced[: len(ids)][new],

@@ -53,15 +53,15 @@ class Extract:
     answers: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ledger: Ledger, *, opening: Mapping[str, Floats], reused: frozenset[str], head: str) -> "Extract":
+    def of(cls, ledger: Ledger) -> "Extract":
         """Read a ledger's own run; the queries of a run are the positions of its public points."""
         return cls(
             terms=dict(ledger.terms),
             charges=ledger.charges,
-            opening={account: spent for account, spent in opening.items() if spent.any()},
-            reused=frozenset(int(query) for query in reused),
+            opening={name: spent for name in ledger.terms if (spent := ledger.opening(name)).any()},
+            reused=frozenset(int(query) for query in ledger.inherited()),
             private_history=bool(ledger.private_history),
-            head=head,
+            head=str(ledger.head) if ledger.durable else "",
             answers={query: answer[0] for query, answer in ledger.stored().answers.items()},
         )
 

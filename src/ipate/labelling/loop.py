@@ -20,7 +20,7 @@ from ipate.labelling.engine import Engine
 from ipate.labelling.noise import NoiseSource, SecureNoise
 from ipate.labelling.results import Ending, Labelling, StoppedBy, state_guarantee
 from ipate.ledger.memory import MemoryLedger
-from ipate.ledger.records import Ledger, Terms
+from ipate.ledger.records import Ledger, Terms, noise_kind, refuse_mixed_noise
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -96,6 +96,7 @@ def label(
     _check_request(stop, max_labels, max_queries, panel)
     source = SecureNoise() if noise is None else noise
     book = open_ledger(panel, meter, aggregator) if ledger is None else ledger
+    check_noise(book, source)
     check_fits(panel, votes, book, meter, student_probs)
     positions = check_order(order, votes.n_queries)
     run = Engine(
@@ -170,6 +171,11 @@ def batch_size(panel: Panel, meter: Meter) -> int:
     most = {"exact": 256, "tight": 2048}.get(meter.bound, 8192)
     width = 1 if meter.data_independent else meter.width
     return max(1, min(most, _MEMORY // (8 * width * len(panel.account_ids))))
+
+
+def check_noise(ledger: Ledger, noise: NoiseSource) -> None:
+    """Refuse to mix seeded and secure noise on one ledger, before anything is drawn."""
+    refuse_mixed_noise(str(ledger.path or "this ledger"), ledger.noise, noise_kind(seeded=noise.seeded))
 
 
 def check_fits(panel: Panel, votes: Votes, ledger: Ledger, meter: Meter, probs: Floats | None) -> None:

@@ -1,9 +1,9 @@
-"""A release that is tested as a whole: charge it, ask one private yes/no question, and label only after a yes.
+"""A release that is tested as a whole: charge it, draw the one bit of its private test, and label only if it passes.
 
-The order is the guarantee. The ledger takes the whole budget first, whatever the answer will be; the bit is
+The guarantee depends on the order. The ledger takes the whole budget first, whatever the bit will be; the bit is
 drawn once and stored before anything else happens; the noise of the labels is drawn only after that. A run that
-was interrupted finds its charge and its bit again and never draws a second one, and the bit lets no other votes be
-labelled than those that were tested.
+was interrupted finds its charge and its bit again and never draws a second one, and no other votes are labelled than
+those that were tested.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from ipate.accounting.ptr.setting import ORDERS, PtrGroup, Setting
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling.aggregators import Aggregator, Confident, GNMax, Mechanism
 from ipate.labelling.engine import Engine
-from ipate.labelling.loop import account_terms, batch_size, check_fits, check_order, label, repeats, walk
+from ipate.labelling.loop import account_terms, batch_size, check_fits, check_noise, check_order, label, repeats, walk
 from ipate.labelling.noise import NoiseSource, SecureNoise
 from ipate.labelling.results import Labelling, StoppedBy, state_guarantee
 from ipate.ledger.memory import MemoryLedger
-from ipate.ledger.records import Charge, Ledger, Stored, Terms
+from ipate.ledger.records import Charge, Ledger, ReleaseKind, ReleaseTest, Stored
 from ipate.people.budgets import Budget
 from ipate.votes import Votes
 from ipate.votes.counting import count_votes
@@ -71,14 +71,15 @@ def label_tested(
         )
     source = SecureNoise() if noise is None else noise
     book = MemoryLedger(account_terms(panel, _UNIT, aggregator)) if ledger is None else ledger
+    check_noise(book, source)
     check_fits(panel, votes, book, _UNIT, None)
     pool = check_order(order, votes.n_queries)
     if repeats(pool.tolist()) or repeats(votes.queries or ()):
-        raise InputError("a query stands twice in the pool: a design fixes a list of different queries")
+        raise InputError("duplicate query in the pool: a design fixes a list of different queries")
     positions = _queries_of(design, votes, panel, aggregator.mechanism, pool)
-    names = _names(book, design, _hash(votes, panel, positions))
-    _charge(book, votes, panel, aggregator, names=names)
-    passed = _bit(book, votes, panel, design, aggregator, positions=positions, noise=source, name=names[1])
+    test = ReleaseTest(design=design.digest, votes=_hash(votes, panel, positions))
+    _charge(book, panel, aggregator, test, seeded=source.seeded)
+    passed = _bit(book, votes, panel, design, aggregator, positions=positions, noise=source, test=test)
     stopped_by: StoppedBy = "other" if book.private_history else "fixed"  # answers of such runs may be given again here
     guarantee = state_guarantee(_UNIT, stopped_by=stopped_by, seeded=source.seeded)
     if passed or not design.fallback:
@@ -88,7 +89,7 @@ def label_tested(
         size = batch or batch_size(panel, _UNIT)
         return replace(run.result(walk(run, positions, size, progress=progress), guarantee), passed=True)
     rest = _rest(panel, design)
-    inner = _Rest(book, rest, aggregator, frozenset(names))
+    inner = _Rest(book, rest, aggregator)
     found = label(
         votes, rest, aggregator, inner.meter, order=pool, noise=source, ledger=inner, batch=batch, progress=progress
     )
@@ -115,11 +116,6 @@ def _engine(votes: Votes, panel: Panel, aggregator: Aggregator, book: Ledger, no
     )
 
 
-def _names(book: Ledger, design: Design, votes: str) -> tuple[str, str]:
-    """The ids under which the ledger keeps what a run is charged for and the answer of its test, beside its queries."""
-    return f"the design of {book.run}, {design.digest}, on votes {votes}", f"the test of {book.run}"
-
-
 def _hash(votes: Votes, panel: Panel, positions: NDArray[np.int64]) -> str:
     """Hash of all that is tested and labelled: who votes what, with which weight. Private, like the ledger."""
     found = hashlib.sha256(np.ascontiguousarray(panel.weights, dtype="<f8").tobytes())
@@ -129,15 +125,12 @@ def _hash(votes: Votes, panel: Panel, positions: NDArray[np.int64]) -> str:
     return found.hexdigest()
 
 
-def _charge(book: Ledger, votes: Votes, panel: Panel, aggregator: Aggregator, *, names: tuple[str, str]) -> None:
-    """Take the whole budget of every account, once, before anything is drawn; what it is for is stored with it."""
-    mine, bit = names
-    taken = {mine, bit} & set(votes.queries or ())
-    if taken:
-        raise InputError(f"query {taken.pop()!r} has a name that the ledger keeps for the test itself: rename it")
+def _charge(book: Ledger, panel: Panel, aggregator: Aggregator, test: ReleaseTest, *, seeded: bool) -> None:
+    """Take the whole budget of every account, once, before anything is drawn; what it pays for is stored with it."""
     paid = [bool(book.spent(account).any()) for account in panel.account_ids]
-    if all(paid) and book.durable:  # interrupted after the charge: whether a bit was drawn, the ledger says
-        if mine not in book.stored().answers:
+    if all(paid) and book.durable:  # interrupted after the charge; the ledger knows whether the bit was drawn
+        kept = book.stored().test
+        if kept is None or (kept.design, kept.votes) != (test.design, test.votes):
             raise InputError(
                 "this run was charged for another design or other votes, whose test may have been drawn, and a budget "
                 "pays for one test; put the design and the votes back that the run began with"
@@ -148,31 +141,31 @@ def _charge(book: Ledger, votes: Votes, panel: Panel, aggregator: Aggregator, *,
     if any(paid):
         raise InputError("some accounts of this ledger have been charged and some not: it does not belong to this run")
     cost = {group.id: np.array([group.epsilon]) for group in panel.groups}
-    _write(book, panel, aggregator, name=mine, said=False, cost=cost)
+    _write(book, panel, aggregator, test, cost=cost, seeded=seeded)
 
 
 def _write(
     book: Ledger,
     panel: Panel,
     aggregator: Aggregator,
+    test: ReleaseTest,
     *,
-    name: str,
-    said: bool,
-    cost: Mapping[str, Floats] | None = None,
+    cost: Mapping[str, Floats],
+    seeded: bool,
 ) -> None:
-    """Commit one entry under a name: the design with its charge, or the answer of the test at no further cost."""
+    """Commit a record of the test: what is charged before the bit is drawn, then the bit at no further cost."""
     book.charge(
         Charge(
-            cost={group.id: np.zeros(1) for group in panel.groups} if cost is None else cost,
-            queries=(name,),
-            answered=np.zeros(1, dtype=bool),
+            cost=cost,
+            queries=(),
+            answered=np.zeros(0, dtype=bool),
             sensitivity={group.id: np.asarray(group.sensitivity) for group in panel.groups},
             sigma=aggregator.mechanism.sigma,
-            check_sigma=None,  # neither entry is the check of a query
+            check_sigma=None,
             bound="ptr",
+            seeded=seeded,
             kind="test",
-            labels=np.array([0 if said else -1]),
-            reinforced=np.array([said]),
+            test=test,
         )
     )
 
@@ -186,16 +179,25 @@ def _bit(
     *,
     positions: NDArray[np.int64],
     noise: NoiseSource,
-    name: str,
+    test: ReleaseTest,
 ) -> bool:
-    """Return the answer of the test: the stored one, or one that is drawn now and stored before it is used."""
-    kept = book.stored().answers.get(name)
-    if kept is not None:
-        return kept[2]
+    """Return the bit of the test: the stored one, or one that is drawn now and stored before it is used."""
+    kept = book.stored().test
+    if kept is not None and kept.passed is not None:
+        return kept.passed
     chance = pass_probability(design, _counts(votes, panel, positions))
-    passed = bool(noise.uniform("test", [name], 1)[0, 0] < chance)
-    _write(book, panel, aggregator, name=name, said=passed)
+    passed = bool(noise.uniform("test", [_stream(book, noise)], 1)[0, 0] < chance)
+    free = {group.id: np.zeros(1) for group in panel.groups}
+    _write(book, panel, aggregator, replace(test, passed=passed), cost=free, seeded=noise.seeded)
     return passed
+
+
+def _stream(book: Ledger, noise: NoiseSource) -> str:
+    """Name the stream that the bit is drawn from.
+
+    Names of seeded runs on disk once had the suffix; it stays here so that the same seed draws the same bit.
+    """
+    return f"the test of {book.run}" + (" (seeded)" if book.durable and noise.seeded else "")
 
 
 def _counts(votes: Votes, panel: Panel, positions: NDArray[np.int64]) -> Floats:
@@ -217,23 +219,20 @@ def _rest(panel: Panel, design: Design) -> Panel:
     )
 
 
-class _Rest:
-    """The ledger of the run after a failed test: its own limits, inside a charge that is paid already.
+class _Rest(MemoryLedger):
+    """The ledger of the run after a failed test: its own limits, inside a charge that is already paid.
 
-    Its queries are committed to the outer ledger at no cost, answers included, before they are released; what they
-    cost of the rest is counted here, and counted again from the stored answers when a run is resumed.
+    Its queries are committed to the outer ledger at no cost, answers included, before they are released. What they
+    cost of the rest is counted here, and recomputed from the stored answers when a run is resumed.
     """
 
-    durable = True
-
-    def __init__(self, book: Ledger, panel: Panel, aggregator: Aggregator, own: frozenset[str]) -> None:
-        self.meter = Meter("gdp")
-        self._book, self._own = book, own
+    def __init__(self, book: Ledger, panel: Panel, aggregator: Aggregator) -> None:
+        self.meter, self._book = Meter("gdp"), book
         terms = account_terms(panel, self.meter, aggregator)
-        self._inner = MemoryLedger(terms, opening=self._opening(panel, aggregator.mechanism))
+        super().__init__(terms, opening=self._spent_of(panel, aggregator.mechanism), noise=book.noise)
 
-    def _opening(self, panel: Panel, mechanism: Mechanism) -> dict[str, Floats]:
-        """What the answers that are stored already cost: as many checks, and labels where one was given."""
+    def _spent_of(self, panel: Panel, mechanism: Mechanism) -> dict[str, Floats]:
+        """What the stored answers cost: as many checks, and labels where one was given."""
         answers = self.stored().answers.values()
         asked, answered = len(answers), sum(entry[1] for entry in answers)
         spent = {}
@@ -246,47 +245,19 @@ class _Rest:
         return spent
 
     @property
-    def terms(self) -> Mapping[str, Terms]:
-        """The accounts with what the failed test left them."""
-        return self._inner.terms
-
-    @property
-    def run(self) -> str:
-        """The run that the outer ledger charges."""
-        return self._book.run
-
-    @property
-    def private_history(self) -> tuple[str, ...]:
-        """Nothing was spent before a tested release, so no earlier run decides what is left; `label_tested` asks."""
-        return ()
-
-    @property
-    def charges(self) -> tuple[Charge, ...]:
-        """What the outer ledger was charged."""
-        return self._book.charges
-
-    def spent(self, account: str) -> Floats:
-        """Return what was spent of the rest."""
-        return self._inner.spent(account)
-
-    def limit(self, account: str) -> Floats:
-        """Return what may be spent of the rest."""
-        return self._inner.limit(account)
-
-    def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
-        """Return the accounts that cannot pay this out of the rest."""
-        return self._inner.unaffordable(cost)
+    def durable(self) -> bool:
+        """Answers are with the outer ledger."""
+        return True
 
     def charge(self, charge: Charge) -> None:
         """Commit the answers, at no further cost to the outer ledger, if the rest can pay for them."""
-        self._inner.require(charge)
+        self.require(charge)
         self._book.charge(replace(charge, cost={account: np.zeros(1) for account in charge.cost}))
-        self._inner.charge(charge)
+        super().charge(charge)
 
-    def stored(self) -> Stored:
-        """Return the answers that are paid already, without the entries of the test itself."""
-        kept = self._book.stored()
-        return replace(kept, answers={name: entry for name, entry in kept.answers.items() if name not in self._own})
+    def stored(self, kind: ReleaseKind = "labels") -> Stored:
+        """Return what the outer ledger holds."""
+        return self._book.stored(kind)
 
 
 _BLOCK = 2048  # queries counted at a time
@@ -351,7 +322,7 @@ def votes_hash(votes: Votes) -> str:
 
 
 def refuse_own_votes(design: Design, votes: Votes) -> None:
-    """Refuse a design that was made from the very votes it is to be used on: it would know them."""
+    """Refuse a design that was made from the votes it is to be used on: it would depend on private data."""
     if design.reference_hash == votes_hash(votes):
         raise InputError(
             "the design was made from these very votes: a reference must be public, "

@@ -1,68 +1,55 @@
-"""What people have spent follows them: from run to run, through any grouping, into any unit.
+"""Balances carried from run to run: each person's spending follows them through any grouping and into any unit.
 
-A person's history is what their own account was charged in every run. It is counted again from the releases
-(kind, σ, Δ), never by converting costs; only an account that stays under the same data-dependent bound adds
-up the costs that were recorded. A new account starts from the worst of its members, order by order.
+A person's history is what their own account was charged in every run. It is recomputed from the releases (kind, σ,
+Δ), never by converting costs; only an account that stays under the same data-dependent bound adds up the recorded
+costs. A new account starts from the maximum over its members, order by order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ipate.accounting import laplace
 from ipate.accounting.meter import Meter
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.entries import BatchRow, RunRow, from_bytes
-from ipate.ledger.records import Terms
+from ipate.ledger.entries import RunRow
+from ipate.ledger.records import Charge, Floats, PersonRecord, Terms
 
-Floats = NDArray[np.float64]
-Place = tuple[int, str]  # a run and an account of it
-Kind = tuple[str, float, float | None, float]  # noise, σ, σ_T and Δ of alike releases
+Place = tuple[int, str]  # a run (its entry) and an account of it
+Mechanism = tuple[str, float, float | None, float]  # noise, σ, σ_T and Δ of alike releases
 
 
 @dataclass
 class Releases:
-    """What was released on one account of one run: how many checks and labels of each kind, and their cost.
+    """What was released on one account of one run: numbers of checks and labels by mechanism, and the recorded cost."""
 
-    Attributes
-    ----------
-    counts : dict
-        (noise, σ, σ_T, Δ) to [checks, labels].
-    bound, orders
-        The unit of `cost`, the sum of what was recorded.
-    """
-
-    bound: str
-    orders: tuple[float, ...]
+    meter: Meter  # the unit of `cost`
     cost: Floats
-    counts: dict[Kind, list[int]] = field(default_factory=dict)
+    counts: dict[Mechanism, list[int]] = field(default_factory=dict)  # [checks, labels]
 
-    def add(self, batch: BatchRow, moved: Floats, cost: Floats) -> None:
-        """Add the releases of a batch, at one Δ or one per query."""
-        self.cost = self.cost + cost
-        answered = batch.answered
-        deltas = np.broadcast_to(moved, answered.shape)
-        for value in np.unique(deltas).tolist():
-            here = deltas == value
-            entry = self.counts.setdefault((batch.noise, batch.sigma, batch.check_sigma, value), [0, 0])
-            entry[0] += int(np.count_nonzero(here)) if batch.check_sigma is not None else 0
-            entry[1] += int(np.count_nonzero(here & answered))
+    def add(self, charge: Charge, account: str) -> None:
+        """Add the releases of a charge, at one Δ or one per query."""
+        self.cost = self.cost + charge.cost[account]
+        sensitivities = np.broadcast_to(charge.sensitivity[account], charge.answered.shape)
+        for value in np.unique(sensitivities).tolist():
+            here = sensitivities == value
+            entry = self.counts.setdefault((charge.noise, charge.sigma, charge.check_sigma, value), [0, 0])
+            entry[0] += int(np.count_nonzero(here)) if charge.check_sigma is not None else 0
+            entry[1] += int(np.count_nonzero(here & charge.answered))
 
 
-def gather(runs: Mapping[int, RunRow], charged: Iterable[BatchRow]) -> dict[Place, Releases]:
-    """Count the releases of every account of every run."""
+def gather(runs: Mapping[int, RunRow], charges: Iterable[tuple[int, Charge]]) -> dict[Place, Releases]:
+    """Count the releases of every account of every run, from charges with the entry of their run."""
     found = {
-        (run.entry, row.id): Releases(
-            bound=row.meter.bound, orders=tuple(row.meter.orders), cost=np.zeros(row.meter.width)
-        )
+        (run.entry, row.id): Releases(meter=row.meter, cost=np.zeros(row.meter.width))
         for run in runs.values()
         for row in run.accounts
     }
-    for batch in charged:
-        for row in batch.charges:
-            found[batch.run, row.account].add(batch, row.moved, from_bytes(row.cost))
+    for run, charge in charges:
+        for account in charge.cost:
+            found[run, account].add(charge, account)
     return found
 
 
@@ -70,36 +57,37 @@ def recharge(releases: Releases, meter: Meter) -> Floats:
     """Return what releases cost in another unit.
 
     A data-independent meter counts every release at its worst case, whatever it was charged before. A data-dependent
-    one keeps costs that were recorded under the same bound at the same orders; others it, too, counts at the worst.
-    A release that was tested and charged as a whole (ptr) took the whole budget, δ included, so in any other unit it
-    is infinite, and so is in its unit whatever was charged query by query.
+    one keeps costs that were recorded under the same bound at the same orders, and counts others at the worst case.
+    A release that was tested and charged as a whole (ptr) took the whole budget, δ included: in any other unit it is
+    infinite, and in its unit so is every release that was charged query by query.
     """
-    if meter.whole or releases.bound == "ptr":
-        if meter.whole and releases.bound == "ptr":
+    old = releases.meter
+    if meter.whole or old.whole:
+        if meter.whole and old.whole:
             return releases.cost
         return np.full(meter.width, np.inf if releases.cost.any() else 0.0)
-    if not meter.data_independent and releases.bound == meter.bound and set(meter.orders) <= set(releases.orders):
-        return np.asarray(releases.cost[[releases.orders.index(order) for order in meter.orders]])
+    if not meter.data_independent and old.bound == meter.bound and set(meter.orders) <= set(old.orders):
+        return np.asarray(releases.cost[[old.orders.index(order) for order in meter.orders]])
     total = np.zeros(meter.width)
-    for (noise, sigma, check_sigma, moved), (checks, labels) in releases.counts.items():
+    for (noise, sigma, check_sigma, sensitivity), (checks, labels) in releases.counts.items():
         if checks and check_sigma is not None:
-            total = total + checks * meter.worst_check(sensitivity=moved, check_sigma=check_sigma)
+            total = total + checks * meter.worst_check(sensitivity=sensitivity, check_sigma=check_sigma)
         if labels:
-            total = total + labels * worst_label(meter, noise, moved, sigma)
+            total = total + labels * worst_label(meter, noise, sensitivity, sigma)
     return total
 
 
-def worst_label(meter: Meter, noise: str, moved: ArrayLike, sigma: float) -> Floats:
+def worst_label(meter: Meter, noise: str, sensitivity: ArrayLike, sigma: float) -> Floats:
     """Return what a label can cost at most, whatever the votes, under either kind of noise."""
     if noise != "laplace":
-        return meter.worst_label(sensitivity=moved, sigma=sigma)
+        return meter.worst_label(sensitivity=sensitivity, sigma=sigma)
     if meter.bound == "gdp":
-        return np.atleast_1d(laplace.label_mu2(sensitivity=moved, scale=sigma))
-    return laplace.label_rdp(meter.orders, sensitivity=moved, scale=sigma)
+        return np.atleast_1d(laplace.label_mu2(sensitivity=sensitivity, scale=sigma))
+    return laplace.label_rdp(meter.orders, sensitivity=sensitivity, scale=sigma)
 
 
 def histories(runs: Iterable[RunRow]) -> dict[str, tuple[Place, ...]]:
-    """Return the accounts that every person had, run by run; without names, an account's id stands for its people."""
+    """Return every person's accounts, run by run; in a run that names nobody, an account's id stands for its people."""
     found: dict[str, tuple[Place, ...]] = {}
     for run in runs:
         pairs = run.members if run.named else tuple((row.id, row.id) for row in run.accounts)
@@ -115,17 +103,11 @@ def openings(
     runs: Mapping[int, RunRow],
     releases: Mapping[Place, Releases],
 ) -> dict[str, Floats]:
-    """Return what each new account has spent when it is opened: the worst of its members.
+    """Return what each new account has spent when it is opened: the maximum over its members.
 
-    An account that everybody has left goes on from what the last of them had spent. Without names a group's people
-    may be in any of its accounts (a teacher's place in a votes file is no name), so each run counts at its worst.
-
-    Raises
-    ------
-    InputError
-        Where it cannot be known who is in an account.
-    BudgetExceededError
-        Where nothing of a group's budget is left.
+    An account that everybody has left continues from what its last members had spent. Without people a group's people
+    may be in any of its accounts (a teacher's row in a votes file identifies nobody), so each run counts at its
+    maximum. Refused where it cannot be known who is in an account, or where nothing of a group's budget is left.
     """
     past = histories(runs.values())
     _check_people(terms, people, runs, past)
@@ -158,7 +140,7 @@ def openings(
 def _worst_of_group(
     group: str, meter: Meter, *, runs: Mapping[int, RunRow], releases: Mapping[Place, Releases]
 ) -> Floats:
-    """Return the most that anybody of a group can have spent: in every run, the worst of the group's accounts."""
+    """Return the most that anybody of a group can have spent: in every run, the maximum over the group's accounts."""
     total = np.zeros(meter.width)
     for run in runs.values():
         own = [
@@ -183,7 +165,7 @@ def _check_people(
     runs: Mapping[int, RunRow],
     past: Mapping[str, tuple[Place, ...]],
 ) -> None:
-    """Refuse to guess who is in an account: what somebody spent must be found again."""
+    """Refuse accounts whose people are unknown: what somebody spent must be found again."""
     accounts = {entry.account.id for entry in terms}
     if people is not None:
         unknown = sorted(set(people.values()) - accounts)
@@ -192,10 +174,10 @@ def _check_people(
     named = people is not None
     for run in runs.values():
         if run.named != named:
-            says = "names its people" if run.named else "names no people"
+            old, new = ("names its people", "does not") if run.named else ("names no people", "does")
             raise InputError(
-                f"run {run.name!r} of this ledger {says} and the new one does not do so alike: who spent what could "
-                "not be found; give people (person → account) in every run, or in none"
+                f"run {run.name!r} of this ledger {old} and the new run {new}: who spent what could not be found; give "
+                "people (person → account) in every run, or in none"
             )
     known = past.keys() | {row.terms.account.group.id for run in runs.values() for row in run.accounts}
     wanted = accounts | {entry.account.group.id for entry in terms}
@@ -208,7 +190,7 @@ def _check_people(
 
 
 def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
-    """Return what an account has spent when it is opened, where that leaves it something to spend."""
+    """Return what an account has spent when it is opened; refuse it where nothing is left to spend."""
     limit = terms.meter.limit(terms.account.epsilon, terms.account.delta)
     if not opening.any() or (np.any(opening < limit) and not terms.meter.whole):
         return opening
@@ -228,38 +210,6 @@ def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PersonRecord:
-    """What one run promised one person, and what it spent.
-
-    Attributes
-    ----------
-    run, time : str
-        The run's name, and when it was opened.
-    account, group : str
-        Where the person's costs are kept.
-    budget, delta : float
-        What the account may spend in all, as it was consented to when the run was opened.
-    bound : str
-        What the costs of this run were computed by; those of tight and exact are private.
-    checks, labels : int
-        The releases that the person's data could have changed.
-    epsilon : float
-        ε of this run's own releases, without earlier ones; `SqliteLedger.cost_of` counts all of them together.
-    """
-
-    run: str
-    time: str
-    account: str
-    group: str
-    budget: float
-    delta: float
-    bound: str
-    checks: int
-    labels: int
-    epsilon: float
-
-
 def person_records(
     runs: Mapping[int, RunRow], releases: Mapping[Place, Releases], person: str
 ) -> tuple[PersonRecord, ...]:
@@ -271,7 +221,7 @@ def person_records(
     for run, account in places:
         row = next(row.terms for row in runs[run].accounts if row.id == account)
         own = releases[run, account]
-        moved = [counts for kind, counts in own.counts.items() if kind[3] > 0]
+        moved = [counts for (_, _, _, sensitivity), counts in own.counts.items() if sensitivity > 0]
         records.append(
             PersonRecord(
                 run=runs[run].name,

@@ -1,55 +1,24 @@
-"""The entries of a ledger as values, their bytes on disk, and the hash chain that ties each to all before it.
+"""The entries of a ledger file as rows, and the hash chain over them.
 
 An entry is a run that was opened (accounts, openings, people) or a batch that was charged (releases, Δ, costs,
-answers). The hash of an entry is SHA-256 of the previous hash and of the entry written out canonically.
+answers). The hash of an entry is SHA-256 of the previous hash and of the entry in canonical form.
 """
 
 import hashlib
 import json
 import zlib
 from dataclasses import dataclass
-from typing import Any, Self
+from datetime import UTC, datetime
+from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
 from ipate.errors import InputError
-from ipate.ledger.records import Charge, Terms
+from ipate.ledger.records import Charge, Floats, Noise, NoiseKind, Reason, ReleaseKind, ReleaseTest, Terms
 from ipate.people.budgets import Account, Budget, Group
 
-Floats = NDArray[np.float64]
 ReleaseRow = tuple[str, int, int | None, int | None]  # query id, answered, label, reinforced
-
-
-@dataclass(frozen=True, kw_only=True)
-class Head:
-    """Where a ledger stands: written into labels and reports, so that an older copy of the file is noticed.
-
-    Attributes
-    ----------
-    entries : int
-        The number of the last entry of the chain.
-    charges : int
-        How many batches were charged up to there.
-    hash : str
-        The hash of that entry, 64 hexadecimal digits; it covers every entry before it.
-    """
-
-    entries: int
-    charges: int
-    hash: str
-
-    def __str__(self) -> str:
-        return f"{self.entries}:{self.charges}:{self.hash}"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read what `str` of a head wrote."""
-        parts = text.strip().split(":")
-        if len(parts) != 3 or not (parts[0].isdecimal() and parts[1].isdecimal()) or len(parts[2]) != 64:
-            raise InputError(f"head is {text!r}: it must look like 12:11:<64 hexadecimal digits>")
-        return cls(entries=int(parts[0]), charges=int(parts[1]), hash=parts[2].lower())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,20 +57,26 @@ class AccountRow:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """A run that was opened: its accounts, whose they are, and the pool that its query ids belong to."""
+    """A run that was opened: its accounts, the people in them, its noise, and the run that it continues."""
 
     entry: int
     time: str
     name: str
-    pool: str
-    named: bool
+    pool: str  # what the query ids belong to
+    named: bool  # whether `members` names the people
+    noise: NoiseKind | None  # None only in memory, before the first charge
+    parent: str | None  # the name of the run that this one continues
+    reason: Reason | None  # why it does
     accounts: tuple[AccountRow, ...]
     members: tuple[tuple[str, str], ...]
 
     def canonical(self) -> bytes:
         """Return the bytes that are hashed."""
         accounts = [[*account.columns()[:-1], account.opening.hex()] for account in self.accounts]
-        return _canonical("run", self.entry, self.time, self.name, self.pool, self.named, accounts, self.members)
+        return _canonical(
+            "run", self.entry, self.time, self.name, self.pool, self.named, self.noise, self.parent, self.reason,
+            accounts, self.members,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,17 +112,19 @@ class ChargeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRow:
-    """A batch as it was charged and released: noise and bound, Δ and cost by account, answers by query."""
+    """A batch as it was charged and released: kind, noise and bound, Δ and cost by account, answers by query."""
 
     entry: int
     time: str
     run: int
+    kind: str
     bound: str
     noise: str
     sigma: float
     check_sigma: float | None
     charges: tuple[ChargeRow, ...]
     releases: tuple[ReleaseRow, ...]
+    test: tuple[str, str, int | None] | None  # design, votes, passed
 
     @classmethod
     def of(cls, charge: Charge, *, entry: int, run: int, time: str) -> Self:
@@ -156,34 +133,48 @@ class BatchRow:
             entry=entry,
             time=time,
             run=run,
+            kind=charge.kind,
             bound=charge.bound,
             noise=charge.noise,
             sigma=float(charge.sigma),
             check_sigma=None if charge.check_sigma is None else float(charge.check_sigma),
             charges=tuple(ChargeRow.of(account, charge) for account in sorted(charge.cost)),
             releases=_releases(charge),
+            test=None
+            if charge.test is None
+            else (
+                charge.test.design,
+                charge.test.votes,
+                None if charge.test.passed is None else int(charge.test.passed),
+            ),
         )
 
-    def charge(self) -> Charge:
-        """Return the charge that this row records."""
-        given = self.releases and self.releases[0][2] is not None
+    @property
+    def release_test(self) -> ReleaseTest | None:
+        """The test as a record, in a batch that holds one."""
+        if self.test is None:
+            return None
+        design, votes, passed = self.test
+        return ReleaseTest(design=design, votes=votes, passed=None if passed is None else bool(passed))
+
+    def to_charge(self, *, seeded: bool) -> Charge:
+        """Return the charge that this row was made of."""
+        known = any(row[2] is not None for row in self.releases)
         return Charge(
             cost={row.account: from_bytes(row.cost) for row in self.charges},
             queries=tuple(row[0] for row in self.releases),
-            answered=self.answered,
+            answered=np.array([row[1] for row in self.releases], dtype=bool),
             sensitivity={row.account: row.moved for row in self.charges},
             sigma=self.sigma,
             check_sigma=self.check_sigma,
             bound=self.bound,
-            noise=self.noise,  # type: ignore[arg-type]
-            kind="test" if self.bound == "ptr" and self.check_sigma is None and len(self.releases) == 1 else "labels",
-            labels=np.array([row[2] for row in self.releases]) if given else None,
+            seeded=seeded,
+            noise=cast("Noise", self.noise),
+            kind=cast("ReleaseKind", self.kind),
+            labels=np.array([row[2] for row in self.releases], dtype=np.int64) if known else None,
+            reinforced=np.array([row[3] for row in self.releases], dtype=bool) if known else None,
+            test=self.release_test,
         )
-
-    @property
-    def answered(self) -> NDArray[np.bool_]:
-        """Which queries were charged for a label."""
-        return np.array([row[1] for row in self.releases], dtype=bool)
 
     def canonical(self) -> bytes:
         """Return the bytes that are hashed."""
@@ -192,8 +183,8 @@ class BatchRow:
             for c in self.charges
         ]
         return _canonical(
-            "batch", self.entry, self.time, self.run, self.bound, self.noise, self.sigma, self.check_sigma, charges,
-            self.releases,
+            "batch", self.entry, self.time, self.run, self.kind, self.bound, self.noise, self.sigma, self.check_sigma,
+            charges, self.releases, self.test,
         )  # fmt: skip
 
 
@@ -209,13 +200,18 @@ def _releases(charge: Charge) -> tuple[ReleaseRow, ...]:
     if labels.shape != (size,) or own.shape != (size,):
         raise InputError(f"the answers have the shapes {labels.shape} and {own.shape}: there are {size} queries")
     if np.any((labels >= 0) != ((answered == 1) | (own == 1))) or np.any((answered == 1) & (own == 1)):
-        raise InputError("a label stands where none was charged for, or none where one was: charge and answers differ")
+        raise InputError("labels and answered differ: a query has a label exactly where one was charged for")
     return tuple(zip(charge.queries, answered.tolist(), labels.tolist(), own.tolist(), strict=True))
 
 
 def link(previous: bytes, entry: RunRow | BatchRow) -> bytes:
     """Return the hash of an entry that follows another."""
     return hashlib.sha256(previous + entry.canonical()).digest()
+
+
+def now() -> str:
+    """Return the time as it is recorded: UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def to_bytes(vector: Floats) -> bytes:
@@ -229,5 +225,5 @@ def from_bytes(raw: bytes) -> Floats:
 
 
 def _canonical(*fields: object) -> bytes:
-    """JSON without spaces, ASCII only; numbers in their shortest exact form, so that they read back the same."""
+    """JSON without spaces, ASCII only; floats have their shortest form that reads back exactly."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=True).encode("ascii")

@@ -1,40 +1,62 @@
-"""The ledger in memory, for as long as the process lives."""
+"""What every ledger computes in the same way from its runs and balances, and the ledger in memory."""
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 
+from ipate.accounting.meter import Meter
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.records import Charge, Floats, Stored, Terms
+from ipate.ledger.carry import Place, Releases, gather, histories, person_records, recharge
+from ipate.ledger.entries import AccountRow, RunRow, from_bytes, now, to_bytes
+from ipate.ledger.records import (
+    Charge,
+    Floats,
+    Head,
+    NoiseKind,
+    PersonRecord,
+    ReleaseKind,
+    ReleaseTest,
+    Stored,
+    Terms,
+    noise_kind,
+    refuse_mixed_noise,
+)  # fmt: skip
+
+_ROUNDING = 1e-9  # relative: a smaller difference of two sums counts as zero
 
 
-class MemoryLedger:
-    """A ledger for as long as the process lives.
+class Book(ABC):
+    """The balances of one run and the records of all, without how they are kept.
 
-    Parameters
-    ----------
-    terms : sequence of Terms
-        One entry per account; ids must differ.
-    opening : mapping, optional
-        What accounts have spent before, elsewhere, in the same unit.
+    `runs` and `spent`, (entry of the run, account) to its balance, belong to the backend, which keeps them up to date.
     """
 
-    def __init__(
-        self,
-        terms: Sequence[Terms],
-        *,
-        opening: Mapping[str, Floats] | None = None,
-    ) -> None:
-        self._terms = {entry.account.id: entry for entry in terms}
-        if len(self._terms) != len(terms):
-            raise InputError("an account id stands twice: ids must differ")
+    def __init__(self, runs: Mapping[int, RunRow], run: RunRow, spent: Mapping[Place, Floats]) -> None:
+        self._runs, self._run, self._balances = runs, run, spent
+        self._terms = {row.id: row.terms for row in run.accounts}
         self._limits = {
-            entry.account.id: entry.meter.limit(entry.account.epsilon, entry.account.delta) for entry in terms
+            name: terms.meter.limit(terms.account.epsilon, terms.account.delta) for name, terms in self._terms.items()
         }
-        self._spent = {entry.account.id: np.zeros(entry.meter.width) for entry in terms}
-        self._charges: list[Charge] = []
-        for account, cost in (opening or {}).items():
-            self._spent[self._known(account)] = self._vector(account, cost).copy()
+
+    @property
+    def run(self) -> str:
+        """The name of the run that is charged."""
+        return self._run.name
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The names of all runs, in the order in which they were opened."""
+        return tuple(run.name for run in self._runs.values())
+
+    @property
+    def noise(self) -> NoiseKind | None:
+        """The kind of noise of all releases; None in memory before it is stated or the first charge tells."""
+        return self._run.noise
 
     @property
     def terms(self) -> Mapping[str, Terms]:
@@ -42,28 +64,38 @@ class MemoryLedger:
         return dict(self._terms)
 
     @property
-    def private_history(self) -> tuple[str, ...]:
-        """No earlier runs are known here."""
-        return ()
+    def before(self) -> dict[str, float]:
+        """Every group's ε when the run began: the largest of its accounts' openings."""
+        found = {terms.account.group.id: 0.0 for terms in self._terms.values()}
+        for account, terms in self._terms.items():
+            opening = self.opening(account)
+            if opening.any():
+                epsilon = float(terms.meter.epsilon(opening, terms.account.delta)[0])
+                found[terms.account.group.id] = max(found[terms.account.group.id], epsilon)
+        return found
 
-    @property
-    def run(self) -> str:
-        """A ledger in memory serves one run."""
-        return "run"
+    def parts(self, run: str | None = None) -> tuple[str, ...]:
+        """Return the runs that a run continues, oldest first, and then the run itself (default: the current run)."""
+        parents = {row.name: row.parent for row in self._runs.values()}
+        found = [self.run if run is None else run]
+        while (parent := parents[found[0]]) is not None:
+            found.insert(0, parent)
+        return tuple(found)
 
-    @property
-    def durable(self) -> bool:
-        """Nothing of it outlives the process."""
-        return False
+    def opening(self, account: str) -> Floats:
+        """Return what an account had spent when the run, or the first run it continues, was opened.
 
-    @property
-    def charges(self) -> tuple[Charge, ...]:
-        """Every charge made, in order: the transcript of releases."""
-        return tuple(self._charges)
+        All who stay were in the same account before, so what the earlier parts charged is subtracted from the last
+        opening. The result does not reveal when somebody left.
+        """
+        last = from_bytes(self._account(self.run, self._known(account))[1].opening)
+        own = sum((self.charged_by(part, account) for part in self.parts()[:-1]), np.zeros(len(last)))
+        before = last - own
+        return np.where(before > _ROUNDING * own, before, 0.0)
 
     def spent(self, account: str) -> Floats:
-        """Return what an account has spent so far."""
-        return self._spent[self._known(account)].copy()
+        """Return what an account has spent so far, earlier runs included."""
+        return self._balance(account).copy()
 
     def limit(self, account: str) -> Floats:
         """Return what an account may spend in all."""
@@ -71,39 +103,101 @@ class MemoryLedger:
 
     def epsilon(self, account: str) -> float:
         """Return ε of what an account has spent so far."""
-        terms = self._terms[self._known(account)]
-        return float(terms.meter.epsilon(self._spent[account], terms.account.delta)[0])
+        spent, terms = self._balance(account), self._terms[account]
+        return float(terms.meter.epsilon(spent, terms.account.delta)[0])
 
     def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
-        """Return the accounts that cannot pay this on top of what they have spent."""
-        return tuple(account for account, asked in cost.items() if not self._payable(account, asked))
-
-    def _payable(self, account: str, asked: Floats) -> bool:
-        """Whether an account can pay; what costs nothing is always paid."""
-        vector = self._vector(account, asked)
-        return not vector.any() or bool(np.any(self._spent[account] + vector <= self._limits[account]))
-
-    def charge(self, charge: Charge) -> None:
-        """Record the charge for all accounts or, if one cannot pay, for none and raise."""
-        self.require(charge)
-        for account, asked in charge.cost.items():
-            self._spent[account] = self._spent[account] + self._vector(account, asked)
-        self._charges.append(charge)
+        """Return the accounts that cannot pay this on top of what they have spent; a zero cost is always paid."""
+        vectors = {account: _vector(self._terms[self._known(account)], asked) for account, asked in cost.items()}
+        return tuple(
+            account
+            for account, vector in vectors.items()
+            if vector.any() and not np.any(self._balance(account) + vector <= self._limits[account])
+        )
 
     def require(self, charge: Charge) -> None:
-        """Raise if an account cannot pay the charge; record nothing."""
+        """Raise if a charge has the other kind of noise, does not fit the run's test or cannot be paid."""
+        refuse_mixed_noise(str(self.path or "this ledger"), self.noise, noise_kind(seeded=charge.seeded))
+        if charge.test is not None:
+            charge.test.check_follows(self._test)
         broke = self.unaffordable(charge.cost)
         if broke:
             raise BudgetExceededError(self._refusal(broke[0], charge.cost[broke[0]]))
 
-    def stored(self) -> Stored:
-        """Return nothing: answers live with whoever asked, for as long as the process does."""
-        return Stored()
+    def charged_by(self, run: str, account: str) -> Floats:
+        """Return what a run charged to one of its accounts, without what had been spent before."""
+        entry, row = self._account(run, account)
+        return self._balances[entry, account] - from_bytes(row.opening)
+
+    def meter_of(self, run: str, account: str) -> Meter:
+        """Return the unit in which a run charged one of its accounts."""
+        return self._account(run, account)[1].meter
+
+    def person(self, person: str) -> tuple[PersonRecord, ...]:
+        """Return a person's history, run by run; without people, an account's id stands for its people."""
+        return person_records(self._runs, self._releases(), person)
+
+    def cost_of(self, person: str, meter: Meter) -> Floats:
+        """Return what a person's releases cost in all, counted in any unit."""
+        releases = self._releases()
+        places = histories(self._runs.values()).get(person, ())
+        costs = [recharge(releases[place], meter) for place in places]
+        return np.asarray(np.sum([np.zeros(meter.width), *costs], axis=0))
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Every charge of this run and of the runs it continues, in order."""
+        own = set(self.parts())
+        return tuple(charge for run, charge in self._charged() if self._runs[run].name in own)
+
+    @property
+    @abstractmethod
+    def path(self) -> Path | None:
+        """The file that holds the ledger; None for a ledger in memory."""
+
+    @property
+    @abstractmethod
+    def _test(self) -> ReleaseTest | None:
+        """The last record of this run's test."""
+
+    @abstractmethod
+    def _charged(self) -> Iterable[tuple[int, Charge]]:
+        """Go through the charges of all runs, in order, each with the entry of its run."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the file and its lock."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _releases(self) -> dict[Place, Releases]:
+        return gather(self._runs, self._charged())
+
+    def _account(self, run: str, account: str) -> tuple[int, AccountRow]:
+        for found in self._runs.values():
+            for row in found.accounts if found.name == run else ():
+                if row.id == account:
+                    return found.entry, row
+        raise InputError(f"run {run!r} has no account {account!r} in this ledger")
+
+    def _balance(self, account: str) -> Floats:
+        return self._balances[self._run.entry, self._known(account)]
+
+    def _known(self, account: str) -> str:
+        if account not in self._terms:
+            raise InputError(f"account {account!r} is unknown: the accounts are {', '.join(self._terms)}")
+        return account
 
     def _refusal(self, account: str, asked: Floats) -> str:
         terms = self._terms[account]
         have = self.epsilon(account)
-        want = float(terms.meter.epsilon(self._spent[account] + asked, terms.account.delta)[0])
+        want = float(terms.meter.epsilon(self._balance(account) + asked, terms.account.delta)[0])
         whose = f"group {terms.account.group.id!r}"
         if account != terms.account.group.id:
             whose += f" (account {account!r})"
@@ -114,15 +208,108 @@ class MemoryLedger:
             "nothing was charged"
         )
 
-    def _known(self, account: str) -> str:
-        if account not in self._terms:
-            raise InputError(f"account {account!r} is unknown: the accounts are {', '.join(self._terms)}")
-        return account
 
-    def _vector(self, account: str, cost: Floats) -> Floats:
-        vector = np.asarray(cost, dtype=np.float64)
-        if vector.shape != (self._terms[self._known(account)].meter.width,):
-            raise InputError(f"account {account!r}: the cost has the shape {vector.shape}, not its meter's")
-        if not np.all(vector >= 0):  # NaN fails this too
-            raise InputError(f"account {account!r}: the cost holds {vector.min():g}; costs are 0 or above")
-        return vector
+class MemoryLedger(Book):
+    """A ledger that lives as long as the process and serves one run.
+
+    `opening` is what accounts have spent before, elsewhere, in the same unit. The kind of noise is stated by `noise` or
+    learnt from the first charge.
+    """
+
+    def __init__(
+        self,
+        terms: Sequence[Terms],
+        *,
+        opening: Mapping[str, Floats] | None = None,
+        noise: NoiseKind | None = None,
+    ) -> None:
+        check_ids(terms)
+        given = dict(opening or {})
+        rows = []
+        for entry in terms:
+            spent = _vector(entry, given.pop(entry.account.id, np.zeros(entry.meter.width)))
+            rows.append(AccountRow(terms=entry, opening=to_bytes(spent)))
+        run = RunRow(
+            entry=0, time=now(), name="run", pool="run", named=False, noise=noise, parent=None, reason=None,
+            accounts=tuple(rows), members=(),
+        )  # fmt: skip
+        self._spent = {(0, row.id): from_bytes(row.opening) for row in rows}
+        super().__init__({0: run}, run, self._spent)
+        self._charges: list[Charge] = []
+        for account in given:
+            self._known(account)
+
+    @property
+    def path(self) -> Path | None:
+        """There is no file."""
+        return None
+
+    @property
+    def durable(self) -> bool:
+        """Nothing outlives the process."""
+        return False
+
+    @property
+    def head(self) -> Head | None:
+        """There is no hash chain."""
+        return None
+
+    @property
+    def private_history(self) -> tuple[str, ...]:
+        """No earlier runs are known here."""
+        return ()
+
+    def charge(self, charge: Charge) -> None:
+        """Record the charge for all accounts or, where one cannot pay, raise and record nothing."""
+        self.require(charge)
+        if self.noise is None:
+            self._run = replace(self._run, noise=noise_kind(seeded=charge.seeded))
+            self._runs = {0: self._run}
+        for account, asked in charge.cost.items():
+            self._spent[0, account] = self._spent[0, account] + _vector(self._terms[account], asked)
+        self._charges.append(charge)
+
+    def stored(self, kind: ReleaseKind = "labels") -> Stored:
+        """Return nothing: answers are with whoever asked, and a run in memory is not continued."""
+        return Stored()
+
+    def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
+        """Return nothing: no other run shares this ledger."""
+        return frozenset()
+
+    def check_head(self, head: Head | str) -> None:
+        """Raise: a head was seen in a file, and this is another ledger."""
+        raise InputError(f"head is {str(head)!r}: a ledger in memory has no hash chain; open the ledger's file")
+
+    def verify(self) -> Head | None:
+        """Return no head: nothing is kept that could have been changed."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing: there is no file."""
+
+    @property
+    def _test(self) -> ReleaseTest | None:
+        return next((charge.test for charge in reversed(self._charges) if charge.test is not None), None)
+
+    def _charged(self) -> Iterable[tuple[int, Charge]]:
+        return ((0, charge) for charge in self._charges)
+
+
+def check_ids(terms: Sequence[Terms]) -> None:
+    """Refuse two accounts with the same id."""
+    seen: set[str] = set()
+    for entry in terms:
+        if entry.account.id in seen:
+            raise InputError(f"duplicate account id {entry.account.id!r}: account ids must differ")
+        seen.add(entry.account.id)
+
+
+def _vector(terms: Terms, cost: Floats) -> Floats:
+    """Return a cost as a vector of its account's unit; refuse another shape, and negative or undefined costs."""
+    vector = np.asarray(cost, dtype=np.float64)
+    if vector.shape != (terms.meter.width,):
+        raise InputError(f"account {terms.account.id!r}: the cost has the shape {vector.shape}, not its meter's")
+    if not np.all(vector >= 0):  # NaN fails this too
+        raise InputError(f"account {terms.account.id!r}: the cost holds {vector.min():g}; costs are 0 or above")
+    return vector

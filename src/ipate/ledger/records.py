@@ -1,109 +1,162 @@
-"""What a ledger takes and gives: accounts, charges, stored answers, and the Ledger protocol."""
+"""The records of a ledger (terms, charges, tests, stored answers) and the interface that every ledger has.
+
+What a record means stands in a typed field: the kind of release, the kind of noise, the run that a run continues.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
+from ipate.errors import InputError
 from ipate.people.budgets import Account
 
 Floats = NDArray[np.float64]
-Release: TypeAlias = Literal["labels", "test"]
 Noise: TypeAlias = Literal["gaussian", "laplace"]
+NoiseKind: TypeAlias = Literal["secure", "seeded"]
+ReleaseKind: TypeAlias = Literal["labels", "test"]
+Reason: TypeAlias = Literal["withdrawal"]
+Answer: TypeAlias = tuple[int, bool, bool]  # label, answered, reinforced
+RELEASES = ("labels", "test")  # checks and labels of queries; the test of a release that is tested as a whole
+REASONS = ("withdrawal",)  # why a run continues another one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What one account may spend, and in which unit: fixed when the account is opened.
-
-    Attributes
-    ----------
-    account : Account
-        Its id, its group with the budget, and its sensitivity when it is opened.
-    meter : Meter
-        The unit: its width is the length of every cost charged to this account.
-    """
+    """What one account may spend, and in which unit; every cost of the account has the width of its meter."""
 
     account: Account
     meter: Meter
 
 
 @dataclass(frozen=True, kw_only=True)
-class Charge:
-    """The cost of a batch of queries, and the releases it pays for, so that it can be recomputed.
+class ReleaseTest:
+    """The test of a release that is tested as a whole (ptr): what is tested, and its drawn bit.
 
-    Attributes
-    ----------
-    cost : mapping
-        Account id to its cost vector for the whole batch.
-    queries : tuple of str
-        The queries asked, in order; each paid for its check where there is one.
-    answered : bool array of shape (B,)
-        Which of them were also charged for a label.
-    sensitivity : mapping
-        Account id to Δ, a number or one per query of the batch.
-    sigma, check_sigma : float
-        The noise of labels and checks.
-    bound : str
-        What the costs were computed by.
-    noise : {"gaussian", "laplace"}
-        What the labels' noise was; σ is its scale under Laplace noise.
-    labels, reinforced : arrays of shape (B,), optional
-        The answers that this charge pays for: a class or −1, and where it is the student's own. A durable ledger
-        commits them together with the charge, so that neither is ever there without the other.
+    `design` and `votes` are hashes; `passed` is None in the record of the charge, before the bit is drawn.
     """
 
-    cost: Mapping[str, Floats]
-    queries: tuple[str, ...]
-    answered: NDArray[np.bool_]
-    sensitivity: Mapping[str, Floats]
+    design: str
+    votes: str
+    passed: bool | None = None
+
+    def check_follows(self, before: "ReleaseTest | None") -> None:
+        """Refuse everything but one charge and then one bit of the same test: a second bit would cost again."""
+        if before is None:
+            if self.passed is not None:
+                raise InputError("the test was not charged: charge it first, then draw and store its bit")
+        elif (before.design, before.votes) != (self.design, self.votes):
+            raise InputError("this run was charged for the test of another design or of other votes")
+        elif before.passed is not None or self.passed is None:
+            raise InputError("this run has charged its test already, and its bit is drawn only once")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """The cost of a batch of releases, and the releases it pays for, so that the cost can be recomputed.
+
+    A durable ledger commits the answers (`labels`, `reinforced`) or the result of the test together with the cost, so
+    that neither exists without the other.
+    """
+
+    cost: Mapping[str, Floats]  # account id to its cost vector for the whole batch
+    queries: tuple[str, ...]  # in order; each paid for its check where there is one
+    answered: NDArray[np.bool_]  # (queries,): which of them were also charged for a label
+    sensitivity: Mapping[str, Floats]  # account id to Δ, one number or one per query
     sigma: float
     check_sigma: float | None
     bound: str
-    noise: Noise = "gaussian"
-    kind: Release = "labels"
-    labels: NDArray[np.int64] | None = None
-    reinforced: NDArray[np.bool_] | None = None
+    seeded: bool  # whether the noise was drawn from a seed: such a release is not private
+    noise: Noise = "gaussian"  # under Laplace noise, sigma is its scale
+    kind: ReleaseKind = "labels"
+    labels: NDArray[np.int64] | None = None  # (queries,): a class, or −1 where there is no answer
+    reinforced: NDArray[np.bool_] | None = None  # (queries,): where the label is the student's own class
+    test: ReleaseTest | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in RELEASES:
+            raise InputError(f"kind is {self.kind!r}: the kinds of release are {', '.join(RELEASES)}")
+        if (self.kind == "test") != (self.test is not None) or (self.test is not None and self.queries):
+            raise InputError("a charge of kind 'test' has a test and no queries, and no other charge has a test")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """What a ledger already holds of a labelling, so that it goes on where it was interrupted.
+    """What a ledger already holds of a run, so that it is continued where it was interrupted."""
 
-    Attributes
-    ----------
-    answers : mapping
-        Query id to (label, answered, reinforced): released and paid, given again for nothing.
-    sensitivity : mapping
-        Account id to the largest Δ that it was charged for.
-    left : mapping
-        Accounts that the last charge no longer counted (Δ = 0), and how many labels there were before.
+    answers: Mapping[str, Answer] = field(default_factory=dict)  # by query id: paid, and given again for free
+    sensitivity: Mapping[str, float] = field(default_factory=dict)  # account id to the largest Δ it was charged for
+    left: Mapping[str, int] = field(default_factory=dict)  # accounts without Δ in the last charge: labels before that
+    test: ReleaseTest | None = None  # of this run: charged, and with its bit once that is drawn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """The last entry of a ledger's hash chain; labels and reports carry it for rollback detection.
+
+    `hash` has 64 hexadecimal digits and covers every entry up to number `entries`, of which `charges` are charges.
     """
 
-    answers: Mapping[str, tuple[int, bool, bool]] = field(default_factory=dict)
-    sensitivity: Mapping[str, float] = field(default_factory=dict)
-    left: Mapping[str, int] = field(default_factory=dict)
+    entries: int
+    charges: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.entries}:{self.charges}:{self.hash}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` of a head wrote."""
+        parts = text.strip().split(":")
+        if len(parts) != 3 or not (parts[0].isdecimal() and parts[1].isdecimal()) or len(parts[2]) != 64:
+            raise InputError(f"head is {text!r}: it must look like 12:11:<64 hexadecimal digits>")
+        return cls(entries=int(parts[0]), charges=int(parts[1]), hash=parts[2].lower())
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonRecord:
+    """What one run promised one person, and what it spent."""
+
+    run: str
+    time: str  # when the run was opened
+    account: str
+    group: str
+    budget: float  # what the account may spend in all, as consented to when the run was opened
+    delta: float
+    bound: str  # the costs of tight and exact are private
+    checks: int  # the releases that the person's data could have changed
+    labels: int
+    epsilon: float  # of this run's own releases; `Ledger.cost_of` counts those of all runs together
+
+
+def noise_kind(*, seeded: bool) -> NoiseKind:
+    """Return the kind of noise as it is recorded."""
+    return "seeded" if seeded else "secure"
+
+
+def refuse_mixed_noise(ledger: str, recorded: NoiseKind | None, asked: NoiseKind) -> None:
+    """Refuse to charge releases to a ledger whose releases have the other kind of noise.
+
+    A seeded release reveals its votes to whoever knows the seed: no later account of the same people would be true.
+    """
+    if recorded is not None and recorded != asked:
+        raise InputError(
+            f"{ledger} has {recorded} noise and this run has {asked} noise: seeded and secure noise must not share a "
+            "ledger; name another ledger; nothing was charged"
+        )
 
 
 class Ledger(Protocol):
-    """What labelling needs of a ledger, whether it lives in memory or on disk."""
+    """Everything that callers use of a ledger, wherever it keeps its charges."""
 
     @property
-    def terms(self) -> Mapping[str, Terms]:
-        """Every account's terms, by account id."""
-        ...
-
-    @property
-    def private_history(self) -> tuple[str, ...]:
-        """Runs whose length may tell something of private votes, and whose balances are carried on here."""
-        ...
-
-    @property
-    def run(self) -> str:
-        """The name of the run that is charged: no other run of the same ledger has it."""
+    def path(self) -> Path | None:
+        """The file that holds the ledger; None for a ledger in memory."""
         ...
 
     @property
@@ -112,16 +165,63 @@ class Ledger(Protocol):
         ...
 
     @property
+    def head(self) -> Head | None:
+        """The last entry of the hash chain; None where there is no chain."""
+        ...
+
+    @property
+    def run(self) -> str:
+        """The name of the run that is charged: no other run of the same ledger has it."""
+        ...
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The names of all runs, in the order in which they were opened."""
+        ...
+
+    @property
+    def noise(self) -> NoiseKind | None:
+        """The kind of noise of all releases; None in memory before it is stated or the first charge tells."""
+        ...
+
+    @property
+    def terms(self) -> Mapping[str, Terms]:
+        """Every account's terms, by account id."""
+        ...
+
+    @property
+    def private_history(self) -> tuple[str, ...]:
+        """Runs up to this one whose length may depend on private votes, and whose balances are continued here."""
+        ...
+
+    @property
+    def before(self) -> dict[str, float]:
+        """Every group's ε when the run began: the largest of its accounts' openings."""
+        ...
+
+    @property
     def charges(self) -> tuple[Charge, ...]:
-        """Every charge of this run, in order."""
+        """Every charge of this run and of the runs it continues, in order."""
+        ...
+
+    def parts(self, run: str | None = None) -> tuple[str, ...]:
+        """Return the runs that a run continues, oldest first, and then the run itself (default: the current run)."""
+        ...
+
+    def opening(self, account: str) -> Floats:
+        """Return what an account had spent when the run, or the first run it continues, was opened."""
         ...
 
     def spent(self, account: str) -> Floats:
-        """Return what an account has spent so far."""
+        """Return what an account has spent so far, earlier runs included."""
         ...
 
     def limit(self, account: str) -> Floats:
         """Return what an account may spend in all."""
+        ...
+
+    def epsilon(self, account: str) -> float:
+        """Return ε of what an account has spent so far."""
         ...
 
     def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
@@ -129,9 +229,47 @@ class Ledger(Protocol):
         ...
 
     def charge(self, charge: Charge) -> None:
-        """Record the charge, and its answers, for all accounts or, if one cannot pay, for none and raise."""
+        """Record the charge with its answers for all accounts or, where one cannot pay, raise and record nothing."""
         ...
 
-    def stored(self) -> Stored:
-        """Return the answers that are already paid, and how far the accounts had come with them."""
+    def stored(self, kind: ReleaseKind = "labels") -> Stored:
+        """Return the answers of one kind that are already paid, and how far the accounts had come with them."""
         ...
+
+    def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
+        """Return the queries of the run's pool that other runs paid for, the runs it continues not counted."""
+        ...
+
+    def charged_by(self, run: str, account: str) -> Floats:
+        """Return what a run charged to one of its accounts, without what had been spent before."""
+        ...
+
+    def meter_of(self, run: str, account: str) -> Meter:
+        """Return the unit in which a run charged one of its accounts."""
+        ...
+
+    def person(self, person: str) -> tuple[PersonRecord, ...]:
+        """Return a person's history, run by run; without people, an account's id stands for its people."""
+        ...
+
+    def cost_of(self, person: str, meter: Meter) -> Floats:
+        """Return what a person's releases cost in all, counted in any unit."""
+        ...
+
+    def check_head(self, head: Head | str) -> None:
+        """Raise if the chain does not contain a head that was seen before: rollback detection."""
+        ...
+
+    def verify(self) -> Head | None:
+        """Check everything that is recorded; return the head."""
+        ...
+
+    def close(self) -> None:
+        """Release the file and its lock."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -1,44 +1,53 @@
-"""The durable ledger: charges and answers commit together, and only then can anything be read."""
+"""The ledger in an SQLite file: charges and answers commit together, and only then can anything be released."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ipate.accounting.meter import Meter
 from ipate.errors import InputError, IpateError
 from ipate.files import FileLock
 from ipate.ledger import carry
-from ipate.ledger.carry import PersonRecord, person_records
-from ipate.ledger.entries import AccountRow, BatchRow, Head, RunRow, from_bytes, to_bytes
-from ipate.ledger.file import lock_for_writing, plain_errors, transaction
-from ipate.ledger.memory import MemoryLedger
-from ipate.ledger.opening import begin, check_head, check_same, connected
-from ipate.ledger.records import Charge, Stored, Terms
-from ipate.ledger.schema import check_schema
-from ipate.ledger.storage import Contents, append, batches, insert_batch, now, read
+from ipate.ledger.entries import AccountRow, BatchRow, RunRow, now, to_bytes
+from ipate.ledger.file import (
+    check_schema,
+    connect,
+    create_schema,
+    is_blank,
+    lock_for_writing,
+    plain_errors,
+    transaction,
+)
+from ipate.ledger.memory import Book, check_ids
+from ipate.ledger.records import (
+    REASONS,
+    Charge,
+    Floats,
+    Head,
+    NoiseKind,
+    Reason,
+    ReleaseKind,
+    ReleaseTest,
+    Stored,
+    Terms,
+    refuse_mixed_noise,
+)  # fmt: skip
+from ipate.ledger.storage import Contents, append, batches, insert_batch, insert_run, read
 
-Floats = NDArray[np.float64]
 
-
-class SqliteLedger:
+class SqliteLedger(Book):
     """A ledger in an SQLite file, made by `open`; a context manager that closes it.
 
-    It has the interface of `MemoryLedger`. One process writes at a time; a charge is in the file, and on the disk,
-    before `charge` returns.
+    One process writes at a time. A charge is in the file, and on the disk, before `charge` returns.
     """
 
     def __init__(
         self, path: Path, connection: sqlite3.Connection, lock: FileLock | None, contents: Contents, run: RunRow
     ) -> None:
-        self.path, self._connection, self._lock = path, connection, lock
-        self._contents, self._run = contents, run
-        spent = {row.id: contents.spent[run.entry, row.id] for row in run.accounts}
-        self._book = MemoryLedger([row.terms for row in run.accounts], opening=spent)
+        super().__init__(contents.runs, run, contents.spent)
+        self._path, self._connection, self._lock, self._contents = path, connection, lock, contents
 
     @classmethod
     def open(
@@ -49,6 +58,9 @@ class SqliteLedger:
         run: str | None = None,
         pool: str | None = None,
         people: Mapping[str, str] | None = None,
+        noise: NoiseKind | None = None,
+        parent: str | None = None,
+        reason: Reason | None = None,
         expected_head: Head | str | None = None,
         timeout: float = 30.0,
         readonly: bool = False,
@@ -63,18 +75,23 @@ class SqliteLedger:
             The accounts. A run that exists must have been opened with the same ones; without them the run
             is continued as it was recorded.
         run : str, optional
-            The run's name; the last one's unless given, or "run" in a new file. A name that is new begins a run:
-            every account starts from what its worst member has spent, and no earlier run can be charged any more.
+            The run's name; default: the last run, or "run" in a new file. A name that is new begins a run: every
+            account starts from the maximum of what its members have spent, and no earlier run can be charged any more.
         pool : str, optional
-            What the query ids belong to. Runs on the same pool share its answers; a run has its own unless said.
+            What the query ids belong to. Runs on the same pool share its answers; default: a pool of the run's own.
         people : mapping, optional
-            Person to account id: so balances follow people through another grouping. In all runs or in none.
+            Person to account id, so that balances follow people through another grouping. In all runs or in none.
+        noise : {"secure", "seeded"}, optional
+            The kind of noise of a new run, default: secure. All runs of a ledger have the same kind.
+        parent, reason : str, optional
+            The run that a new run continues, and why ("withdrawal").
         expected_head : Head or str, optional
-            A head that was seen before, in labels or a report: it must be in the chain, or the file is an older copy.
+            A head that was seen before, in labels or a report; a file whose chain does not contain it is refused as
+            an older copy.
         timeout : float
             Seconds to wait for another process that writes.
         readonly : bool
-            Look only: works while another process writes, and `charge` refuses.
+            Works while another process writes; `charge` refuses.
         """
         file = Path(path)
         wanted = Head.parse(expected_head) if isinstance(expected_head, str) else expected_head
@@ -84,21 +101,31 @@ class SqliteLedger:
         connection = None
         try:
             with plain_errors(str(file)):
-                connection = connected(file, readonly=readonly, timeout=timeout, blank=wanted is None)
+                connection = _connected(file, readonly=readonly, timeout=timeout, blank=wanted is None)
                 with transaction(connection, write=False):
                     check_schema(connection, name=str(file))
                     contents = read(connection, name=str(file))
-                check_head(str(file), contents, wanted)
+                _check_head(str(file), contents, wanted)
                 name = run if run is not None or contents.runs else "run"
                 chosen = contents.run_named(name)
                 if chosen is not None:
-                    check_same(chosen, terms, pool, people)
+                    _check_same(chosen, terms, pool=pool, people=people, noise=noise, parent=parent)
                 else:
                     if readonly or terms is None or name is None:
                         raise InputError(f"run {name!r} is not in this ledger, and no accounts are given to begin it")
-                    chosen = begin(
-                        connection, contents, terms, ledger=str(file), name=name, pool=pool or name, people=people
+                    opened = RunRow(
+                        entry=len(contents.hashes),
+                        time=now(),
+                        name=name,
+                        pool=pool or name,
+                        named=people is not None,
+                        noise=noise or "secure",
+                        parent=parent,
+                        reason=reason,
+                        accounts=(),
+                        members=tuple(sorted((people or {}).items())),
                     )
+                    chosen = _begin(connection, contents, opened, terms, people, ledger=str(file))
             return cls(file, connection, lock, contents, chosen)
         except BaseException:
             if connection is not None:
@@ -108,30 +135,9 @@ class SqliteLedger:
             raise
 
     @property
-    def terms(self) -> Mapping[str, Terms]:
-        """Every account's terms, by account id."""
-        return self._book.terms
-
-    @property
-    def head(self) -> Head:
-        """Where the chain stands: carry it in labels and reports, and expect it when the ledger is opened again."""
-        return self._contents.head
-
-    @property
-    def run(self) -> str:
-        """The name of the run that is charged."""
-        return self._run.name
-
-    @property
-    def runs(self) -> tuple[str, ...]:
-        """The names of all runs, in the order in which they were opened."""
-        return tuple(run.name for run in self._contents.runs.values())
-
-    @property
-    def inherited(self) -> frozenset[str]:
-        """The queries of this run's pool that earlier runs paid for: their answers are given again, free."""
-        earlier = (run for run in self._until_now if run is not self._run and run.pool == self._run.pool)
-        return frozenset().union(*(self._contents.progress[run.entry].queries for run in earlier))
+    def path(self) -> Path:
+        """The file."""
+        return self._path
 
     @property
     def durable(self) -> bool:
@@ -139,8 +145,13 @@ class SqliteLedger:
         return True
 
     @property
+    def head(self) -> Head:
+        """The last entry of the hash chain: keep it with labels and reports, and expect it at the next opening."""
+        return self._contents.head
+
+    @property
     def private_history(self) -> tuple[str, ...]:
-        """Runs up to this one that were charged by a data-dependent bound: their length may tell of the votes."""
+        """Runs up to this one that were charged by a data-dependent bound: their length may depend on private votes."""
         return tuple(
             run.name
             for run in self._until_now
@@ -148,79 +159,31 @@ class SqliteLedger:
             and any(not row.meter.data_independent for row in run.accounts)
         )
 
+    def stored(self, kind: ReleaseKind = "labels") -> Stored:
+        """Return the answers of one kind that are already paid, and how far the accounts had come with them."""
+        return self._contents.stored(self._run, kind)
+
+    def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
+        """Return the queries of the run's pool that other runs paid for, the runs it continues not counted."""
+        own = self.parts()
+        others = (run for run in self._until_now if run.name not in own and run.pool == self._run.pool)
+        return frozenset().union(*(self._contents.progress[run.entry].queries.get(kind, ()) for run in others))
+
     @property
     def _until_now(self) -> tuple[RunRow, ...]:
-        return tuple(run for run in self._contents.runs.values() if run.entry <= self._run.entry)
+        return tuple(run for run in self._runs.values() if run.entry <= self._run.entry)
 
     @property
-    def charges(self) -> tuple[Charge, ...]:
-        """Every charge of this run, in order."""
+    def _test(self) -> ReleaseTest | None:
+        return self._contents.progress[self._run.entry].test
+
+    def _charged(self) -> Iterator[tuple[int, Charge]]:
         with plain_errors(str(self.path)), transaction(self._connection, write=False):
-            return tuple(batch.charge() for batch in batches(self._connection) if batch.run == self._run.entry)
-
-    def opening(self, account: str) -> Floats:
-        """Return what an account had spent when its run was opened: the worst of its members."""
-        found = [row.opening for row in self._run.accounts if row.id == account]
-        if not found:
-            raise InputError(f"account {account!r} is unknown: the accounts are {', '.join(self.terms)}")
-        return from_bytes(found[0])
-
-    @property
-    def before(self) -> dict[str, float]:
-        """Every group's ε when its run was opened: the worst of its accounts."""
-        spent = {terms.account.group.id: 0.0 for terms in self.terms.values()}
-        for account, terms in self.terms.items():
-            opening = self.opening(account)
-            if opening.any():
-                spent[terms.account.group.id] = max(
-                    spent[terms.account.group.id], float(terms.meter.epsilon(opening, terms.account.delta)[0])
-                )
-        return spent
-
-    def charged_by(self, run: str, account: str) -> Floats:
-        """Return what a run charged to one of its accounts, without what had been spent before."""
-        entry, row = self._account(run, account)
-        return self._contents.spent[entry, account] - from_bytes(row.opening)
-
-    def meter_of(self, run: str, account: str) -> Meter:
-        """Return the unit in which a run charged one of its accounts."""
-        return self._account(run, account)[1].meter
-
-    def _account(self, run: str, account: str) -> tuple[int, AccountRow]:
-        found = self._contents.run_named(run)
-        for row in () if found is None else found.accounts:
-            if found is not None and row.id == account:
-                return found.entry, row
-        raise InputError(f"run {run!r} has no account {account!r} in this ledger")
-
-    def queries_of(self, run: str) -> frozenset[str]:
-        """Return the queries that a run paid for."""
-        found = self._contents.run_named(run)
-        return frozenset() if found is None else frozenset(self._contents.progress[found.entry].queries)
+            yield from _charges(self._connection, self._contents)
 
     def check_head(self, head: Head | str) -> None:
-        """Raise if this chain does not hold a head that was seen before: then the file is an older copy."""
-        check_head(str(self.path), self._contents, Head.parse(head) if isinstance(head, str) else head)
-
-    def spent(self, account: str) -> Floats:
-        """Return what an account has spent so far, earlier runs included."""
-        return self._book.spent(account)
-
-    def limit(self, account: str) -> Floats:
-        """Return what an account may spend in all."""
-        return self._book.limit(account)
-
-    def epsilon(self, account: str) -> float:
-        """Return ε of what an account has spent so far."""
-        return self._book.epsilon(account)
-
-    def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
-        """Return the accounts that cannot pay this on top of what they have spent."""
-        return self._book.unaffordable(cost)
-
-    def stored(self) -> Stored:
-        """Return the answers that are already paid, and how far the accounts had come with them."""
-        return self._contents.stored(self._run)
+        """Raise if the chain does not contain a head that was seen before: rollback detection."""
+        _check_head(str(self.path), self._contents, Head.parse(head) if isinstance(head, str) else head)
 
     def charge(self, charge: Charge) -> None:
         """Commit the charge and its answers together; if an account cannot pay, or the disk fails, neither.
@@ -234,15 +197,17 @@ class SqliteLedger:
                 f"run {self.run!r} has ended: a later run continues its balances, so begin a new one; "
                 "nothing was charged"
             )
-        self._book.require(charge)
-        known = self._contents.answers[self._run.pool]
-        again = [query for query in charge.queries if query in known] if charge.labels is not None else []
-        if again or (charge.labels is not None and len(set(charge.queries)) < len(charge.queries)):
-            raise InputError(f"query {(again or charge.queries)[0]!r} stands twice: it is released once, then stored")
+        self.require(charge)
+        if charge.labels is not None:
+            known = self._contents.known(self._run, charge.kind)
+            again = [query for query in charge.queries if query in known]
+            if again or len(set(charge.queries)) < len(charge.queries):
+                raise InputError(
+                    f"duplicate query {(again or charge.queries)[0]!r}: a query is released once, then stored"
+                )
         batch = BatchRow.of(charge, entry=len(self._contents.hashes), run=self._run.entry, time=now())
         balances = [
-            (to_bytes(self._book.spent(account) + cost), self._run.entry, account)
-            for account, cost in charge.cost.items()
+            (to_bytes(self.spent(account) + cost), self._run.entry, account) for account, cost in charge.cost.items()
         ]
         with plain_errors(str(self.path)), transaction(self._connection, write=True):
             entry_hash = append(self._connection, self._contents, batch)
@@ -250,28 +215,12 @@ class SqliteLedger:
             self._connection.executemany("UPDATE balances SET spent = ? WHERE run = ? AND account = ?", balances)
         self._contents.hashes.append(entry_hash)
         self._contents.add(batch)
-        self._book.charge(charge)
 
     def verify(self) -> Head:
-        """Read the whole file again and check it: tables, chain, sums, budgets; return its head."""
+        """Read the whole file again and check tables, chain, sums and budgets; return its head."""
         with plain_errors(str(self.path)), transaction(self._connection, write=False):
             check_schema(self._connection, name=str(self.path))
             return read(self._connection, name=str(self.path)).head
-
-    def person(self, person: str) -> tuple[PersonRecord, ...]:
-        """Return a person's history, run by run: account, group, budget, releases and cost."""
-        return person_records(self._contents.runs, self._releases(), person)
-
-    def cost_of(self, person: str, meter: Meter) -> Floats:
-        """Return what a person's releases cost in all, counted in any unit."""
-        releases = self._releases()
-        places = carry.histories(self._contents.runs.values()).get(person, ())
-        costs = [carry.recharge(releases[place], meter) for place in places]
-        return np.asarray(np.sum([np.zeros(meter.width), *costs], axis=0))
-
-    def _releases(self) -> dict[carry.Place, carry.Releases]:
-        with plain_errors(str(self.path)), transaction(self._connection, write=False):
-            return carry.gather(self._contents.runs, batches(self._connection))
 
     def close(self) -> None:
         """Close the file and let others write."""
@@ -280,10 +229,142 @@ class SqliteLedger:
             self._lock.release()
             self._lock = None
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+def opening_balances(
+    path: str | Path,
+    terms: Sequence[Terms],
+    *,
+    run: str,
+    noise: NoiseKind,
+    people: Mapping[str, str] | None = None,
+    timeout: float = 30.0,
+) -> dict[str, Floats]:
+    """Return what accounts will have spent when a run is begun; write nothing.
+
+    So a run with the other kind of noise, or one that cannot be afforded, is refused before anybody trains. Empty where
+    the ledger is new or holds the run already: there is nothing to carry over.
+    """
+    with _looked_at(Path(path), timeout) as found:
+        if found is None or not found[1].runs or found[1].run_named(run) is not None:
+            return {}
+        connection, contents = found
+        _check_noise(str(path), contents, noise)
+        releases = carry.gather(contents.runs, _charges(connection, contents))
+    return carry.openings(terms, people, runs=contents.runs, releases=releases)
+
+
+def run_names(path: str | Path, *, timeout: float = 30.0) -> tuple[str, ...]:
+    """Return the names of a ledger's runs, in order; none where there is no ledger yet."""
+    with _looked_at(Path(path), timeout) as found:
+        return () if found is None else tuple(run.name for run in found[1].runs.values())
+
+
+@contextmanager
+def _looked_at(file: Path, timeout: float) -> Iterator[tuple[sqlite3.Connection, Contents] | None]:
+    """Read and verify a ledger without its lock; None where there is none, or where it was interrupted while made."""
+    if not file.exists() or file.stat().st_size == 0:
+        yield None
+        return
+    with (
+        plain_errors(str(file)),
+        closing(connect(file, readonly=True, timeout=timeout)) as connection,
+        transaction(connection, write=False),
+    ):
+        if is_blank(connection):
+            yield None
+            return
+        check_schema(connection, name=str(file))
+        yield connection, read(connection, name=str(file))
+
+
+def _connected(path: Path, *, readonly: bool, timeout: float, blank: bool) -> sqlite3.Connection:
+    """Connect; make the tables where the file is empty and may be."""
+    connection = connect(path, readonly=readonly, timeout=timeout)
+    try:
+        if blank and not readonly and is_blank(connection):
+            with transaction(connection, write=True):
+                create_schema(connection, time=now())
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _charges(connection: sqlite3.Connection, contents: Contents) -> Iterator[tuple[int, Charge]]:
+    """Go through the charges of all runs, inside the caller's transaction."""
+    for batch in batches(connection):
+        yield batch.run, batch.to_charge(seeded=contents.runs[batch.run].noise == "seeded")
+
+
+def _check_head(name: str, contents: Contents, wanted: Head | None) -> None:
+    """Refuse a ledger whose chain does not contain a head that was seen before."""
+    if wanted is None:
+        return
+    if wanted.entries >= len(contents.hashes):
+        raise IpateError(
+            f"{name}: this is an older copy of the ledger: it ends at entry {contents.head.entries} and entry "
+            f"{wanted.entries} was seen before; restore the newest copy, or what was spent since would be spent again"
+        )
+    if contents.hashes[wanted.entries].hex() != wanted.hash:
+        raise IpateError(
+            f"{name}: this ledger has another history: its entry {wanted.entries} is not the one that was seen before; "
+            "find the ledger that the head belongs to, and charge nothing to this one"
+        )
+
+
+def _check_same(
+    run: RunRow,
+    terms: Sequence[Terms] | None,
+    *,
+    pool: str | None,
+    people: Mapping[str, str] | None,
+    noise: NoiseKind | None,
+    parent: str | None,
+) -> None:
+    """Refuse to continue a run otherwise than it was opened: that is a new run."""
+    way_out = f"run {run.name!r} was opened otherwise: begin a new run, under another name, that continues its balances"
+    if terms is not None:
+        check_ids(terms)
+        if {entry.account.id: entry for entry in terms} != {row.id: row.terms for row in run.accounts}:
+            raise InputError(f"other accounts or budgets: {way_out}")
+    if pool is not None and pool != run.pool:
+        raise InputError(f"pool is {pool!r}, not {run.pool!r}: {way_out}")
+    if people is not None and tuple(sorted(people.items())) != run.members:
+        raise InputError(f"other people, or in other accounts: {way_out}")
+    if parent is not None and parent != run.parent:
+        raise InputError(f"parent is {parent!r}, not {run.parent!r}: {way_out}")
+    if noise is not None:
+        refuse_mixed_noise(f"run {run.name!r}", run.noise, noise)
+
+
+def _check_noise(ledger: str, contents: Contents, noise: NoiseKind) -> None:
+    for run in contents.runs.values():
+        refuse_mixed_noise(f"{ledger}: run {run.name!r} of this ledger", run.noise, noise)
+
+
+def _begin(
+    connection: sqlite3.Connection,
+    contents: Contents,
+    run: RunRow,
+    terms: Sequence[Terms],
+    people: Mapping[str, str] | None,
+    *,
+    ledger: str,
+) -> RunRow:
+    """Record a new run with the balances of its people; only the holder of the lock gets here."""
+    _check_noise(ledger, contents, run.noise or "secure")
+    if run.parent is not None and contents.run_named(run.parent) is None:
+        raise InputError(f"parent is {run.parent!r}: this ledger has no such run")
+    if (run.parent is None) != (run.reason is None) or run.reason not in (None, *REASONS):
+        raise InputError(f"reason is {run.reason!r}: a run that continues another one says why: {', '.join(REASONS)}")
+    check_ids(terms)
+    releases = carry.gather(contents.runs, _charges(connection, contents))
+    opened = carry.openings(terms, people, runs=contents.runs, releases=releases)
+    accounts = tuple(AccountRow(terms=entry, opening=to_bytes(opened[entry.account.id])) for entry in terms)
+    made = replace(run, accounts=accounts)
+    with transaction(connection, write=True):
+        entry_hash = append(connection, contents, made)
+        insert_run(connection, made)
+    contents.hashes.append(entry_hash)
+    contents.open_run(made)
+    return made

@@ -1,56 +1,36 @@
-"""Reading a ledger back: every entry in order, its hash recomputed, its balances added up again."""
+"""Reading, verifying and appending the entries of a ledger file."""
 
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ipate.errors import IpateError
-from ipate.ledger.entries import AccountRow, BatchRow, ChargeRow, Head, RunRow, from_bytes, link
-from ipate.ledger.records import Stored
-from ipate.ledger.schema import damaged
-
-Floats = NDArray[np.float64]
-Answers = dict[str, tuple[int, bool, bool]]
+from ipate.ledger.carry import Place
+from ipate.ledger.entries import AccountRow, BatchRow, ChargeRow, RunRow, from_bytes, link
+from ipate.ledger.file import damaged
+from ipate.ledger.records import RELEASES, Answer, Floats, Head, ReleaseTest, Stored
 
 
 @dataclass
 class Contents:
-    """What a verified ledger holds, added up.
+    """What a verified ledger holds, added up."""
 
-    Attributes
-    ----------
-    head : Head
-        The last entry.
-    hashes : list of bytes
-        The hash of every entry, in order.
-    runs : dict
-        The runs by their entry, in the order in which they were opened.
-    spent : dict
-        (run, account) to its balance, the opening included.
-    answers : dict
-        Pool to the answers released for it.
-    progress : dict
-        Run to how far its accounts had come (see `Progress`).
-    """
-
-    hashes: list[bytes] = field(default_factory=list)
+    hashes: list[bytes] = field(default_factory=list)  # of every entry, in order
     charges: int = 0
-    runs: dict[int, RunRow] = field(default_factory=dict)
-    spent: dict[tuple[int, str], Floats] = field(default_factory=dict)
-    answers: dict[str, Answers] = field(default_factory=dict)
-    progress: dict[int, "Progress"] = field(default_factory=dict)
+    runs: dict[int, RunRow] = field(default_factory=dict)  # by entry, in the order in which they were opened
+    spent: dict[Place, Floats] = field(default_factory=dict)  # balances, the openings included
+    answers: dict[tuple[str, str], dict[str, Answer]] = field(default_factory=dict)  # by pool and kind of release
+    progress: dict[int, "Progress"] = field(default_factory=dict)  # by run
 
     @property
     def head(self) -> Head:
-        """Where the ledger stands."""
+        """The last entry."""
         return Head(entries=len(self.hashes) - 1, charges=self.charges, hash=self.hashes[-1].hex())
 
     def run_named(self, name: str | None) -> RunRow | None:
-        """Return a run by its name, the last one where none is given; None where there is none."""
+        """Return a run by its name, the last one where no name is given; None where there is none."""
         found = [run for run in self.runs.values() if name is None or run.name == name]
         return found[-1] if found else None
 
@@ -58,40 +38,53 @@ class Contents:
         """Add a run: its accounts start from their openings."""
         self.runs[run.entry] = run
         self.progress[run.entry] = Progress()
-        self.answers.setdefault(run.pool, {})
         for row in run.accounts:
             self.spent[run.entry, row.id] = from_bytes(row.opening)
 
     def add(self, batch: BatchRow) -> None:
-        """Add a batch: balances grow in the order in which they were charged, so that sums agree to the last bit."""
+        """Add a batch; balances grow in the order of the charges, so that sums agree to the last bit."""
         self.charges += 1
         for row in batch.charges:
             self.spent[batch.run, row.account] = self.spent[batch.run, row.account] + from_bytes(row.cost)
-        pool = self.answers[self.runs[batch.run].pool]
+        known = self.known(self.runs[batch.run], batch.kind)
         for query, answered, label, reinforced in batch.releases:
             if label is not None:
-                if query in pool:
+                if query in known:
                     raise ValueError(f"query {query!r} was released twice")
-                pool[query] = (label, bool(answered), bool(reinforced))
+                known[query] = (label, bool(answered), bool(reinforced))
         self.progress[batch.run].add(batch)
 
-    def stored(self, run: RunRow) -> Stored:
-        """Return what a labelling needs to go on with a run."""
+    def known(self, run: RunRow, kind: str) -> dict[str, Answer]:
+        """Return the answers of one kind that were released for a run's pool; those of other kinds are not shared."""
+        return self.answers.setdefault((run.pool, kind), {})
+
+    def stored(self, run: RunRow, kind: str) -> Stored:
+        """Return what is needed to continue a run."""
         come = self.progress[run.entry]
-        return Stored(answers=dict(self.answers[run.pool]), sensitivity=dict(come.sensitivity), left=dict(come.left))
+        return Stored(
+            answers=dict(self.known(run, kind)),
+            sensitivity=dict(come.sensitivity),
+            left=dict(come.left),
+            test=come.test,
+        )
 
 
 @dataclass
 class Progress:
-    """The labels and queries of a run, the largest Δ of every account, and who had left at the last charge."""
+    """How far a run has come: its labels, queries and test, and of every account the largest Δ and when it left."""
 
     labels: int = 0
-    queries: set[str] = field(default_factory=set)
+    queries: dict[str, set[str]] = field(default_factory=dict)  # by kind of release
     sensitivity: dict[str, float] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
+    test: ReleaseTest | None = None
 
     def add(self, batch: BatchRow) -> None:
         """Add a batch."""
+        test = batch.release_test
+        if test is not None:
+            test.check_follows(self.test)
+            self.test = test
         for row in batch.charges:
             most = float(np.max(row.moved, initial=0.0))
             self.sensitivity[row.account] = max(self.sensitivity.get(row.account, 0.0), most)
@@ -100,11 +93,12 @@ class Progress:
             else:
                 self.left.setdefault(row.account, self.labels)
         self.labels += sum(row[1] for row in batch.releases)
-        self.queries.update(row[0] for row in batch.releases if row[2] is not None)
+        asked = self.queries.setdefault(batch.kind, set())
+        asked.update(row[0] for row in batch.releases if row[2] is not None)
 
 
 def read(connection: sqlite3.Connection, *, name: str) -> Contents:
-    """Read and verify everything, inside the caller's transaction; raise if anything is not as it was written."""
+    """Read and verify everything, inside the caller's transaction; raise if anything was changed."""
     for (verdict,) in connection.execute("PRAGMA quick_check(1)"):
         if verdict != "ok":
             raise IpateError(damaged(name, f"SQLite finds it damaged ({verdict})"))
@@ -124,6 +118,7 @@ def read(connection: sqlite3.Connection, *, name: str) -> Contents:
             if right and isinstance(made, RunRow):
                 contents.open_run(made)
             elif right and isinstance(made, BatchRow):
+                _check_kind(name, made)
                 contents.add(made)
         except (KeyError, TypeError, ValueError, AttributeError):
             right = False
@@ -138,14 +133,16 @@ def read(connection: sqlite3.Connection, *, name: str) -> Contents:
 
 
 def batches(connection: sqlite3.Connection) -> Iterator[BatchRow]:
-    """Go through all batches in the order in which they were charged."""
+    """Go through all batches, in order."""
     rows = connection.execute("SELECT e.entry, e.time FROM entries e WHERE kind = 'batch' ORDER BY e.entry").fetchall()
     for entry, time in rows:
         yield _batch(connection, entry, time)
 
 
 def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
-    found = connection.execute("SELECT name, pool, named FROM runs WHERE entry = ?", (entry,)).fetchone()
+    found = connection.execute(
+        "SELECT name, pool, named, noise, parent, reason FROM runs WHERE entry = ?", (entry,)
+    ).fetchone()
     if found is None:
         raise KeyError(entry)
     accounts = connection.execute(
@@ -160,6 +157,9 @@ def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
         name=found[0],
         pool=found[1],
         named=bool(found[2]),
+        noise=found[3],
+        parent=found[4],
+        reason=found[5],
         accounts=tuple(map(AccountRow.read, accounts)),
         members=tuple(members.fetchall()),
     )
@@ -167,7 +167,7 @@ def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
 
 def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
     found = connection.execute(
-        "SELECT run, bound, noise, sigma, check_sigma FROM batches WHERE entry = ?", (entry,)
+        "SELECT run, kind, bound, noise, sigma, check_sigma FROM batches WHERE entry = ?", (entry,)
     ).fetchone()
     if found is None:
         raise KeyError(entry)
@@ -182,13 +182,23 @@ def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
         entry=entry,
         time=time,
         run=found[0],
-        bound=found[1],
-        noise=found[2],
-        sigma=found[3],
-        check_sigma=found[4],
+        kind=found[1],
+        bound=found[2],
+        noise=found[3],
+        sigma=found[4],
+        check_sigma=found[5],
         charges=tuple(ChargeRow(**dict(zip(names, row, strict=True))) for row in charges),
         releases=tuple(releases.fetchall()),
+        test=connection.execute("SELECT design, votes, passed FROM tests WHERE batch = ?", (entry,)).fetchone(),
     )
+
+
+def _check_kind(name: str, batch: BatchRow) -> None:
+    """Refuse a release of a kind that only a newer ipate knows: its cost could not be counted."""
+    if batch.kind not in RELEASES:
+        raise IpateError(
+            f"{name}: entry {batch.entry} is of the kind {batch.kind!r}, unknown to this ipate: update ipate"
+        )
 
 
 def _check_strays(connection: sqlite3.Connection, name: str, seen: dict[str, int]) -> None:
@@ -217,11 +227,6 @@ def _check_balances(connection: sqlite3.Connection, name: str, contents: Content
                 raise IpateError(damaged(name, f"account {row.id!r} is over its budget"))
 
 
-def now() -> str:
-    """Return the time as it is written: UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
 def append(connection: sqlite3.Connection, contents: Contents, entry: RunRow | BatchRow) -> bytes:
     """Add an entry to the chain, if the chain is still what this process saw last."""
     last = connection.execute("SELECT entry, hash FROM entries ORDER BY entry DESC LIMIT 1").fetchone()
@@ -235,7 +240,10 @@ def append(connection: sqlite3.Connection, contents: Contents, entry: RunRow | B
 
 def insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
     """Write a run with its accounts, their first balances and their people."""
-    connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?)", (run.entry, run.name, run.pool, int(run.named)))
+    connection.execute(
+        "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (run.entry, run.name, run.pool, int(run.named), run.noise, run.parent, run.reason),
+    )
     for position, row in enumerate(run.accounts):
         values = (run.entry, position, *row.columns())
         connection.execute(f"INSERT INTO accounts VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
@@ -246,9 +254,11 @@ def insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
 def insert_batch(connection: sqlite3.Connection, batch: BatchRow) -> None:
     """Write a batch: Δ and cost once per account, queries and answers once per query."""
     connection.execute(
-        "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
-        (batch.entry, batch.run, batch.bound, batch.noise, batch.sigma, batch.check_sigma),
+        "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (batch.entry, batch.run, batch.kind, batch.bound, batch.noise, batch.sigma, batch.check_sigma),
     )
+    if batch.test is not None:
+        connection.execute("INSERT INTO tests VALUES (?, ?, ?, ?)", (batch.entry, *batch.test))
     connection.executemany(
         "INSERT INTO charges VALUES (?, ?, ?, ?, ?)",
         ((batch.entry, row.account, row.sensitivity, row.sensitivities, row.cost) for row in batch.charges),

@@ -17,8 +17,7 @@ from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms
 from ipate.labelling.results import Labelling
 from ipate.ledger.memory import MemoryLedger
-from ipate.ledger.opening import name_run, refuse_mixed_noise
-from ipate.ledger.records import Ledger
+from ipate.ledger.records import Ledger, noise_kind
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
 from ipate.people.policy import Policy
@@ -184,13 +183,12 @@ def charge_labels(
     """
     if path is None:
         result, ledger = run_labelling(votes, allocation, settings, noise_seed=noise_seed, order=order)
-        return result, ledger, Extract(terms=ledger.terms, charges=ledger.charges)
-    name = name_run(f"fit {secrets.token_hex(8)}", seeded=noise_seed is not None)
-    refuse_mixed_noise(path, name)
+        return result, ledger, Extract.of(ledger)
+    noise = noise_kind(seeded=noise_seed is not None)
     terms = account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale))
-    with SqliteLedger.open(path, terms, run=name, pool=pool, people=allocation.members()) as book:
+    with SqliteLedger.open(
+        path, terms, run=f"fit {secrets.token_hex(8)}", pool=pool, people=allocation.members(), noise=noise
+    ) as book:
         result, _ = run_labelling(votes, allocation, settings, noise_seed=noise_seed, ledger=book, order=order)
-        opening = {account: book.opening(account) for account in book.terms}
-        extract = Extract.of(book, opening=opening, reused=book.inherited, head=str(book.head))
-        kept = MemoryLedger(terms, opening={account: book.spent(account) for account in book.terms})
-        return result, kept, extract
+        kept = MemoryLedger(terms, opening={account: book.spent(account) for account in book.terms}, noise=noise)
+        return result, kept, Extract.of(book)

@@ -10,7 +10,7 @@ from typing import Any
 from ipate._version import library_versions
 from ipate.errors import InputError
 from ipate.files import FileLock, write_text
-from ipate.ledger.opening import is_seeded, name_run
+from ipate.ledger.records import NoiseKind, noise_kind
 from ipate.runs.config import RunConfig
 from ipate.teachers.models import NETS
 
@@ -48,9 +48,9 @@ class RunFolder:
         folder.private.chmod(0o700)
         write_text(folder.private / "README", _PRIVATE_NOTE)
         facts = {
-            "id": name_run(f"{path.absolute().name}-{secrets.token_hex(4)}", seeded=config.seed is not None),
+            "id": f"{path.absolute().name}-{secrets.token_hex(4)}",
             "begun": datetime.now(UTC).isoformat(timespec="microseconds"),
-            "noise": "secure" if config.seed is None else "seeded",
+            "noise": noise_kind(seeded=config.seed is not None),
             "split_seed": config.split_seed,
             "versions": versions(config),
         }
@@ -69,18 +69,22 @@ class RunFolder:
         except ValueError as error:
             raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
         folder = cls(path, RunConfig.from_mapping(values, where=str(stated)))
-        if is_seeded(folder.id) != (folder.config.seed is not None):  # labels of both kinds would be taken for one
-            began = "seeded noise" if is_seeded(folder.id) else "secret noise"
+        if folder.noise != noise_kind(seeded=folder.config.seed is not None):  # labels of both kinds must not be mixed
             raise InputError(
-                f"{stated}: seed is {folder.config.seed} and the run began with {began}: put the seed back as it was, "
-                "or begin a new run in another folder"
+                f"{stated}: seed is {folder.config.seed} and the run began with {folder.noise} noise: put the seed "
+                "back as it was, or begin a new run in another folder"
             )
         return folder
 
     @property
     def id(self) -> str:
-        """The run's name in a ledger: no other run has it, whatever the folders are called."""
+        """The run's name in a ledger; no other run has it, even in a folder of the same name."""
         return str(self.facts["id"])
+
+    @property
+    def noise(self) -> NoiseKind:
+        """The kind of noise that the run began with."""
+        return noise_kind(seeded=self.facts["noise"] == "seeded")
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -90,7 +94,7 @@ class RunFolder:
             found = self.read(stated)
         except ValueError as error:
             raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
-        if found is None or not {"id", "versions"} <= found.keys():
+        if found is None or not {"id", "noise", "versions"} <= found.keys():
             raise InputError(f"{stated}: it is not there or says nothing; the run cannot be continued without it")
         return found
 

@@ -1,26 +1,19 @@
-"""A run's ledger: its own file unless several runs share one, and never an older copy of what was seen before."""
+"""A run's ledger: where it is kept, what the run is called in it, and rollback detection."""
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ipate.allocation.allocation import Allocation
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling.loop import account_terms
-from ipate.ledger.entries import Head
-from ipate.ledger.opening import opening_balances, refuse_mixed_noise
-from ipate.ledger.records import Terms
-from ipate.ledger.sqlite import SqliteLedger
+from ipate.ledger.records import Head, Ledger, Terms
+from ipate.ledger.sqlite import SqliteLedger, opening_balances, run_names
 from ipate.planning.settings import Settings
 from ipate.runs.folder import RunFolder
-
-Floats = NDArray[np.float64]
-_ROUNDING = 1e-9  # relative: what is left of a difference of sums that ought to be nothing
 
 
 def ledger_path(folder: RunFolder) -> Path:
@@ -34,7 +27,7 @@ def ledger_path(folder: RunFolder) -> Path:
 
 
 def known_heads(folder: RunFolder) -> dict[str, Head]:
-    """Return every state of the ledger that this run has written down, by the file that says so."""
+    """Return every head of the ledger that this run has recorded, by the file that holds it."""
     places = [folder.private / "ledger.json", folder.private / "labelling.json"]
     places += [shown / name for shown in (folder.public, folder.private) for name in ("guarantee.json", "report.json")]
     found = {}
@@ -46,7 +39,7 @@ def known_heads(folder: RunFolder) -> dict[str, Head]:
 
 
 def newest_head(folder: RunFolder) -> Head | None:
-    """Return the latest state of the ledger that this run has seen, None before it was opened."""
+    """Return the latest head that this run has recorded; None before its ledger was opened."""
     return max(known_heads(folder).values(), key=lambda head: head.entries, default=None)
 
 
@@ -57,69 +50,49 @@ def _read(folder: RunFolder, path: Path) -> dict[str, Any] | None:
         raise InputError(f"{path}: not readable ({error}); restore it, or remove it to have it made again") from None
 
 
-def run_name(folder: RunFolder, allocation: Allocation) -> str:
-    """Return the run's name in its ledger: another one whenever somebody has left.
+def run_name(folder: RunFolder, left: int) -> str:
+    """Return the run's name in its ledger after so many people have withdrawn.
 
-    Under a new name the balances of those who stay go on, the answers are shared, and the person who left is in no
-    account any more: nothing that is released from then on is charged to them.
+    Whenever somebody leaves, the run continues under a new name as a new run of the ledger: the balances of those who
+    stay go on, the answers are shared, and the person who left is in no account any more.
     """
-    left = len(allocation.withdrawn)
-    return f"after {left} withdrew: {folder.id}" if left else folder.id
+    return f"{folder.id} (part {left + 1})" if left else folder.id
 
 
-def without_parts(run: str) -> str:
-    """Return a run's name as it was before anybody left."""
-    return re.sub(r"^after \d+ withdrew: ", "", run)
-
-
-def earlier_parts(folder: RunFolder, ledger: SqliteLedger) -> tuple[str, ...]:
-    """Return the names that this very run had before somebody left it."""
-    return tuple(name for name in ledger.runs[: ledger.runs.index(ledger.run)] if name.endswith(folder.id))
-
-
-def openings_of(folder: RunFolder, ledger: SqliteLedger) -> dict[str, Floats]:
-    """Return what every account had spent when this run began, whoever left it on the way.
-
-    All who stay were in the same account before, so what the run's earlier parts charged is taken off the last
-    opening. It tells nothing of when somebody left.
-    """
-    parts = earlier_parts(folder, ledger)
-    found = {}
-    for account in ledger.terms:
-        own = sum((ledger.charged_by(name, account) for name in parts), np.zeros(len(ledger.opening(account))))
-        before = ledger.opening(account) - own
-        found[account] = np.where(before > _ROUNDING * own, before, 0.0)
-    return found
-
-
-def reused_by(folder: RunFolder, ledger: SqliteLedger) -> frozenset[str]:
-    """Return the queries that other runs had paid for, not this one before somebody left it."""
-    return ledger.inherited.difference(*(ledger.queries_of(name) for name in earlier_parts(folder, ledger)))
+def _parent(folder: RunFolder, left: int) -> str | None:
+    """Return the latest run of the ledger that this run had before the last people left, if it had begun by then."""
+    known = run_names(ledger_path(folder)) if left else ()
+    return next((name for number in reversed(range(left)) if (name := run_name(folder, number)) in known), None)
 
 
 @contextmanager
-def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, pool: str) -> Iterator[SqliteLedger]:
+def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, pool: str) -> Iterator[Ledger]:
     """Open the ledger to charge this run: balances carry over from earlier runs, each person's by id.
 
-    Parameters
-    ----------
-    pool : str
-        What the queries belong to (`data.json` holds it): runs on the same pool share its answers.
+    `pool` says what the queries belong to (`data.json` holds it): runs on the same pool share its answers.
     """
-    path, terms, name = ledger_path(folder), _terms(allocation, settings), run_name(folder, allocation)
-    refuse_mixed_noise(path, folder.id)
+    path, left = ledger_path(folder), len(allocation.withdrawn)
+    parent = _parent(folder, left)
     with SqliteLedger.open(
-        path, terms, run=name, pool=pool, people=allocation.members(), expected_head=newest_head(folder)
+        path,
+        _terms(allocation, settings),
+        run=run_name(folder, left),
+        pool=pool,
+        people=allocation.members(),
+        noise=folder.noise,
+        parent=parent,
+        reason=None if parent is None else "withdrawal",
+        expected_head=newest_head(folder),
     ) as ledger:
         kept = folder.private / "ledger.json"
-        if (_read(folder, kept) or {}).get("run") != name:  # from now on an older copy, or none, is noticed
+        if (_read(folder, kept) or {}).get("run") != ledger.run:  # from now on an older copy, or none, is refused
             folder.write(kept, {"path": str(path), "run": ledger.run, "ledger_head": str(ledger.head)})
         yield ledger
 
 
 @contextmanager
-def reading(folder: RunFolder) -> Iterator[SqliteLedger]:
-    """Open the ledger of a run that was charged, to look; refuse an older copy, another one, or none."""
+def reading(folder: RunFolder) -> Iterator[Ledger]:
+    """Open the ledger of a run that was charged read-only; refuse an older copy, another ledger, or none."""
     name = (_read(folder, folder.private / "ledger.json") or {}).get("run", folder.id)
     with SqliteLedger.open(ledger_path(folder), run=name, expected_head=newest_head(folder), readonly=True) as ledger:
         for head in known_heads(folder).values():
@@ -130,8 +103,8 @@ def reading(folder: RunFolder) -> Iterator[SqliteLedger]:
 def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settings) -> None:
     """Refuse a run whose people have nothing left, before anybody trains.
 
-    Under a data-independent bound "nothing" includes less than the cost of one query. A run that has begun goes on
-    with whatever it has, also after somebody has left it.
+    Under a data-independent bound "nothing" includes less than the cost of one query. A run that has begun continues
+    with whatever is left, also after somebody has withdrawn.
     """
     if (folder.private / "ledger.json").is_file():
         return
@@ -140,22 +113,9 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
         raise InputError(f"ledger is {str(path)!r}: the folder {path.parent} is not there; make it first")
     if path.is_dir():
         raise InputError(f"ledger is {str(path)!r}: it is a folder; a ledger is a file, so name one in it")
-    refuse_mixed_noise(path, folder.id)
-    before = opening_balances(path, terms, run=folder.id, people=allocation.members())
+    before = opening_balances(path, terms, run=folder.id, noise=folder.noise, people=allocation.members())
     if settings.meter.data_independent and not settings.meter.whole and allocation.participation is None:
         _refuse_less_than_a_query(path, allocation, settings, terms, before)
-
-
-def spent_before(folder: RunFolder, ledger: SqliteLedger) -> dict[str, float]:
-    """Return every group's ε when its run began: the worst of its accounts."""
-    spent = {terms.account.group.id: 0.0 for terms in ledger.terms.values()}
-    for account, opening in openings_of(folder, ledger).items():
-        terms = ledger.terms[account]
-        if opening.any():
-            spent[terms.account.group.id] = max(
-                spent[terms.account.group.id], float(terms.meter.epsilon(opening, terms.account.delta)[0])
-            )
-    return spent
 
 
 def _terms(allocation: Allocation, settings: Settings) -> list[Terms]:

@@ -9,10 +9,10 @@ from ipate.accounting.meter import Bound, Meter
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.labelling.results import Kind, state_guarantee
-from ipate.ledger.carry import PersonRecord
+from ipate.ledger.records import Ledger, PersonRecord
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import ledger_path, reading, without_parts
+from ipate.runs.ledgers import ledger_path, reading
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +70,20 @@ def balance_of(folder: RunFolder, person: str) -> Balance | None:
             records = ledger.person(person)
         except InputError:  # withdrew before the first query
             return None
+        first = ledger.parts()[0]
         if records[-1].run == ledger.run:
-            return _balance(folder, ledger, records, person)
+            return _balance(ledger, records, person, first)
     with SqliteLedger.open(ledger_path(folder), run=records[-1].run, readonly=True) as ledger:
-        return _balance(folder, ledger, records, person)
+        return _balance(ledger, records, person, first)
 
 
-def _balance(folder: RunFolder, ledger: SqliteLedger, records: tuple[PersonRecord, ...], person: str) -> Balance:
+def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, first: str) -> Balance:
+    """Add up a person's records; those of the run in question are the ones of the run `first` and its later parts."""
     last = records[-1]
     meter = ledger.terms[last.account].meter
     cost = ledger.cost_of(person, meter)
     kinds = {state_guarantee(Meter(cast("Bound", record.bound)), stopped_by="account").kind for record in records}
-    own = [record for record in records if record.run.endswith(folder.id)]
+    own = [record for record in records if ledger.parts(record.run)[0] == first]
     return Balance(
         records=_whole_runs(ledger, records),
         labels=sum(record.labels for record in own),
@@ -93,15 +95,15 @@ def _balance(folder: RunFolder, ledger: SqliteLedger, records: tuple[PersonRecor
     )
 
 
-def _whole_runs(ledger: SqliteLedger, records: tuple[PersonRecord, ...]) -> tuple[PersonRecord, ...]:
-    """Put the parts of a run together that it has in the ledger since somebody left it."""
+def _whole_runs(ledger: Ledger, records: tuple[PersonRecord, ...]) -> tuple[PersonRecord, ...]:
+    """Join the parts that a run has in the ledger since somebody left it."""
     parts: dict[str, list[PersonRecord]] = {}
     for record in records:
-        parts.setdefault(without_parts(record.run), []).append(record)
+        parts.setdefault(ledger.parts(record.run)[0], []).append(record)
     return tuple(own[0] if len(own) == 1 else _joined(ledger, name, own) for name, own in parts.items())
 
 
-def _joined(ledger: SqliteLedger, name: str, parts: list[PersonRecord]) -> PersonRecord:
+def _joined(ledger: Ledger, name: str, parts: list[PersonRecord]) -> PersonRecord:
     meter = ledger.meter_of(parts[-1].run, parts[-1].account)
     cost = np.sum([ledger.charged_by(part.run, part.account) for part in parts], axis=0)
     return replace(

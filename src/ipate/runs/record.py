@@ -16,7 +16,7 @@ from ipate.files import write_text
 from ipate.labelling.results import GroupResult, Record
 from ipate.planning.settings import Settings, run_labelling
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import opened, reading, spent_before
+from ipate.runs.ledgers import opened, reading
 from ipate.votes import Votes
 
 
@@ -87,7 +87,6 @@ def label_once(
         result, _ = run_labelling(
             votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, progress=progress
         )
-        before = spent_before(folder, ledger)
-        record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head), before=before)
+        record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head), before=ledger.before)
     write_record(folder, record)
     return record

@@ -13,7 +13,7 @@ from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scor
 from ipate.report.statement import owed
 from ipate.report.write import Report, check_target, write_facts
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import openings_of, reading, reused_by
+from ipate.runs.ledgers import reading
 from ipate.runs.record import read_record
 from ipate.runs.settings import settings_of
 from ipate.runs.withdrawal import withdrawals
@@ -75,9 +75,7 @@ def _source(folder: RunFolder) -> Source:
         design=read_design(folder.public / "design.json") if config.labelling.bound == "ptr" else None,
     )
     with reading(folder) as ledger:
-        extract = Extract.of(
-            ledger, opening=openings_of(folder, ledger), reused=reused_by(folder, ledger), head=str(ledger.head)
-        )
+        extract = Extract.of(ledger)
     return Source(
         record=record,
         allocation=allocation,

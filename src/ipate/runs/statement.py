@@ -6,7 +6,7 @@ where costs could end a run. Unless the data owner asks for them, neither is in 
 
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.ledger.carry import PersonRecord
+from ipate.ledger.records import PersonRecord
 from ipate.report.statement import RunEntry, Statement, for_the_person
 from ipate.runs.folder import RunFolder
 from ipate.runs.person import balance_of, find_person, kind_of
