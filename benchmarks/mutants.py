@@ -316,9 +316,9 @@ MUTANTS = (
     ),
     Mutant(
         "check is free",
-        "labelling/costs.py",
-        "worst = meter.worst_check(sensitivity=delta, check_sigma=mechanism.check_sigma)",
-        "worst = 0 * meter.worst_check(sensitivity=delta, check_sigma=mechanism.check_sigma)",
+        "accounting/bounds.py",
+        "return _by_query(self.worst_check(",
+        "return _by_query(0 * self.worst_check(",
         (OWN_WEIGHT, CHARGED),
     ),
     Mutant(
@@ -815,9 +815,9 @@ MUTANTS = (
     # What may be said.
     Mutant(
         "a private bound called releasable",
-        "accounting/meter.py",
-        '("loose", "gdp", "sup")',
-        '("loose", "gdp", "sup", "tight", "exact")',
+        "accounting/bounds.py",
+        "data_independent: bool = False",
+        "data_independent: bool = True",
         ("tests/labelling/test_results.py", f"{AUDIT}::test_costs_that_look_at_the_votes_are_never_called_releasable"),
     ),
     # What runs and reports do with the ledger.

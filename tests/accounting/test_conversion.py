@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ipate.accounting import conversion
-from ipate.accounting.meter import PAPER_ORDERS
+from ipate.accounting.bounds import PAPER_ORDERS
 from ipate.errors import InputError
 
 ORDERS = np.array(PAPER_ORDERS)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipate.accounting import loose, tight
-from ipate.accounting.meter import PAPER_ORDERS
+from ipate.accounting.bounds import PAPER_ORDERS
 from oracles import argmax_law, renyi_divergence
 
 UNANIMOUS = [250] + [0] * 9

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipate.accounting import exact, sup, tight
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
 from ipate.labelling import audit as account
 from ipate.labelling.aggregators import Mechanism
@@ -496,7 +496,7 @@ def test_a_students_probabilities_change_exact_checks_only(variant, bound):
 @pytest.mark.parametrize("bound", ["sup", "exact"])
 def test_lnmax_has_no_sup_and_no_exact(bound):
     votes, panel = make("weighting")
-    with pytest.raises(InputError, match=f"bound is '{bound}': LNMax is accounted by loose, gdp or tight"):
+    with pytest.raises(InputError, match=f"bound is '{bound}': laplace noise .* is accounted by loose, gdp, tight"):
         account_for(votes, panel, Mechanism(sigma=20.0, noise="laplace"), Meter(bound))
 
 
@@ -547,7 +547,7 @@ SCRIPT = """
 import json, resource, sys
 import numpy as np
 from ipate.labelling.audit import account_for
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Mechanism
 from ipate.votes.panel import Panel
 from ipate.votes import read_votes

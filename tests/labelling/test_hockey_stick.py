@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from ipate.accounting import gdp, tight
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Confident, GNMax, Mechanism
 from ipate.labelling.loop import label, open_ledger
 from ipate.labelling.noise import SecureNoise, SeededNoise

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting import laplace
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter, find_bound
 from ipate.errors import BudgetExceededError, InputError
 from ipate.ledger.entries import BatchRow, RunRow, from_bytes
 from ipate.ledger.records import Terms
@@ -74,8 +73,9 @@ def recharge(releases: Releases, meter: Meter) -> Floats:
     A release that was tested and charged as a whole (ptr) took the whole budget, δ included, so in any other unit it
     is infinite, and so is in its unit whatever was charged query by query.
     """
-    if meter.whole or releases.bound == "ptr":
-        if meter.whole and releases.bound == "ptr":
+    tested = find_bound(releases.bound).whole
+    if meter.whole or tested:
+        if meter.whole and tested:
             return releases.cost
         return np.full(meter.width, np.inf if releases.cost.any() else 0.0)
     if not meter.data_independent and releases.bound == meter.bound and set(meter.orders) <= set(releases.orders):
@@ -85,16 +85,8 @@ def recharge(releases: Releases, meter: Meter) -> Floats:
         if checks and check_sigma is not None:
             total = total + checks * meter.worst_check(sensitivity=moved, check_sigma=check_sigma)
         if labels:
-            total = total + labels * _worst_label(meter, noise, moved, sigma)
+            total = total + labels * meter.worst_label(sensitivity=moved, sigma=sigma, noise=noise)
     return total
-
-
-def _worst_label(meter: Meter, noise: str, moved: float, sigma: float) -> Floats:
-    if noise != "laplace":
-        return meter.worst_label(sensitivity=moved, sigma=sigma)
-    if meter.bound == "gdp":
-        return np.atleast_1d(laplace.label_mu2(sensitivity=moved, scale=sigma))
-    return laplace.label_rdp(meter.orders, sensitivity=moved, scale=sigma)
 
 
 def histories(runs: Iterable[RunRow]) -> dict[str, tuple[Place, ...]]:

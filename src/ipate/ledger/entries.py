@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
 from ipate.ledger.records import Charge, Terms
 from ipate.people.budgets import Account, Budget, Group

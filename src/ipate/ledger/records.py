@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.people.budgets import Account
 
 Floats = NDArray[np.float64]

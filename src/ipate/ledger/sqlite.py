@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import InputError, IpateError
 from ipate.ledger import carry
 from ipate.ledger.carry import PersonRecord, person_records

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.reproduce import paper
 from ipate.reproduce.ensembles import Ensemble
 from ipate.reproduce.grid import Held, Options, shared, votings

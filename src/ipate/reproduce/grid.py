@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.reproduce.ensembles import Ensemble, Spec
 from ipate.reproduce.schemes import Scheme, published, standard, two, upsampling, vanishing, weighting
 from ipate.reproduce.settings import HIGHER, LOWER, SHARES

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.reproduce import paper
 from ipate.reproduce.ensembles import Ensemble
 from ipate.reproduce.grid import BASELINE, Grid, Options, make_grid, shared, votings

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting import loose, tight
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Confident
 from ipate.labelling.noise import SeededNoise
 from ipate.reproduce.schemes import Scheme

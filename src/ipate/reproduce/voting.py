@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Confident
 from ipate.labelling.audit import HistoryRow, account_for
 from ipate.labelling.costs import check_costs, label_costs
@@ -223,7 +223,7 @@ class Booth:
 
     def __init__(self, ensemble: Ensemble, scheme: Scheme, meter: Meter) -> None:
         self.ensemble, self.scheme, self.meter = ensemble, scheme, meter
-        self.loop = scheme.schedule is not None or (meter.data_independent and meter.bound != "gdp")
+        self.loop = scheme.schedule is not None or meter.fixes_order
         if not self.loop:
             self._count()
 

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ipate.accounting.calibration import best_order, queries_afforded
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter, best_order, queries_afforded
 from ipate.errors import InputError
 
 INDEPENDENT = st.sampled_from([Meter("gdp"), Meter("loose", "classic"), Meter("loose"), Meter("sup")])
