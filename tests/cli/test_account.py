@@ -434,7 +434,12 @@ BAD = [
         ("--bound", "loose", "--conversion", "best"),
         ("conversion is 'best'", "classic, improved"),
     ),
-    ("gdp's conversion elsewhere", files(), ("--bound", "sup", "--conversion", "gdp"), ("conversion is 'gdp'", "classic, improved")),
+    (
+        "gdp's conversion elsewhere",
+        files(),
+        ("--bound", "sup", "--conversion", "gdp"),
+        ("conversion is 'gdp'", "classic, improved"),
+    ),
     ("an unknown way to stop", files(), ("--stopped-by", "luck"), ("stopped_by is 'luck'", "fixed, account or other")),
     ("an unknown aggregator", files(), ("--aggregator", "max"), ("aggregator is 'max'", "gnmax, confident")),
     ("a check under gnmax", files(), ("--aggregator", "gnmax"), ("check_sigma is 6.0", "gnmax has no check")),
