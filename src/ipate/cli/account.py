@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from ipate.accounting.bounds import BOUNDS
 from ipate.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def command(
         Path | None,
         typer.Option(help="npy: 1 answered, 0 asked but not answered, -1 not asked; all answered unless said."),
     ] = None,
-    bound: Annotated[str, typer.Option(help=f"{', '.join(BOUNDS)}; ptr has no single queries to account for.")] = "gdp",
+    bound: Annotated[str, typer.Option(help="loose, gdp, sup, tight, exact, or one of your own.")] = "gdp",
     conversion: Annotated[str, typer.Option(help="classic or improved; gdp has its own.")] = "improved",
     delta: Annotated[float, typer.Option(help="δ where the group file gives none.")] = 1e-5,
     orders: Annotated[str, typer.Option(help="Rényi orders, FIRST:LAST or a list.")] = "2:50",

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from ipate.accounting.bounds import BOUNDS
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -59,7 +57,7 @@ def command(
         float | None, typer.Option(help="Vanishing: teachers take part in (ε/ε_max)^power of the votings.")
     ] = None,
     bound: Annotated[
-        str, typer.Option(help=f"{', '.join(BOUNDS)}. ptr is one private test, then all labels or none.")
+        str, typer.Option(help="loose, gdp, sup, tight, exact, or ptr: one private test, then all labels or none.")
     ] = "gdp",
     conversion: Annotated[str, typer.Option(help="classic or improved; gdp has its own.")] = "improved",
     delta: Annotated[float, typer.Option(help="δ where the group file gives none.")] = 1e-5,
