@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting import exact, tight
-from ipate.accounting.meter import Bound, Meter
+from ipate.accounting.bounds import Meter
 from ipate.cli.options import parse_orders
 from ipate.errors import ClassesWarning
 from ipate.labelling.aggregators import Mechanism
@@ -155,7 +155,7 @@ def three_groups(votes: Votes) -> tuple[Votes, Panel]:
     return ballot, Panel.from_votes(ballot, rows, weights=np.array([WEIGHTS[int(name)] for name in names]))
 
 
-def account_speed(votes: Votes, bound: Bound, orders: Sequence[float], seconds: float) -> Speed:
+def account_speed(votes: Votes, bound: str, orders: Sequence[float], seconds: float) -> Speed:
     """Time `account_for` from votes to ε, check and label, for three groups."""
     ballot, panel = three_groups(votes)
     mechanism = Mechanism(sigma=SIGMA, check_sigma=150.0, threshold=200.0)
@@ -172,7 +172,7 @@ def account_speed(votes: Votes, bound: Bound, orders: Sequence[float], seconds: 
 STREAM = """
 import resource, sys, time
 from ipate.labelling.audit import account_for
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Mechanism
 from ipate.votes.panel import Panel
 from ipate.votes import read_votes

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from ipate.accounting.meter import Bound, Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import IpateError
 from ipate.labelling.aggregators import Confident, Mechanism
 from ipate.labelling.loop import account_terms, label
@@ -217,7 +217,7 @@ def speed(folder: Path) -> list[dict[str, Any]]:
     rows = []
     votes, panel = voting(20_000, teachers=250, classes=10)
     quiet = Confident(mechanism=Mechanism(sigma=1e5, check_sigma=1e5, threshold=0.0))  # nobody runs out
-    bounds: tuple[tuple[Bound, tuple[int, ...]], ...] = (("gdp", (1, 10, 100, 1000)), ("tight", (1, 10, 100, 1000)))
+    bounds: tuple[tuple[str, tuple[int, ...]], ...] = (("gdp", (1, 10, 100, 1000)), ("tight", (1, 10, 100, 1000)))
     for bound, sizes in bounds:
         meter = Meter(bound)
         for batch in sizes:

@@ -14,7 +14,7 @@ import argparse
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Aggregator, Confident, Interactive, Mechanism
 from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise

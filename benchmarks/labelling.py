@@ -40,7 +40,7 @@ def label_all(path: Path, classes: int, limit: int, *, durable: bool) -> None:
     """Label the first `limit` queries in this process; print seconds, labels and peak memory."""
     from contextlib import nullcontext
 
-    from ipate.accounting.meter import Meter
+    from ipate.accounting.bounds import Meter
     from ipate.labelling.aggregators import Confident, Mechanism
     from ipate.labelling.loop import account_terms, label
     from ipate.ledger.sqlite import SqliteLedger

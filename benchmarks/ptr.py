@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.accounting.ptr.design import hash_queries, pass_probability
 from ipate.accounting.ptr.envelope import total_costs
 from ipate.accounting.ptr.search import make_design, most_queries

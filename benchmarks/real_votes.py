@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.allocation.weighting import teachers_for, weights_for
 from ipate.errors import ReproductionWarning
 from ipate.labelling.aggregators import Confident, Mechanism

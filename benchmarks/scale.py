@@ -57,7 +57,7 @@ def write_store(folder: Path, *, teachers: int, queries: int) -> None:
 
 def measure(folder: Path) -> dict[str, float]:
     """Run the three stages in this process; return seconds of each, votes counted per second, peak memory."""
-    from ipate.accounting.meter import Meter
+    from ipate.accounting.bounds import Meter
     from ipate.labelling.aggregators import Confident, Mechanism
     from ipate.labelling.audit import account_for
     from ipate.labelling.loop import label

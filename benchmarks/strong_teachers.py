@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Confident, Mechanism
 from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ipate._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from ipate.accounting.meter import Meter as Meter
+    from ipate.accounting.bounds import Meter as Meter
     from ipate.allocation import allocate as allocate
     from ipate.allocation.allocation import Allocation as Allocation
     from ipate.classifier import PATEClassifier as PATEClassifier
@@ -41,7 +41,7 @@ _HOMES = {
     "IpateError": "ipate.errors",
     "LNMax": "ipate.labelling.aggregators",
     "Mechanism": "ipate.labelling.aggregators",
-    "Meter": "ipate.accounting.meter",
+    "Meter": "ipate.accounting.bounds",
     "PATEClassifier": "ipate.classifier",
     "Panel": "ipate.votes.panel",
     "People": "ipate.people.people",

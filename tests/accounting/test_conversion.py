@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ipate.accounting import conversion
-from ipate.accounting.meter import PAPER_ORDERS
+from ipate.accounting.bounds import PAPER_ORDERS
 from ipate.errors import InputError
 
 ORDERS = np.array(PAPER_ORDERS)
@@ -15,7 +15,7 @@ CURVES = arrays(np.float64, ORDERS.shape, elements=st.floats(1e-3, 20))
 DELTAS = st.floats(1e-12, 1e-2)
 
 
-def test_the_specifications_vectors():
+def test_specification_vectors():
     for name, expected in (("classic", 0.8059434455), ("improved", 0.5969800315)):
         epsilon, order = conversion.epsilon_of([0.2], [20], delta=1e-5, conversion=name)
         assert float(epsilon) == pytest.approx(expected, rel=1e-9)
@@ -39,7 +39,7 @@ def test_improved_never_exceeds_classic(curve, delta):
 
 
 @given(st.floats(1e-2, 50), DELTAS, st.sampled_from(["classic", "improved"]))
-def test_what_the_limit_allows_converts_to_at_most_the_budget(epsilon, delta, name):
+def test_limit_converts_to_at_most_the_budget(epsilon, delta, name):
     limit = conversion.rdp_limit(ORDERS, epsilon=epsilon, delta=delta, conversion=name)
     for order, allowed in zip(ORDERS, limit, strict=True):
         if np.isfinite(allowed):
@@ -49,7 +49,7 @@ def test_what_the_limit_allows_converts_to_at_most_the_budget(epsilon, delta, na
             assert float(more) > epsilon * (1 - 1e-9)
 
 
-def test_nothing_released_is_zero_and_something_is_not():
+def test_only_zero_cost_converts_to_zero_epsilon():
     epsilon, order = conversion.epsilon_of(np.zeros((2, 49)), ORDERS, delta=1e-5, conversion="classic")
     assert epsilon.tolist() == [0, 0]
     assert np.isnan(order).all()

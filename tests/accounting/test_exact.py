@@ -93,7 +93,7 @@ def test_check_sup_vector():
     assert cost.max() <= 2.8302733577e-4 * (1 + 1e-9)
 
 
-def test_the_worst_move_need_not_be_between_the_first_two():
+def test_worst_move_may_involve_the_third_class():
     counts = [125.0, 120, 5] + [0.0] * 7
     cost = label_rdp_by_source([counts], 40.0, weight=3.0, sigma=40.0)
     third_to_top = max(d[0] for d in both(counts, 2, 0, weight=3.0, orders=40.0))
@@ -103,7 +103,7 @@ def test_the_worst_move_need_not_be_between_the_first_two():
     assert group_label_rdp(cost, np.array([counts]) > 0)[0, 0] == pytest.approx(third_to_top, rel=1e-10)
 
 
-def test_costs_below_every_float_of_the_probabilities():
+def test_tiny_probabilities_still_give_accurate_costs():
     # At 60 digits the top class must not be subtracted from 1: its ratio comes from the others.
     p = oracles.mp_argmax_law([1000, 0, 0, 0], 20.0)
     q = oracles.mp_argmax_law([999, 1, 0, 0], 20.0)
@@ -119,13 +119,13 @@ def test_costs_below_every_float_of_the_probabilities():
     assert by_source == pytest.approx(max(d[0] for d in both([1000, 0, 0, 0], 0, 1, sigma=20.0)), rel=1e-9)
 
 
-def test_nothing_that_was_released_costs_exactly_nothing():
+def test_released_label_never_costs_exactly_zero():
     cost = label_rdp_by_source([[4000.0, 0, 0]], ORDERS, weight=1.0, sigma=20.0)
     assert (cost > 0).all()
     assert (check_rdp([1e6], ORDERS, sensitivity=1.0, check_sigma=10.0, threshold=0.0) > 0).all()
 
 
-def test_unlikely_classes_that_a_high_order_makes_likely():
+def test_high_orders_count_unlikely_classes():
     # P_j is below every float, P_j^α Q_j^(1−α) is not.
     counts, orders = [1200.0, 30, 0], np.array([2.0, 20.0, 50.0])
     got = label_rdp_by_source([counts], orders, weight=20.0, sigma=20.0)[0]
@@ -164,7 +164,7 @@ def test_renyi_agrees_with_sixty_digits(logits, change, size):
 
 @pytest.mark.parametrize("orders", [np.arange(2.0, 51.0), np.arange(2.0, 65.0, 0.5), np.array([30.0, 2.0, 5.5])])
 @pytest.mark.parametrize("size", [0.01, 0.15, 0.17, 0.5, 3.0, 30.0])
-def test_equally_spaced_orders_cost_what_they_cost_alone(orders, size):
+def test_equally_spaced_orders_match_single_orders(orders, size):
     p = np.log([0.7, 0.2, 0.1 - 1e-9, 1e-9])
     q = p + size * np.array([-0.3, 0.5, 1.0, -1.0])
     q -= np.log(np.exp(q).sum())
@@ -174,7 +174,7 @@ def test_equally_spaced_orders_cost_what_they_cost_alone(orders, size):
     np.testing.assert_allclose(together[0], oracles.divergence(p, q, orders), rtol=1e-11)
 
 
-def test_what_overflows_is_computed_in_log_space():
+def test_overflowing_sums_use_log_space():
     p, q = np.log([1e-3, 1 - 1e-3]), np.log([1 - 1e-9, 1e-9])
     orders = np.array([2.0, 100.0, 1e4])
     with mp.workdps(60):
@@ -183,7 +183,7 @@ def test_what_overflows_is_computed_in_log_space():
     np.testing.assert_allclose(renyi(p, q, orders), true, rtol=1e-12)
 
 
-def test_probabilities_below_every_float_count_too():
+def test_probabilities_below_float_range_are_counted():
     logp, logq = np.array([-760.0, 0.0]), np.array([-770.0, 0.0])
     assert renyi(logp, logq, 41.0)[0] == pytest.approx(np.exp(-760 + 40 * 10) / 40, rel=1e-12)
 
@@ -201,7 +201,7 @@ def test_renyi_broadcasts_over_leading_axes():
 
 @given(st.floats(-400, 400), st.sampled_from([0.2, 1.0, 6.0, 40.0]), st.sampled_from([20.0, 150.0]))
 @settings(max_examples=60, deadline=None)
-def test_check_is_the_worst_of_every_reachable_maximum(maximum, sensitivity, scale):
+def test_check_cost_is_the_worst_reachable_maximum(maximum, sensitivity, scale):
     got = check_rdp([maximum], ORDERS, sensitivity=sensitivity, check_sigma=scale, threshold=10.0)[0]
     p = oracles.check_law(maximum, scale, 10.0)
     costs = {}
@@ -279,7 +279,7 @@ def test_equal_classes_cost_what_nearly_equal_ones_do():
 
 
 @pytest.mark.parametrize("copies", [0.0, 2.0])
-def test_equal_queries_and_unasked_sources(copies):
+def test_equal_queries_agree_and_unwanted_sources_stay_zero(copies):
     rng = np.random.default_rng(1)
     counts = rng.integers(0, 4, (60, 4)).astype(float)
     weight = np.where(rng.random(60) < 0.3, copies, 1.0)
@@ -295,7 +295,7 @@ def test_equal_queries_and_unasked_sources(copies):
         np.testing.assert_allclose(full[q], alone[0], rtol=1e-12)
 
 
-def test_a_group_pays_for_the_worst_of_its_votes():
+def test_group_pays_for_its_worst_vote():
     cost = label_rdp_by_source([CLEAR, CLOSE], ORDERS, weight=1.0, sigma=40.0)
     voted = np.zeros((2, 10), dtype=bool)
     voted[0, [1, 3]] = True
@@ -364,7 +364,7 @@ def test_upsampling_covers_every_move(counts, copies, sigma, abstain, seed):
 
 @given(histograms(), sigmas, st.booleans())
 @settings(max_examples=20, deadline=None)
-def test_one_copy_costs_at_least_what_a_teacher_does(counts, sigma, abstain):
+def test_one_copy_costs_at_least_one_teacher(counts, sigma, abstain):
     votes = np.floor(np.array([counts]))
     by_source = label_rdp_by_source(votes, ORDERS, weight=1.0, sigma=sigma, abstain=abstain)
     voted = np.pad(votes > 0, ((0, 0), (0, int(abstain))), constant_values=True)
@@ -426,7 +426,7 @@ def test_memory_doesnt_grow_with_the_queries():
     assert peak - cost.nbytes < 100e6
 
 
-def test_one_class_tells_nothing():
+def test_single_class_costs_nothing():
     assert (label_rdp_by_source([[5.0]], ORDERS, weight=1.0, sigma=1.0, abstain=True) == 0).all()
     assert (upsampled_label_rdp([[5.0]], ORDERS, copies=2, sigma=1.0) == 0).all()
     assert label_rdp_by_source(np.zeros((0, 3)), ORDERS, weight=1.0, sigma=1.0).shape == (0, 3, 5)

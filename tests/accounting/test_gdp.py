@@ -21,18 +21,18 @@ def oracle_delta(epsilon: float, mu: float) -> float:
 
 
 @pytest.mark.parametrize(("epsilon", "mu"), [(math.log(2), 0.1918205640), (1.0, 0.2680511232), (3.0, 0.7191174352)])
-def test_the_specifications_vectors(epsilon, mu):
+def test_specification_vectors(epsilon, mu):
     assert float(gdp.mu_of(epsilon, 1e-5)) == pytest.approx(mu, rel=1e-9)
 
 
 @given(EPSILONS, st.floats(1e-2, 20))
-def test_the_profile_equals_the_textbook_at_sixty_digits(epsilon, mu):
+def test_profile_matches_textbook_at_sixty_digits(epsilon, mu):
     expected = oracle_delta(epsilon, mu)
     assert float(gdp.delta_of(epsilon, mu)) == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
 @given(EPSILONS, DELTAS)
-def test_a_calibrated_mu_never_overshoots_and_wastes_nothing(epsilon, delta):
+def test_mu_of_a_budget_is_tight_from_below(epsilon, delta):
     mu = float(gdp.mu_of(epsilon, delta))
     assert float(gdp.epsilon_of(mu, delta)) <= epsilon
     assert oracle_delta(epsilon, mu) <= delta
@@ -40,7 +40,7 @@ def test_a_calibrated_mu_never_overshoots_and_wastes_nothing(epsilon, delta):
 
 
 @given(st.floats(1e-2, 10), DELTAS)
-def test_epsilon_is_rounded_up_and_at_most_a_hair(mu, delta):
+def test_epsilon_is_rounded_up_by_very_little(mu, delta):
     epsilon = float(gdp.epsilon_of(mu, delta))
     assert oracle_delta(epsilon, mu) <= delta * (1 + 1e-9)
     if epsilon > 0:

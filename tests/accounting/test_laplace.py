@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from ipate.accounting import gdp, laplace
-from ipate.accounting.meter import PAPER_ORDERS
+from ipate.accounting import gdp, loose, tight
+from ipate.accounting.bounds import PAPER_ORDERS
 
 ORDERS = np.array(PAPER_ORDERS)
 
@@ -39,10 +39,10 @@ def renyi(p, q, order):
     st.sampled_from([1.5, 2.0, 8.0, 20.0]),
     st.sampled_from([0.5, 1.0, 2.0]),
 )
-def test_both_directions_stay_under_loose_and_the_forward_one_under_tight(counts, scale, order, w):
+def test_laplace_bounds_cover_the_exact_divergences(counts, scale, order, w):
     n = np.array(counts, dtype=float) * w + w
-    bound = float(laplace.label_rdp([order], sensitivity=w, scale=scale)[0])
-    charged = float(laplace.tight_label_rdp([n], [order], sensitivity=[w], scale=scale)[0, 0, 0])
+    bound = float(loose.laplace_label_rdp([order], sensitivity=w, scale=scale)[0])
+    charged = float(tight.laplace_label_rdp([n], [order], sensitivity=[w], scale=scale)[0, 0, 0])
     assert charged <= bound
     p = law(n, scale)
     for a in range(len(n)):
@@ -56,28 +56,28 @@ def test_both_directions_stay_under_loose_and_the_forward_one_under_tight(counts
         assert renyi(p, q, order) <= charged + 1e-7
 
 
-def test_data_independent_cost_is_below_the_papers():
+def test_laplace_loose_cost_is_below_the_papers():
     """Theorem 2 of Papernot 2017 charges 2γ²α with γ = 1/b."""
-    assert np.all(laplace.label_rdp(ORDERS, sensitivity=1, scale=20) <= 2 / 20**2 * ORDERS)
+    assert np.all(loose.laplace_label_rdp(ORDERS, sensitivity=1, scale=20) <= 2 / 20**2 * ORDERS)
 
 
-def test_gdp_of_pure_dp_covers_its_whole_profile():
+def test_laplace_mu_covers_the_pure_dp_profile():
     pure = 2 / 20
-    mu = float(np.sqrt(laplace.label_mu2(sensitivity=1, scale=20)))
+    mu = float(np.sqrt(gdp.laplace_label_mu2(sensitivity=1, scale=20)))
     assert mu == pytest.approx(2 * norm.ppf(np.exp(pure) / (1 + np.exp(pure))))
     for epsilon in np.linspace(0, pure, 20):
         pure_delta = (np.exp(pure) - np.exp(epsilon)) / (1 + np.exp(pure))
         assert float(gdp.delta_of(epsilon, mu)) >= pure_delta - 1e-12
 
 
-def test_clear_majorities_cost_less_and_sensitivity_zero_nothing():
-    cost = laplace.tight_label_rdp([[250, 0, 0], [90, 85, 75]], ORDERS, sensitivity=[0.0, 1.0], scale=20)
+def test_clear_majorities_cost_less_under_laplace_noise():
+    cost = tight.laplace_label_rdp([[250, 0, 0], [90, 85, 75]], ORDERS, sensitivity=[0.0, 1.0], scale=20)
     assert np.all(cost[:, 0] == 0)
     assert np.all(cost[0, 1] < cost[1, 1])
-    assert np.all(laplace.label_rdp(ORDERS, sensitivity=0, scale=20) == 0)
+    assert np.all(loose.laplace_label_rdp(ORDERS, sensitivity=0, scale=20) == 0)
 
 
 def test_large_and_small_scales_do_not_overflow():
     for scale in (1e-3, 1e6):
-        cost = laplace.tight_label_rdp([[250, 0, 0]], ORDERS, sensitivity=[1.0], scale=scale)
+        cost = tight.laplace_label_rdp([[250, 0, 0]], ORDERS, sensitivity=[1.0], scale=scale)
         assert np.all(np.isfinite(cost))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipate.accounting import loose, tight
-from ipate.accounting.meter import PAPER_ORDERS
+from ipate.accounting.bounds import PAPER_ORDERS
 from oracles import argmax_law, renyi_divergence
 
 UNANIMOUS = [250] + [0] * 9
@@ -41,7 +41,7 @@ def test_loose_is_the_gaussian_divergence():
     np.testing.assert_allclose(loose.label_rdp([20], sensitivity=[0, 1, 2], sigma=40), [[0], [20 / 1600], [80 / 1600]])
 
 
-def test_the_specifications_vectors():
+def test_specification_vectors():
     cost = tight.label_rdp([UNANIMOUS, CLEAR], [20], sensitivity=[1], sigma=40)
     np.testing.assert_allclose(cost[:, 0, 0], [5.321317752e-5, 2.430115651e-4], rtol=1e-9)
 
@@ -51,7 +51,7 @@ HISTOGRAMS = st.integers(2, 20).flatmap(lambda c: st.lists(st.integers(0, 120), 
 
 @settings(max_examples=200)
 @given(HISTOGRAMS, st.floats(1.1, 60), st.floats(2, 100), st.floats(0.2, 6))
-def test_tight_is_the_theorem_at_fifty_digits(counts, order, sigma, sensitivity):
+def test_tight_matches_theorem_six_at_fifty_digits(counts, order, sigma, sensitivity):
     ours = float(tight.label_rdp([counts], [order], sensitivity=[sensitivity], sigma=sigma)[0, 0, 0])
     assert ours == pytest.approx(plain_tight(counts, order, sigma, sensitivity), rel=1e-8, abs=1e-13)
 
@@ -64,7 +64,7 @@ def test_tight_is_the_theorem_at_fifty_digits(counts, order, sigma, sensitivity)
     st.floats(0.3, 4),
     st.randoms(use_true_random=False),
 )
-def test_tight_covers_the_forward_divergence_and_stays_under_loose(counts, order, sigma, weight, random):
+def test_tight_lies_between_forward_divergence_and_loose(counts, order, sigma, weight, random):
     """One teacher of weight w moves from a to b: D(M(D) ‖ M(D′)) is at most tight, at most loose."""
     n = np.array(counts, dtype=float) * weight
     source = random.choice([j for j, c in enumerate(counts) if c] or [0])
@@ -89,14 +89,14 @@ def test_tight_is_one_sided():
     assert reverse > 1e4 * charged
 
 
-def test_only_the_gaps_matter_and_classes_may_be_permuted():
+def test_tight_depends_on_the_gaps_alone():
     orders = PAPER_ORDERS
     one = tight.label_rdp([[200.5, 30.25, 19.25]], orders, sensitivity=[1.5], sigma=30)
     other = tight.label_rdp([[29.25, 18.25, 199.5]], orders, sensitivity=[1.5], sigma=30)
     np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-def test_sensitivity_zero_costs_nothing_and_per_query_sensitivities_work():
+def test_tight_accepts_zero_and_per_query_sensitivities():
     cost = tight.label_rdp([CLEAR, CLEAR], [5, 20], sensitivity=[[0.0, 1.0], [2.0, 1.0]], sigma=40)
     assert np.all(cost[0, 0] == 0)
     np.testing.assert_allclose(cost[0, 1], cost[1, 1])

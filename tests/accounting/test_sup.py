@@ -65,7 +65,7 @@ def test_known_suprema():
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=40)
-def test_no_histogram_costs_more(data):
+def test_sup_covers_every_histogram(data):
     classes = data.draw(st.integers(2, 20))
     n = np.array(data.draw(st.lists(st.floats(0, 8), min_size=classes, max_size=classes)))
     d = data.draw(st.sampled_from([0.01, 0.1, 0.5, 2.0]))
@@ -81,7 +81,7 @@ def test_no_histogram_costs_more(data):
         assert max(oracle_divergence(p, q, alpha), oracle_divergence(q, p, alpha)) <= most * (1 + 1e-9) + 1e-12
 
 
-def test_no_spread_of_votes_costs_more():
+def test_sup_covers_moves_over_several_classes():
     """Upsampling: votes leave several classes for several others."""
     rng = np.random.default_rng(3)
     for _ in range(40):
@@ -94,7 +94,7 @@ def test_no_spread_of_votes_costs_more():
 
 @given(t=st.floats(-12, 30), d=st.sampled_from([1e-3, 0.05, 0.4, 3.0]), part=st.floats(0, 1))
 @settings(deadline=None)
-def test_no_check_costs_more(t, d, part):
+def test_sup_covers_every_check(t, d, part):
     orders = np.array([1.01, 2, 9, 40])
     bound = check_rdp(orders, sensitivity=d, check_sigma=1)
     p, q = oracle_binary(t), oracle_binary(t + part * d)
@@ -106,7 +106,7 @@ def test_no_check_costs_more(t, d, part):
     ("alpha", "d"),
     [(2, 1 / 40), (20, 1 / 40), (50, 3 / 40), (30, 0.3), (200, 0.01), (1.01, 1.0), (2, 5.0), (1.2, 3.0)],
 )
-def test_an_adversary_finds_no_worse_vote_and_comes_close(alpha, d):
+def test_optimiser_stays_below_sup_and_comes_close(alpha, d):
     """Search with restarts: never above the bound, and within its margin. So a bound scaled by .99 fails."""
 
     def gain(x, law, move):
@@ -126,7 +126,7 @@ def test_an_adversary_finds_no_worse_vote_and_comes_close(alpha, d):
         assert worst <= bound <= worst * (1 + margin + 1e-3)
 
 
-def test_never_above_loose_and_monotone():
+def test_sup_is_monotone_and_at_most_loose():
     orders = np.array([1.0 + 1e-9, 1.01, 1.7, 2, 5, 20, 50, 120, 200])
     moves = np.array([1e-6, 1e-5, 1e-3, 0.007, 0.03, 0.1, 0.3, 1.0, 5.0])
     checks = check_rdp(orders, sensitivity=moves, check_sigma=1)
@@ -142,7 +142,7 @@ def test_never_above_loose_and_monotone():
     assert np.all(np.diff(close) > 0)
 
 
-def test_small_moves_are_worth_two_over_pi():
+def test_sup_of_small_moves_is_two_over_pi_of_loose():
     for d in (1e-100, 1e-12, 1e-6, 0.99e-5, 1.01e-5):
         assert check_rdp([2, 30], sensitivity=d, check_sigma=1) / (d * d) == pytest.approx(
             np.array([2, 30]) / np.pi, rel=CHECK_MARGIN + 2e-4
@@ -152,7 +152,7 @@ def test_small_moves_are_worth_two_over_pi():
         )
 
 
-def test_large_moves_get_loose_within_the_margin():
+def test_sup_of_large_moves_is_loose():
     """Where αd is so large that loose is returned, mpmath shows a vote that costs as much, but for 1%."""
     for alpha, d in ((50, 1.0), (200, 1.0), (50, 5.0), (1000, 0.5), (3, 15.0), (1000, 5.0)):
         with mp.workdps(30):
@@ -189,7 +189,7 @@ def test_shapes_scaling_and_zero():
     assert label_rdp([2, 20], sensitivity=3, sigma=40)[0] > 0
 
 
-def test_an_order_costs_the_same_in_any_company():
+def test_sup_of_an_order_ignores_other_orders():
     together = label_rdp(PAPER_ORDERS, sensitivity=1, sigma=40)
     alone = [label_rdp([alpha], sensitivity=1, sigma=40)[0] for alpha in (2.0, 17.0, 50.0)]
     assert together[[0, 15, 48]] == pytest.approx(alone, rel=1e-12)
@@ -236,7 +236,7 @@ def test_ternary_law_against_mpmath(point):
         assert np.exp(logs).sum() == pytest.approx(1, abs=1e-12)
 
 
-def test_derivatives_keep_to_the_proof_s_constants():
+def test_derivatives_stay_within_the_proofs_constants():
     """−I ≤ ∇²ℓ ≤ 0 and |∇³ℓ| ≤ 2, by differences of the gradient along random lines."""
     rng = np.random.default_rng(0)
     n, turn = rng.uniform(-9, 9, (3000, 2)), rng.uniform(0, 2 * np.pi, 3000)
@@ -290,14 +290,14 @@ def violations(mutate):
     return bad
 
 
-def test_cells_bound_every_point_they_hold():
+def test_cell_bound_covers_its_points():
     assert violations(lambda cells: cells) == 0
     assert violations(lambda cells: replace(cells, bend=0 * cells.bend, r=0.999 * cells.r)) > 0
     centre = lambda x: x.mean(axis=-1, keepdims=True)  # noqa: E731
     assert violations(lambda c: replace(c, r=centre(c.r), log_weight=centre(c.log_weight), bend=centre(c.bend))) > 100
 
 
-def test_corners_hold_once_the_bend_is_added():
+def test_corner_bound_holds_with_the_bend():
     """Step 4 alone: e^{pδ}g(r + qδ) on a segment stays below its corners' bound, and not without the bend."""
     rng = np.random.default_rng(2)
     missed = 0
@@ -321,7 +321,7 @@ def test_corners_hold_once_the_bend_is_added():
     assert missed > 5
 
 
-def test_a_target_below_the_supremum_is_refused(monkeypatch):
+def test_certificate_refuses_a_target_below_the_supremum(monkeypatch):
     monkeypatch.setattr(_ternary, "CELLS", 2000)
     orders = np.array([2.0, 60.0])
     for d in (0.01, 0.3):
@@ -333,7 +333,7 @@ def test_a_target_below_the_supremum_is_refused(monkeypatch):
             assert not sup._ternary_holds(d, orders, x, 0.995 * x, single).any()
 
 
-def test_tails_hold_what_they_promise():
+def test_tail_bounds_hold():
     """Points in the regions that need no cells cost no more than the target, however low it is set."""
     rng = np.random.default_rng(5)
     orders = np.array([1.01, 2.0, 10.0, 50.0, 150.0])

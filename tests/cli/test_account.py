@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.cli.options import parse_orders
 from ipate.errors import InputError
 from ipate.labelling.aggregators import Mechanism
@@ -434,7 +434,12 @@ BAD = [
         ("--bound", "loose", "--conversion", "best"),
         ("conversion is 'best'", "classic, improved"),
     ),
-    ("gdp's conversion elsewhere", files(), ("--bound", "sup", "--conversion", "gdp"), ("'gdp'", "'classic'")),
+    (
+        "gdp's conversion elsewhere",
+        files(),
+        ("--bound", "sup", "--conversion", "gdp"),
+        ("conversion is 'gdp'", "classic, improved"),
+    ),
     ("an unknown way to stop", files(), ("--stopped-by", "luck"), ("stopped_by is 'luck'", "fixed, account or other")),
     ("an unknown aggregator", files(), ("--aggregator", "max"), ("aggregator is 'max'", "gnmax, confident")),
     ("a check under gnmax", files(), ("--aggregator", "gnmax"), ("check_sigma is 6.0", "gnmax has no check")),
@@ -517,7 +522,7 @@ def test_bad_input_is_one_line_that_names_the_value_and_what_is_allowed(folder, 
         ),
         (
             ("account", "votes.npz", "--groups", "groups.csv", "--scale", "20", "--bound", "exact"),
-            ("bound is 'exact'", "loose, gdp or tight"),
+            ("bound is 'exact'", "loose, gdp, tight"),
         ),
         (
             ("account", "votes.npz", "--groups", "groups.csv", "--scale", "20", "--check-sigma", "4"),

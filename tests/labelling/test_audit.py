@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipate.accounting import exact, sup, tight
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
 from ipate.labelling import audit as account
 from ipate.labelling.aggregators import Mechanism
@@ -189,7 +189,7 @@ CASES = [
 
 @pytest.mark.parametrize("abstain", [False, True], ids=["all vote", "some abstain"])
 @pytest.mark.parametrize(("variant", "bound", "conversion"), CASES)
-def test_the_account_is_the_plain_sum_for_every_group_and_query(variant, bound, conversion, abstain):
+def test_account_equals_plain_sum_of_costs(variant, bound, conversion, abstain):
     meter = Meter(bound, conversion, ORDERS)
     votes, panel = make(variant, abstain=abstain)
     plain = plain_accounts(votes, panel, CHECKED, meter, MASK)
@@ -226,7 +226,7 @@ def test_the_account_is_the_plain_sum_for_every_group_and_query(variant, bound, 
     budgets=st.tuples(*[st.floats(0.3, 9)] * 3),
 )
 @settings(max_examples=15)
-def test_what_no_vote_shapes_is_multiplied_and_ends_where_the_sum_does(bound, variant, stopped_by, mask, budgets):
+def test_closed_form_matches_query_by_query_sum(bound, variant, stopped_by, mask, budgets):
     """Without a history the costs are n·check + m·label; with one they are added up query by query."""
     votes, panel = make(variant, budgets=budgets)
     meter, given_mask = Meter(bound, "improved", ORDERS), np.array(mask)
@@ -241,7 +241,7 @@ def test_what_no_vote_shapes_is_multiplied_and_ends_where_the_sum_does(bound, va
 
 
 @pytest.mark.parametrize("bound", ["loose", "gdp", "sup"])
-def test_an_account_that_no_vote_shapes_reads_no_vote(bound):
+def test_data_independent_account_reads_no_votes(bound):
     _, panel = make("weighting")
     unread = SimpleNamespace(n_queries=12)
     result = account_for(unread, panel, CHECKED, Meter(bound, "improved", ORDERS), answered=MASK)
@@ -259,7 +259,7 @@ def test_without_a_check_only_labels_are_charged(bound):
         assert group.cost == pytest.approx(plain[group.id][-1], rel=1e-9)
 
 
-def test_the_sensitivity_reported_is_the_largest_that_was_charged():
+def test_reported_sensitivity_is_the_largest_charged():
     votes, panel = make("weighting")
     sensitivity = {g.id: g.sensitivity for g in account_for(votes, panel, CHECKED, Meter()).groups}
     assert sensitivity == WEIGHT_OF
@@ -273,7 +273,7 @@ def test_the_sensitivity_reported_is_the_largest_that_was_charged():
         assert group.sensitivity == max(8 / present[:, q].sum() for q in range(12) for i in own if present[i, q])
 
 
-def test_a_groups_own_delta_decides():
+def test_delta_of_the_group_is_used():
     votes, panel = make("weighting")
     same = replace(panel, groups=tuple(group.with_budget(Budget(group.epsilon, 1e-5)) for group in panel.groups))
     strict = {g.id: g.cost for g in account_for(votes, panel, CHECKED, Meter()).groups}
@@ -303,7 +303,7 @@ def test_a_bool_mask_is_read_as_answered_or_not():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_a_check_is_charged_for_every_query_asked_answered_or_not(variant, bound):
+def test_check_is_charged_for_unanswered_queries_too(variant, bound):
     votes, panel = make(variant)
     meter = Meter(bound, "improved", ORDERS)
     few = np.where(np.arange(12) < 6, 0, -1)
@@ -316,7 +316,7 @@ def test_a_check_is_charged_for_every_query_asked_answered_or_not(variant, bound
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_a_query_that_was_not_asked_costs_nothing(bound):
+def test_query_not_asked_costs_nothing(bound):
     votes, panel = make("weighting")
     meter = Meter(bound, "improved", ORDERS)
     result = account_for(votes, panel, CHECKED, meter, answered=MASK)
@@ -329,14 +329,14 @@ def test_a_query_that_was_not_asked_costs_nothing(bound):
     assert [(g.cost, g.order, g.exhausted_at) for g in nothing.groups] == [(0.0, None, None)] * 3
 
 
-def test_nothing_spent_is_never_above_a_budget_that_no_order_affords():
+def test_zero_cost_never_exhausts_any_budget():
     votes, panel = make("weighting", budgets=(0.01, 0.01, 50.0))
     mask = np.where(np.arange(12) == 7, 1, -1)
     result = account_for(votes, panel, CHECKED, Meter("loose", "classic", ORDERS), answered=mask)
     assert [group.exhausted_at for group in result.groups] == [7, 7, None]
 
 
-def test_a_budget_met_exactly_is_not_exhausted():
+def test_budget_met_exactly_is_not_exhausted():
     votes, panel = make("weighting")
     cost = [group.cost for group in account_for(votes, panel, CHECKED, Meter()).groups]
     for factor, expected in ((1 + 1e-9, None), (1 - 1e-9, 11)):
@@ -357,7 +357,7 @@ def test_a_budget_met_exactly_is_not_exhausted():
         (np.array(["1"] * 12), "answered is <U1"),
     ],
 )
-def test_any_other_mask_is_refused(mask, message):
+def test_invalid_mask_is_refused(mask, message):
     with pytest.raises(InputError, match=message):
         check_mask(mask, 12)
 
@@ -367,7 +367,7 @@ def test_any_other_mask_is_refused(mask, message):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_the_size_of_a_chunk_does_not_matter(monkeypatch, variant, bound):
+def test_chunk_size_does_not_change_the_account(monkeypatch, variant, bound):
     meter = Meter(bound, "improved", ORDERS)
     probs = np.random.default_rng(5).dirichlet(np.ones(4), 12)
     results, done = [], []
@@ -399,7 +399,7 @@ def test_the_size_of_a_chunk_does_not_matter(monkeypatch, variant, bound):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("order", [(2, 0, 1), (1, 0, 2)])
-def test_groups_in_another_order_permute_the_report_and_nothing_else(variant, bound, order):
+def test_permuting_groups_only_permutes_the_results(variant, bound, order):
     meter = Meter(bound, "improved", ORDERS)
     votes, panel = make(variant, budgets=(0.4, 0.7, 1.1))
     expected = account_for(votes, panel, CHECKED, meter, answered=MASK)
@@ -411,7 +411,7 @@ def test_groups_in_another_order_permute_the_report_and_nothing_else(variant, bo
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_teachers_in_another_order_change_nothing(bound):
+def test_permuting_teachers_changes_nothing(bound):
     meter = Meter(bound, "improved", ORDERS)
     votes, panel = make("weighting")
     turn = [3, 1, 7, 0, 2, 6, 5, 4]
@@ -429,7 +429,7 @@ def test_teachers_in_another_order_change_nothing(bound):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_bounds_keep_their_order(variant):
+def test_tighter_bounds_never_cost_more(variant):
     votes, panel = make(variant)
     cost = {
         bound: [g.cost for g in account_for(votes, panel, CHECKED, Meter(bound, "improved", ORDERS)).groups]
@@ -443,7 +443,7 @@ def test_bounds_keep_their_order(variant):
 
 
 @pytest.mark.parametrize("bound", ["loose", "gdp", "sup", "tight"])
-def test_a_teacher_of_weight_two_costs_its_people_what_being_in_two_teachers_costs(bound):
+def test_weight_two_costs_as_much_as_two_copies(bound):
     rng = np.random.default_rng(11)
     ballot = rng.integers(0, 3, (6, 40))
     ballot[:, ::2] = 1  # clear majorities, where tight is below loose
@@ -457,7 +457,7 @@ def test_a_teacher_of_weight_two_costs_its_people_what_being_in_two_teachers_cos
     assert account_for(weighted, one, mechanism, meter).groups == account_for(copied, two, mechanism, meter).groups
 
 
-def test_tight_gains_on_clear_majorities_and_exact_gains_more():
+def test_exact_costs_less_than_tight_on_majorities():
     ballot = np.zeros((60, 50), dtype=np.int8)
     votes = Votes(votes=ballot, n_classes=10, groups=("a",) * 60)
     panel = Panel.from_votes(votes, [("a", 1.0, 1e-5, None)])
@@ -475,7 +475,7 @@ def test_tight_gains_on_clear_majorities_and_exact_gains_more():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_a_students_probabilities_change_exact_checks_only(variant, bound):
+def test_student_probabilities_change_only_exact_checks(variant, bound):
     votes, panel = make(variant)
     meter = Meter(bound, "improved", ORDERS)
     probs = np.random.default_rng(5).dirichlet(np.ones(4), 12)
@@ -494,14 +494,14 @@ def test_a_students_probabilities_change_exact_checks_only(variant, bound):
 
 
 @pytest.mark.parametrize("bound", ["sup", "exact"])
-def test_lnmax_has_no_sup_and_no_exact(bound):
+def test_sup_and_exact_are_refused_for_lnmax(bound):
     votes, panel = make("weighting")
-    with pytest.raises(InputError, match=f"bound is '{bound}': LNMax is accounted by loose, gdp or tight"):
+    with pytest.raises(InputError, match=f"bound is '{bound}': laplace noise .* is accounted by loose, gdp, tight"):
         account_for(votes, panel, Mechanism(sigma=20.0, noise="laplace"), Meter(bound))
 
 
 @pytest.mark.parametrize("bound", ["loose", "gdp", "tight"])
-def test_lnmax_costs_more_for_those_who_weigh_more(bound):
+def test_lnmax_cost_grows_with_weight(bound):
     votes, panel = make("weighting")
     meter = Meter(bound, "improved", ORDERS)
     groups = account_for(votes, panel, Mechanism(sigma=20.0, noise="laplace"), meter).groups
@@ -517,7 +517,7 @@ def test_lnmax_costs_more_for_those_who_weigh_more(bound):
 
 @pytest.mark.parametrize("stopped_by", ["fixed", "account", "other"])
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_only_costs_that_no_vote_decided_are_releasable(bound, stopped_by):
+def test_only_data_independent_costs_are_releasable(bound, stopped_by):
     votes, panel = make("weighting", budgets=(100.0, 100.0, 100.0))
     result = account_for(votes, panel, CHECKED, Meter(bound, "improved", (8.0,)), stopped_by=stopped_by)
     releasable = bound in ("loose", "gdp", "sup") and stopped_by != "other"
@@ -525,7 +525,7 @@ def test_only_costs_that_no_vote_decided_are_releasable(bound, stopped_by):
 
 
 @pytest.mark.parametrize("bound", ["loose", "gdp", "sup"])
-def test_an_account_that_passed_a_budget_did_not_stop_the_queries(bound):
+def test_exceeded_budget_is_not_called_stopped_by_account(bound):
     votes, panel = make("weighting", budgets=(100.0, 100.0, 0.5))
     meter = Meter(bound, "improved", ORDERS)
     assert account_for(votes, panel, CHECKED, meter, stopped_by="fixed").guarantee.kind == "releasable"
@@ -534,7 +534,7 @@ def test_an_account_that_passed_a_budget_did_not_stop_the_queries(bound):
     assert "something other than this account decided when to stop" in result.guarantee.statement
 
 
-def test_an_unknown_way_to_stop_is_refused_before_anything_is_computed():
+def test_unknown_stopped_by_is_refused_before_any_work():
     votes, panel = make("weighting")
     with pytest.raises(InputError, match="stopped_by is 'luck': it must be fixed, account or other"):
         account_for(votes, panel, CHECKED, Meter(), stopped_by="luck", history=pytest.fail)
@@ -547,7 +547,7 @@ SCRIPT = """
 import json, resource, sys
 import numpy as np
 from ipate.labelling.audit import account_for
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Mechanism
 from ipate.votes.panel import Panel
 from ipate.votes import read_votes
@@ -569,7 +569,7 @@ def million(tmp_path_factory):
 
 
 @pytest.mark.parametrize("bound", ["gdp", "tight"])
-def test_a_million_queries_stream_under_a_gibibyte(million, bound):
+def test_million_queries_need_less_than_a_gibibyte(million, bound):
     pytest.importorskip("resource")
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(million), bound], capture_output=True, text=True, check=False, timeout=120

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipate.accounting import gdp
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling.aggregators import Confident, GNMax, Mechanism
 from ipate.labelling.engine import Engine

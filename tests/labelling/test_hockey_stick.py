@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from ipate.accounting import gdp, tight
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Confident, GNMax, Mechanism
 from ipate.labelling.loop import label, open_ledger
 from ipate.labelling.noise import SecureNoise, SeededNoise
@@ -136,30 +136,30 @@ def audit(name, queries, group, broken=False):
 
 @pytest.mark.parametrize(("name", "queries"), CASES)
 @pytest.mark.parametrize("group", ["strict", "lax"])
-def test_no_attack_shows_more_than_a_group_is_told(name, queries, group):
+def test_attack_never_exceeds_the_claimed_epsilon(name, queries, group):
     assert audit(name, queries, group) <= most(AGGREGATORS[name], queries)[group]
 
 
 @pytest.mark.parametrize(("name", "queries"), CASES)
-def test_the_attack_is_strong_enough_to_matter(name, queries):
+def test_attack_reaches_a_useful_share_of_epsilon(name, queries):
     assert audit(name, queries, "strict") > 0.45 * most(AGGREGATORS[name], queries)["strict"]
 
 
 @pytest.mark.parametrize(("name", "queries"), CASES)
-def test_the_attack_catches_a_ledger_that_charges_sorted_positions(name, queries):
+def test_attack_detects_charges_by_sorted_position(name, queries):
     wrong = most(AGGREGATORS[name], queries, SortedPositions)
     assert wrong["strict"] < most(AGGREGATORS[name], queries)["strict"]
     assert audit(name, queries, "strict") > wrong["strict"]
 
 
 @pytest.mark.parametrize(("name", "queries"), CASES)
-def test_the_attack_catches_half_the_noise(name, queries):
+def test_attack_detects_halved_noise(name, queries):
     assert audit(name, queries, "strict", broken=True) > most(AGGREGATORS[name], queries)["strict"]
 
 
 @pytest.mark.parametrize("queries", [1, 2, 7])
 @pytest.mark.parametrize("name", ["gnmax", "confident"])
-def test_a_group_is_told_the_cost_of_its_own_weight(name, queries):
+def test_group_is_charged_for_its_own_weight(name, queries):
     spent, answered = claims(AGGREGATORS[name], queries)
     for group, weight in WEIGHT.items():
         mu2 = answered * 2 * (weight / SIGMA) ** 2
@@ -169,7 +169,7 @@ def test_a_group_is_told_the_cost_of_its_own_weight(name, queries):
 
 
 @pytest.mark.parametrize("name", ["gnmax", "confident"])
-def test_many_runs_in_one_go_release_what_single_runs_do(name):
+def test_batched_runs_release_the_same_as_single_runs(name):
     votes = votes_of(1, None, 6)
     rich = panel_of(votes, {"lax": 1e6, "strict": 1e6})
     joint = label(votes, rich, AGGREGATORS[name], Meter(), noise=SeededNoise(1))
@@ -181,7 +181,7 @@ def test_many_runs_in_one_go_release_what_single_runs_do(name):
         np.testing.assert_array_equal(single.labels, joint.labels[start : start + 2])
 
 
-def test_the_noise_of_a_run_is_secure_unless_said():
+def test_default_noise_is_secure():
     votes = votes_of(3, None, 200)
     panel = panel_of(votes, {"lax": 1e4, "strict": 1e4})
     one, two = (label(votes, panel, AGGREGATORS["gnmax"], Meter()) for _ in range(2))
@@ -192,7 +192,7 @@ def test_the_noise_of_a_run_is_secure_unless_said():
     assert "not private" in seeded.guarantee.statement
 
 
-def test_no_attack_shows_more_with_secure_noise():
+def test_attack_with_secure_noise_stays_below_epsilon():
     runs = {}
     for moved in (None, "strict"):
         votes = votes_of(2, moved, RUNS)
@@ -205,7 +205,7 @@ def test_no_attack_shows_more_with_secure_noise():
 
 @pytest.mark.parametrize("bound_name", ["tight", "exact"])
 @pytest.mark.parametrize("stop", ["budget", "count"])
-def test_costs_that_look_at_the_votes_are_never_called_releasable(bound_name, stop):
+def test_data_dependent_costs_are_never_releasable(bound_name, stop):
     votes = votes_of(1, None, 4)
     panel = panel_of(votes, BUDGET)
     meter = Meter(bound_name)
@@ -214,7 +214,7 @@ def test_costs_that_look_at_the_votes_are_never_called_releasable(bound_name, st
 
 
 @pytest.mark.parametrize("order", [1.05, 1.1, 1.5, 2.0, 20.0])
-def test_tight_claims_no_less_than_the_truth_where_one_vote_outweighs_the_noise(order):
+def test_tight_covers_one_vote_larger_than_the_noise(order):
     counts, moved = [6.0, 0.0], [0.0, 6.0]
     claim = tight.label_rdp([counts], [order], sensitivity=[6.0], sigma=2.0)[0, 0, 0]
     truth = divergence(argmax_law(counts, 2.0), argmax_law(moved, 2.0), [order])[0]

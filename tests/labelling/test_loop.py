@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.allocation.participation import Participation
 from ipate.allocation.vanishing import fractions_for
 from ipate.allocation.weighting import weights_for

@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from ipate.accounting.meter import BOUNDS, Meter
+from ipate.accounting.bounds import BOUNDS, Meter
 from ipate.errors import InputError
 from ipate.labelling.results import SEEDED, state_guarantee
 
 WAYS = ("fixed", "account", "other")
-RELEASABLE = {(bound, way) for bound in ("loose", "gdp", "sup") for way in ("fixed", "account")}
+RELEASABLE = {(bound, way) for bound in ("loose", "gdp", "sup", "ptr") for way in ("fixed", "account")}
 
 
 @pytest.mark.parametrize(("bound", "way"), list(itertools.product(BOUNDS, WAYS)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ipate.accounting import gdp
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.accounting.ptr.design import level
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling.aggregators import Confident, Interactive, Mechanism

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ipate.accounting import gdp
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import IpateError
 from ipate.labelling.aggregators import Confident, Mechanism
 from ipate.labelling.loop import account_terms, label

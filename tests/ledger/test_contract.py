@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipate.accounting import gdp
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling.loop import account_terms, label
 from ipate.labelling.noise import SeededNoise

@@ -5,7 +5,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import InputError, IpateError
 from ipate.labelling.aggregators import GNMax, Interactive, Mechanism
 from ipate.labelling.loop import account_terms, label

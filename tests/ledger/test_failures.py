@@ -13,7 +13,7 @@ from contextlib import closing
 
 import pytest
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import IpateError
 from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise

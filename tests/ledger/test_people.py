@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.allocation import allocate
 from ipate.errors import BudgetExceededError, InputError, IpateError
 from ipate.labelling.aggregators import GNMax, LNMax, Mechanism

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from allocation.cases import many_groups
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.allocation import lay_out
 from ipate.cli import plan as command
 from ipate.errors import InputError, ReproductionWarning

@@ -1,6 +1,6 @@
 """Facts for reports, made by hand: any bound, any way to stop, seeded or not."""
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.history import Point
 from ipate.labelling.results import GroupResult, state_guarantee
 from ipate.people.budgets import Account, Budget, Group

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from ipate.accounting.meter import BOUNDS, DATA_INDEPENDENT
 from ipate.labelling.results import SEEDED
 from ipate.report import claims
 from ipate.report.facts import DesignFacts, for_audience
 from report.examples import COSTS, facts, group
 
+DATA_INDEPENDENT = ("loose", "gdp", "sup")
+BOUNDS = (*DATA_INDEPENDENT, "tight", "exact")
 CASES = list(itertools.product(BOUNDS, ("fixed", "account", "other"), (False, True), ("public", "private")))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ipate.accounting.meter import BOUNDS
 from ipate.people.meaning import percent, plain, used
 from ipate.report.facts import for_audience
 from ipate.report.page import page
@@ -114,7 +113,7 @@ def test_a_releasable_report_follows_from_released_answers_alone(copied):
     assert texts(run) == before
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("bound", ["loose", "gdp", "sup", "tight", "exact"])
 @pytest.mark.parametrize(("stopped_by", "seeded"), [("fixed", False), ("account", True), ("other", False)])
 def test_the_gate_removes_what_may_not_be_seen(bound, stopped_by, seeded):
     everything = facts(bound=bound, stopped_by=stopped_by, seeded=seeded)

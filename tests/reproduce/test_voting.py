@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ipate.accounting import gdp
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Confident
 from ipate.labelling.loop import label
 from ipate.reproduce.grid import PrecomputedVotings

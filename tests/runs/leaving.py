@@ -90,7 +90,7 @@ def votes_of(folder):
 
 def spent(folder, person):
     """What a person has spent, as μ², over all runs on the ledger."""
-    from ipate.accounting.meter import Meter
+    from ipate.accounting.bounds import Meter
 
     with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
         return float(ledger.cost_of(person, Meter("gdp"))[0])

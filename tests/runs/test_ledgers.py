@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError, IpateError
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.runs.folder import RunFolder

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.ledger.sqlite import SqliteLedger

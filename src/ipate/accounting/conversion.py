@@ -1,13 +1,15 @@
 """Conversion between Rényi costs and (ε, δ), and checks of the numbers that go in."""
 
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ipate.errors import InputError
+from ipate.errors import InputError, refuse_name
 
 Floats: TypeAlias = NDArray[np.float64]
+CONVERSIONS = ("classic", "improved")
+_SAFETY = 1e-12  # budgets are read this much too small (relative), so that rounding never overspends
 
 
 def check_positive(name: str, value: float) -> float:
@@ -46,31 +48,12 @@ def check_sensitivity(sensitivity: ArrayLike) -> Floats:
     return array
 
 
-Conversion: TypeAlias = Literal["classic", "improved"]
-_SAFETY = 1e-12  # budgets are read this much too small (relative), so that rounding never overspends
+def epsilon_of(rdp: ArrayLike, orders: ArrayLike, *, delta: ArrayLike, conversion: str) -> tuple[Floats, Floats]:
+    """Return the smallest ε over all orders for composed Rényi costs (..., A), and the order that gives it.
 
-
-def epsilon_of(rdp: ArrayLike, orders: ArrayLike, *, delta: ArrayLike, conversion: Conversion) -> tuple[Floats, Floats]:
-    """Return the smallest ε over all orders, and the order that gives it.
-
+    classic: rdp + ln(1/δ)/(α−1), Mironov (2017), Proposition 3. improved: rdp + ln(1−1/α) − ln(αδ)/(α−1), Canonne,
+    Kamath and Steinke, "The discrete Gaussian for differential privacy" (2020), Proposition 12; never below 0.
     Where nothing was released (the cost is 0 at every order) ε is 0 and the order is NaN.
-
-    Parameters
-    ----------
-    rdp : array of shape (..., A)
-        Composed Rényi costs.
-    orders : array of shape (A,)
-        The orders they belong to.
-    delta : scalar or array of shape (...)
-        δ of every account.
-    conversion : {"classic", "improved"}
-        classic: rdp + ln(1/δ)/(α−1), Mironov (2017), Proposition 3.
-        improved: rdp + ln(1−1/α) − ln(αδ)/(α−1), Canonne, Kamath and Steinke, "The discrete
-        Gaussian for differential privacy" (2020), Proposition 12; never below 0.
-
-    Returns
-    -------
-    epsilon, order : arrays of shape (...)
     """
     alpha = check_orders(orders)
     cost = np.asarray(rdp, dtype=np.float64)
@@ -83,7 +66,7 @@ def epsilon_of(rdp: ArrayLike, orders: ArrayLike, *, delta: ArrayLike, conversio
     return np.where(nothing, 0.0, least), np.where(nothing, np.nan, alpha[best])
 
 
-def rdp_limit(orders: ArrayLike, *, epsilon: ArrayLike, delta: ArrayLike, conversion: Conversion) -> Floats:
+def rdp_limit(orders: ArrayLike, *, epsilon: ArrayLike, delta: ArrayLike, conversion: str) -> Floats:
     """Return, per order, the Rényi cost that exactly uses up (ε, δ); −inf where nothing fits.
 
     An account is within its budget when its cost is at or under this limit at one order at least.
@@ -105,6 +88,6 @@ def _offset(alpha: Floats, delta: ArrayLike, conversion: str) -> Floats:
     log_delta = np.log(target)[..., None]
     if conversion == "classic":
         return np.asarray(-log_delta / (alpha - 1))
-    if conversion == "improved":
-        return np.asarray(np.log1p(-1 / alpha) - (np.log(alpha) + log_delta) / (alpha - 1))
-    raise InputError(f"conversion is {conversion!r}: it must be 'classic' or 'improved'")
+    if conversion != "improved":
+        refuse_name("conversion", conversion, CONVERSIONS)
+    return np.asarray(np.log1p(-1 / alpha) - (np.log(alpha) + log_delta) / (alpha - 1))

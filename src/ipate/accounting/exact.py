@@ -19,7 +19,9 @@ from scipy.special import log_ndtr
 
 from ipate.accounting._argmax import Batch, Laws, check_counts, grid_points, is_wide, laws_of
 from ipate.accounting._renyi import worst_divergence, worst_tangent
+from ipate.accounting.bounds import Orders, Voters
 from ipate.accounting.conversion import Floats, check_orders, check_positive, check_sensitivity
+from ipate.accounting.loose import RenyiBound
 from ipate.errors import InputError
 
 # Numbers per table: a batch of queries (several tables), a block of rows, a part of the input.
@@ -41,22 +43,8 @@ def check_rdp(
 
     The worst neighbour is at an end: a divergence of two Bernoulli laws is convex in either law's
     probability (van Erven and Harremoës 2014, Theorems 11 and 13), 0 where they agree, and so grows with
-    the distance of the two maxima on either side.
-
-    Parameters
-    ----------
-    maxima
-        The largest score m of each query, (Q,): of the votes, or of votes less the student's.
-    orders
-        Rényi orders, (A,).
-    sensitivity
-        How far one person moves the maximum, Δ: a number or (Q,). 0 costs 0.
-    check_sigma, threshold
-        Noise σ_T and threshold T of the check.
-
-    Returns
-    -------
-    The cost of each query at each order, (Q, A).
+    the distance of the two maxima on either side. `maxima` (Q,) are the largest scores m, of the votes or of votes
+    less the student's; Δ is a number or (Q,), and 0 costs 0. Returns (Q, A).
     """
     alphas = check_orders(orders)
     scale = check_positive("check_sigma", check_sigma)
@@ -83,31 +71,11 @@ def label_rdp_by_source(
     """Exact cost of a label, by the class that a teacher of weight w voted for.
 
     Entry [q, a] is the largest of D_α(P‖Q) and D_α(Q‖P) over all moves of one vote of weight w from class a
-    to any other, with P the law of argmax_j (n_j + N(0, σ²)) on these votes and Q on the moved ones.
+    to any other, with P the law of argmax_j (n_j + N(0, σ²)) on these votes and Q on the moved ones: (Q, C, A).
 
-    Parameters
-    ----------
-    counts
-        Votes by class, (Q, C), weights included.
-    orders
-        Rényi orders, (A,).
-    weight
-        The teacher's weight w: a number or (Q,). 0 costs 0.
-    sigma
-        Noise σ on each class.
-    sources
-        Which entries are needed, (Q, C) or (Q, C + 1) with `abstain`; the others are left at 0.
-    abstain
-        Whether teachers may vote for no class. A move may then go to none, and a last source is added: the
-        teacher that abstained and may vote for any class.
-
-    Returns
-    -------
-    The costs, (Q, C, A), or (Q, C + 1, A) with `abstain`.
-
-    See Also
-    --------
-    group_label_rdp : the cost of a group, from the classes that its teachers voted for.
+    `counts` (Q, C) include weights; w is a number or (Q,), and 0 costs 0. Entries that `sources` (Q, C) does not
+    name are left at 0. With `abstain` teachers may vote for no class: a move may then go to none, and a last source
+    is added, C + 1 in all, for the teacher that abstained and may vote for any class.
     """
     votes, alphas = check_counts(counts), check_orders(orders)
     scale = check_positive("sigma", sigma)
@@ -132,18 +100,9 @@ def label_rdp_by_source(
 
 
 def group_label_rdp(by_source: Floats, voted: ArrayLike) -> Floats:
-    """Cost of a label for a group: the worst over the classes that its teachers voted for.
+    """Cost of a label for a group, (Q, A): the worst over the sources that its teachers voted for.
 
-    Parameters
-    ----------
-    by_source
-        Costs by source class, (Q, S, A), from `label_rdp_by_source`.
-    voted
-        Which sources the group's teachers are at, (Q, S); a query with none costs 0.
-
-    Returns
-    -------
-    The cost of each query at each order, (Q, A).
+    `by_source` (Q, S, A) comes from `label_rdp_by_source`; a query without a source in `voted` (Q, S) costs 0.
     """
     mask = np.asarray(voted, dtype=np.bool_)
     if by_source.ndim != 3 or mask.shape != by_source.shape[:2]:
@@ -170,24 +129,8 @@ def upsampled_label_rdp(
       at most ln(Σ_j P_j exp(α ∇ln P_j·v))/(α − 1), which is convex in the move v: the largest value over the
       vertices bounds every move.
 
-    The larger of the two, or `loose` where that is smaller.
-
-    Parameters
-    ----------
-    counts
-        Votes by class, (Q, C).
-    orders
-        Rényi orders, (A,).
-    copies
-        How many votes one person reaches, u: a number or (Q,). 0 costs 0.
-    sigma
-        Noise σ on each class.
-    abstain
-        Whether teachers may vote for no class.
-
-    Returns
-    -------
-    The cost of each query at each order, (Q, A).
+    Returns the larger of the two, or `loose` where that is smaller, for every query: (Q, A). u is a number or (Q,),
+    and 0 costs 0.
     """
     votes, alphas = check_counts(counts), check_orders(orders)
     scale = check_positive("sigma", sigma)
@@ -325,3 +268,79 @@ def _ranges(shapes: Indices, needed: Indices) -> tuple[Indices, list[tuple[int, 
         size = max(1, int(_BATCH_CELLS // (distinct * points)))
         ranges += [(begin, min(begin + size, stop)) for begin in range(start, stop, size)]
     return turn, ranges
+
+
+class Exact(RenyiBound):
+    """Checks and labels cost what the private votes say, in both directions."""
+
+    name = "exact"
+    summary = "exact: computed from the private votes, in both directions"
+    needs_votes_by_group = True
+    batch_size = 256
+
+    def check_cost(
+        self, orders: Orders, maxima: Floats, *, sensitivity: Floats, check_sigma: float, threshold: float
+    ) -> Floats:
+        """Return the exact cost of every check: (B, accounts, A)."""
+        columns = np.broadcast_to(sensitivity, (len(maxima), sensitivity.shape[-1]))
+        cost = np.empty((*columns.shape, len(orders)))
+        known: dict[bytes, int] = {}
+        for index in range(columns.shape[1]):
+            key = columns[:, index].tobytes()
+            if key in known:  # accounts with the same sensitivities pay the same
+                cost[:, index] = cost[:, known[key]]
+                continue
+            known[key] = index
+            moved = columns[:, index]
+            cost[:, index] = check_rdp(maxima, orders, sensitivity=moved, check_sigma=check_sigma, threshold=threshold)
+        return cost
+
+    def label_cost(
+        self, orders: Orders, counts: Floats, *, sensitivity: Floats, sigma: float, noise: str, voters: Voters | None
+    ) -> Floats:
+        """Return the exact cost of every label: (B, accounts, A)."""
+        if voters is None:
+            raise InputError("bound is 'exact': its costs need to know who voted what")
+        if voters.present is not None and voters.scale is not None:
+            return _label_by_teacher(orders, counts, voters, present=voters.present, scale=voters.scale, sigma=sigma)
+        return _label_by_group(orders, counts, voters, sensitivity=sensitivity, sigma=sigma)
+
+
+def _label_by_group(orders: Orders, counts: Floats, voters: Voters, *, sensitivity: Floats, sigma: float) -> Floats:
+    """Weighting where a person moves one teacher's vote, else upsampling: any votes up to Δ move."""
+    from ipate.accounting import sup
+
+    cost = np.zeros((len(counts), len(voters.blocs), len(orders)))
+    width = counts.shape[1] + voters.abstain
+    by_weight: dict[float, list[tuple[int, int]]] = {}
+    for position, blocs in enumerate(voters.blocs):
+        if blocs is None:
+            moved = sensitivity[position]
+            own = upsampled_label_rdp(counts, orders, copies=moved, sigma=sigma, abstain=voters.abstain)
+            worst = sup.label_rdp(orders, sensitivity=moved, sigma=sigma)
+            cost[:, position] = np.minimum(own, worst)  # the tangent bound can pass the worst over all votes
+        for index in blocs or ():
+            by_weight.setdefault(voters.weights[index], []).append((position, index))
+    for weight, payers in by_weight.items():
+        voted = voters.voted[[index for _, index in payers], :, :width]
+        sources = voted.any(axis=0)
+        by_source = label_rdp_by_source(
+            counts, orders, weight=weight, sigma=sigma, sources=sources, abstain=voters.abstain
+        )
+        for (position, _), own_votes in zip(payers, voted, strict=True):
+            cost[:, position] = np.maximum(cost[:, position], group_label_rdp(by_source, own_votes))
+    return cost
+
+
+def _label_by_teacher(
+    orders: Orders, counts: Floats, voters: Voters, *, present: Bools, scale: Floats, sigma: float
+) -> Floats:
+    """Vanishing: a teacher's account pays for moves of that teacher's own vote, when it took part."""
+    sources = voters.voted[0, :, : counts.shape[1] + voters.abstain]
+    by_source = label_rdp_by_source(counts, orders, weight=scale, sigma=sigma, sources=sources, abstain=voters.abstain)
+    rows = np.arange(len(counts))[:, None]
+    cost = by_source[rows, voters.votes.T.astype(np.intp)]  # −1, an abstention, is the last source
+    return np.asarray(np.where(present.T[..., None], cost, 0.0))
+
+
+BOUND = Exact()

@@ -11,9 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, ndtr
+from scipy.special import erfcx, expit, ndtr, ndtri
 
+from ipate.accounting.bounds import Bound, Orders
 from ipate.accounting.conversion import Floats, check_delta, check_positive, check_sensitivity
+from ipate.accounting.loose import pure_epsilon
 from ipate.errors import InputError
 
 _STEPS = 80  # bisections at most
@@ -29,6 +31,16 @@ def check_mu2(*, sensitivity: ArrayLike, check_sigma: float) -> Floats:
 def label_mu2(*, sensitivity: ArrayLike, sigma: float) -> Floats:
     """Return μ² = 2Δ²/σ² of one noisy label: two counts move by at most Δ each."""
     return np.asarray(2 * (check_sensitivity(sensitivity) / check_positive("sigma", sigma)) ** 2)
+
+
+def laplace_label_mu2(*, sensitivity: ArrayLike, scale: float) -> Floats:
+    """Return μ² of one LNMax label: (ε₀, 0)-DP implies μ-GDP with μ = 2Φ⁻¹(e^ε₀/(1 + e^ε₀)).
+
+    The trade-off function of (ε₀, 0)-DP consists of the two chords from (0, 1) and (1, 0) to its
+    fixed point; that of μ-GDP is convex, ends in the same points and passes through the same fixed
+    point, so it lies below.
+    """
+    return np.asarray((-2 * ndtri(expit(-pure_epsilon(sensitivity, scale)))) ** 2)
 
 
 def delta_of(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
@@ -66,15 +78,7 @@ def _bisect(fits: Callable[[Floats], NDArray[np.bool_]], good: Floats, bad: Floa
 
 
 def epsilon_of(mu: ArrayLike, delta: ArrayLike) -> Floats:
-    """Return the smallest ε with δ(ε) ≤ δ for μ-GDP, rounded up; 0 where μ is 0.
-
-    Parameters
-    ----------
-    mu : scalar or array
-        The composed ratio, the root of the summed μ².
-    delta : scalar or array
-        Broadcast against `mu`, each strictly between 0 and 1.
-    """
+    """Return the smallest ε with δ(ε) ≤ δ for μ-GDP, rounded up; 0 where μ, the root of the summed μ², is 0."""
     ratio, target = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(delta, np.float64))
     if not np.all(ratio >= 0):  # NaN fails this too
         raise InputError(f"mu holds {ratio[~(ratio >= 0)].flat[0]:g}: it must be 0 or above")
@@ -100,3 +104,37 @@ def mu_of(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     low = 2 * eps / (z + np.sqrt(z**2 + 2 * eps))  # the root of μ²/2 + zμ = ε, always affordable
     high = np.sqrt(2 * eps) + 20.0  # there δ is practically 1
     return np.asarray(_bisect(lambda mu: _profile(eps, mu) <= target, low, high) * (1 - _SAFETY))
+
+
+class Gdp(Bound):
+    """Costs are μ², and every release costs its worst case."""
+
+    name = "gdp"
+    summary = "gdp: exact composition of Gaussian noise, for all votes"
+    data_independent = True
+    has_orders = False
+    own_conversion = "gdp"
+    noises = ("gaussian", "laplace")
+    recipe = ("2 * labels / sigma**2", "queries / check_sigma**2")
+
+    def limit(self, orders: Orders, *, epsilon: ArrayLike, delta: ArrayLike, conversion: str) -> Floats:
+        """Return the μ² that budgets afford."""
+        return np.asarray(mu_of(epsilon, delta) ** 2)[..., None]
+
+    def epsilon(self, orders: Orders, cost: Floats, *, delta: ArrayLike, conversion: str) -> tuple[Floats, Floats]:
+        """Return ε of composed μ²; there is no order."""
+        found = epsilon_of(np.sqrt(cost[..., 0]), delta)
+        return found, np.full(found.shape, np.nan)
+
+    def worst_check(self, orders: Orders, *, sensitivity: ArrayLike, check_sigma: float) -> Floats:
+        """Return μ² of a check."""
+        return check_mu2(sensitivity=sensitivity, check_sigma=check_sigma)[..., None]
+
+    def worst_label(self, orders: Orders, *, sensitivity: ArrayLike, sigma: float, noise: str) -> Floats:
+        """Return μ² of a label."""
+        if noise == "laplace":
+            return laplace_label_mu2(sensitivity=sensitivity, scale=sigma)[..., None]
+        return label_mu2(sensitivity=sensitivity, sigma=sigma)[..., None]
+
+
+BOUND = Gdp()

@@ -50,7 +50,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtri
 
 from ipate.accounting._ternary import BINARY, TERNARY, HalfSpaces, certify, costs, weighted_excess
+from ipate.accounting.bounds import Orders
 from ipate.accounting.conversion import Floats, check_orders, check_positive, check_sensitivity
+from ipate.accounting.loose import RenyiBound
 
 CHECK_MARGIN = 0.0005
 LABEL_MARGIN = 0.002
@@ -62,21 +64,9 @@ _CANDIDATES = np.stack(np.meshgrid(np.arange(-0.5, 2.5, 0.125), np.arange(0.25, 
 
 
 def check_rdp(orders: ArrayLike, *, sensitivity: ArrayLike, check_sigma: float) -> Floats:
-    """Return the check's cost at worst over all votes, for every sensitivity and order.
+    """Return the check's cost at worst over all votes, (*sensitivity.shape, A); Δ = 0 costs nothing.
 
-    Parameters
-    ----------
-    orders
-        Rényi orders, each above 1.
-    sensitivity
-        The largest total weight that a person can move; a number or an array of any shape. 0 costs nothing.
-    check_sigma
-        The standard deviation of the check's noise.
-
-    Returns
-    -------
-    array of the sensitivity's shape with one axis more, over orders: at most `CHECK_MARGIN` above the
-    supremum, and never above loose, αΔ²/(2σ_T²).
+    At most `CHECK_MARGIN` above the supremum, and never above loose, αΔ²/(2σ_T²).
 
     Examples
     --------
@@ -238,3 +228,24 @@ def _reach(D: float, alphas: Floats, log_target: Floats, single: Floats | None =
         fits = holds(middle) <= 0.999
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return np.where(holds(low) <= 0.999, low, np.nan)
+
+
+class Sup(RenyiBound):
+    """Every release costs its worst case over all votes."""
+
+    name = "sup"
+    summary = "sup: the largest Rényi cost over all votes"
+    data_independent = True
+
+    def worst_check(self, orders: Orders, *, sensitivity: ArrayLike, check_sigma: float) -> Floats:
+        """Return the check's cost at worst over all votes."""
+        return check_rdp(orders, sensitivity=sensitivity, check_sigma=check_sigma)
+
+    def worst_label(self, orders: Orders, *, sensitivity: ArrayLike, sigma: float, noise: str) -> Floats:
+        """Return the label's cost at worst over all votes; under Laplace noise that of loose."""
+        if noise != "gaussian":
+            return super().worst_label(orders, sensitivity=sensitivity, sigma=sigma, noise=noise)
+        return label_rdp(orders, sensitivity=sensitivity, sigma=sigma)
+
+
+BOUND = Sup()

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from ipate.accounting import loose
+from ipate.accounting.bounds import Orders, Voters
 from ipate.accounting.conversion import Floats, check_orders, check_positive, check_sensitivity
 
 _BLOCK = 1 << 16  # numbers worked on at a time
@@ -21,15 +22,8 @@ _ROUNDING = 4e-16  # what cancellation may have taken from ln(…): charged on t
 def log_error(counts: ArrayLike, *, sigma: float) -> Floats:
     """Return ln q, q a bound on the chance that the noisy label is not the plurality class.
 
-    Proposition 7: q = Σ_{j≠j*} ½·erfc((n_j* − n_j)/(2σ)), at most 1 − 1/C. In log space: q is
-    e^−600 for a unanimous ensemble and little noise.
-
-    Parameters
-    ----------
-    counts : array of shape (Q, C)
-        Weighted vote counts; they need not be integers.
-    sigma : float
-        The label's noise.
+    Proposition 7: q = Σ_{j≠j*} ½·erfc((n_j* − n_j)/(2σ)), at most 1 − 1/C, for weighted counts (Q, C). In log
+    space, because q is e^−600 for a unanimous ensemble and little noise.
     """
     n = np.asarray(counts, dtype=np.float64)
     ordered = np.sort(n, axis=-1)
@@ -41,25 +35,10 @@ def log_error(counts: ArrayLike, *, sigma: float) -> Floats:
 
 
 def label_rdp(counts: ArrayLike, orders: ArrayLike, *, sensitivity: ArrayLike, sigma: float) -> Floats:
-    """Return the tight cost of every query's label for every sensitivity, never above loose.
+    """Return the tight cost of every label, (Q, G, A), for counts (Q, C) and Δ (G,) or (Q, G); never above loose.
 
-    Only the private direction D_α(M(D) ‖ M(D′)) is bounded; where a condition of Theorem 6 fails
-    the loose bound is returned.
-
-    Parameters
-    ----------
-    counts : array of shape (Q, C)
-        Weighted vote counts.
-    orders : array of shape (A,)
-        Rényi orders, each above 1.
-    sensitivity : array of shape (G,) or (Q, G)
-        Δ of every group (and query); 0 costs nothing.
-    sigma : float
-        The label's noise.
-
-    Returns
-    -------
-    array of shape (Q, G, A)
+    Only the private direction D_α(M(D) ‖ M(D′)) is bounded; where a condition of Theorem 6 fails the loose bound is
+    returned. Δ = 0 costs nothing.
     """
     alpha = check_orders(orders)
     log_q, back = np.unique(log_error(counts, sigma=sigma), return_inverse=True)
@@ -106,3 +85,49 @@ def _label_rdp(log_q: Floats, alpha: Floats, delta: Floats, sigma: float) -> Flo
             usable = (alpha < below[part, :, None]) & (cost < bound[part])
             np.copyto(cost, bound[part], where=~usable)
     return out
+
+
+def laplace_label_rdp(counts: ArrayLike, orders: ArrayLike, *, sensitivity: ArrayLike, scale: float) -> Floats:
+    """Return the data-dependent cost of every label, never above loose; one direction, private.
+
+    Theorem 3 of Papernot et al. (2017) with the error probability of their Lemma 4, at counts n/Δ
+    and noise b/Δ: shape (Q, G, A) for counts (Q, C) and sensitivities (G,) or (Q, G).
+    """
+    alpha = check_orders(orders)
+    n = np.asarray(counts, dtype=np.float64)
+    ordered = np.sort(n, axis=-1)
+    gaps = (ordered[..., -1:] - ordered[..., :-1]) / check_positive("scale", scale)
+    q = np.minimum(np.sum((2 + gaps) / 4 * np.exp(-gaps), axis=-1), 1 - 1 / n.shape[-1])[:, None]
+    pure = loose.pure_epsilon(np.atleast_1d(sensitivity), scale)
+    bound = loose.laplace_label_rdp(alpha, sensitivity=np.atleast_1d(sensitivity), scale=scale)
+    bound = np.broadcast_to(bound, (len(n), *bound.shape[-2:]))
+    step = alpha - 1
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        valid = (pure > 0) & (q < np.expm1(pure) / np.expm1(2 * pure)) & (q > 0)
+        log_1q = np.log1p(-q)
+        slope = log_1q - np.log1p(-np.exp(pure) * q)
+        stay = log_1q[..., None] + slope[..., None] * step
+        flip = np.log(q)[..., None] + np.broadcast_to(pure, valid.shape)[..., None] * step
+        cost = np.log1p(np.expm1(stay) + np.exp(flip)) / step
+    usable = valid[..., None] & (cost >= 0)
+    return np.asarray(np.where(usable, np.minimum(cost, bound), bound))
+
+
+class Tight(loose.RenyiBound):
+    """A label costs what the private votes say, in one direction; a check costs its worst case."""
+
+    name = "tight"
+    summary = "tight: computed from the private votes, in one direction (the paper's)"
+    noises = ("gaussian", "laplace")
+    batch_size = 2048
+
+    def label_cost(
+        self, orders: Orders, counts: Floats, *, sensitivity: Floats, sigma: float, noise: str, voters: Voters | None
+    ) -> Floats:
+        """Return the tight cost of every label: (B, accounts, A)."""
+        if noise == "laplace":
+            return laplace_label_rdp(counts, orders, sensitivity=sensitivity, scale=sigma)
+        return label_rdp(counts, orders, sensitivity=sensitivity, sigma=sigma)
+
+
+BOUND = Tight()

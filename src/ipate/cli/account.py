@@ -43,7 +43,7 @@ def command(
         Path | None,
         typer.Option(help="npy: 1 answered, 0 asked but not answered, -1 not asked; all answered unless said."),
     ] = None,
-    bound: Annotated[str, typer.Option(help="loose, gdp, sup, tight or exact.")] = "gdp",
+    bound: Annotated[str, typer.Option(help="loose, gdp, sup, tight, exact, or one of your own.")] = "gdp",
     conversion: Annotated[str, typer.Option(help="classic or improved; gdp has its own.")] = "improved",
     delta: Annotated[float, typer.Option(help="δ where the group file gives none.")] = 1e-5,
     orders: Annotated[str, typer.Option(help="Rényi orders, FIRST:LAST or a list.")] = "2:50",
@@ -55,7 +55,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """What the releases on these votes cost each group of people, under any bound."""
-    from ipate.accounting.meter import Bound, Conversion, Meter
+    from ipate.accounting.bounds import Meter
     from ipate.allocation.external import teacher_weights
     from ipate.cli.options import build_mechanism, load_npy, load_probs, parse_orders
     from ipate.cli.output import progress_bar
@@ -72,11 +72,7 @@ def command(
         aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
         student_probs=student_probs,
     )  # fmt: skip
-    meter = Meter(
-        cast("Bound", bound),
-        cast("Conversion", "gdp" if bound == "gdp" else conversion),
-        parse_orders(orders),
-    )
+    meter = Meter(bound, conversion, parse_orders(orders))
     check_supported(meter, mechanism)
     state_guarantee(meter, stopped_by=cast("StoppedBy", stopped_by))
     rows = read_groups(groups)

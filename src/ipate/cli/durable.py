@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.cli.options import check_out
 from ipate.files import write_text
 from ipate.labelling.aggregators import Aggregator

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ipate.accounting.meter import Meter
+    from ipate.accounting.bounds import Meter
     from ipate.accounting.ptr.design import Design
     from ipate.labelling.aggregators import Mechanism
     from ipate.labelling.results import Labelling
@@ -95,7 +95,7 @@ def command(
     """Label public points with teachers trained elsewhere; nobody pays more than their budget."""
     import numpy as np
 
-    from ipate.accounting.meter import Bound, Conversion, Meter
+    from ipate.accounting.bounds import Meter
     from ipate.allocation.external import build_panel
     from ipate.cli.durable import label_ledger, run_of, write_head
     from ipate.cli.options import build_aggregator, load_probs, parse_orders
@@ -113,11 +113,7 @@ def command(
         aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
         student_probs=student_probs,
     )  # fmt: skip
-    meter = Meter(
-        cast("Bound", bound),
-        cast("Conversion", "gdp" if bound == "gdp" else conversion),
-        parse_orders(orders),
-    )
+    meter = Meter(bound, conversion, parse_orders(orders))
     noise = make_noise(seed)
     rows = read_groups(groups)
     ballot = read_votes(votes, classes=classes)

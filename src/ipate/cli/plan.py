@@ -47,7 +47,7 @@ def command(
         float | None, typer.Option(help="σ_T at k teachers; .6k unless said, as in the paper.")
     ] = None,
     threshold: Annotated[float | None, typer.Option(help="T at k teachers; .8k unless said, as in the paper.")] = None,
-    bound: Annotated[str, typer.Option(help="gdp, loose or sup.")] = "gdp",
+    bound: Annotated[str, typer.Option(help="A bound that holds for all votes, such as gdp, loose or sup.")] = "gdp",
     conversion: Annotated[str, typer.Option(help="classic or improved; gdp has its own.")] = "improved",
     orders: Annotated[str, typer.Option(help="Rényi orders, FIRST:LAST or a list.")] = "2:50",
     delta: Annotated[float, typer.Option(help="δ where no file gives one.")] = 1e-5,
@@ -92,7 +92,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """What these budgets afford before any training, variant by variant, from public information only."""
-    from ipate.accounting.meter import Bound, Conversion, Meter
+    from ipate.accounting.bounds import Meter
     from ipate.cli.options import parse_orders
     from ipate.errors import check_count, check_number
     from ipate.planning.afforded import auto_teachers
@@ -112,9 +112,7 @@ def command(
         groups=asked,
         n_teachers=k,
         mechanism=_mechanism(aggregator, k, sigma, check_sigma, threshold),
-        meter=Meter(
-            cast("Bound", bound), cast("Conversion", "gdp" if bound == "gdp" else conversion), parse_orders(orders)
-        ),
+        meter=Meter(bound, conversion, parse_orders(orders)),
         n_classes=classes,
         parties=parties,
         seed=split_seed,
@@ -311,11 +309,8 @@ def _show_expected(expected: "tuple[Forecast, ...]") -> None:
 
     print_table(
         "Labels to expect where votes are as the reference's, by bound",
-        ["variant", "answered", "gdp", "sup", "ptr"],
-        [
-            [row.variant, f"{row.answer_rate:.0%}", *(str(row.labels[bound]) for bound in ("gdp", "sup", "ptr"))]
-            for row in expected
-        ],
+        ["variant", "answered", *expected[0].labels],
+        [[row.variant, f"{row.answer_rate:.0%}", *map(str, row.labels.values())] for row in expected],
         [
             "gdp and sup hold whatever the votes. ptr asks one private yes/no question first: all labels or none.",
             "All three may be published.",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
 from ipate.labelling.aggregators import Mechanism
 from ipate.labelling.costs import check_costs, check_supported, fixed_costs, fixed_orders, label_costs
@@ -113,7 +113,7 @@ def _voted_costs(
         take_columns(votes.votes, queries),
         votes.n_classes,
         None if votes.participation is None else np.asarray(votes.participation[:, queries]),
-        blocs=meter.bound == "exact",
+        blocs=meter.definition.needs_votes_by_group,
     )
     maxima = check_maxima(tally, panel, None if student_probs is None else student_probs[queries])
     cost = np.where(

@@ -5,7 +5,7 @@ from collections import ChainMap
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Aggregator, Outcome
 from ipate.labelling.costs import check_costs, label_costs
 from ipate.labelling.noise import NoiseSource
@@ -150,7 +150,7 @@ class Engine:
         here = self.votes.participation
         present = None if here is None else np.asarray(here[:, where])
         chunk = take_columns(self.votes.votes, where)
-        return self.panel.tally(chunk, self.votes.n_classes, present, blocs=self.meter.bound == "exact")
+        return self.panel.tally(chunk, self.votes.n_classes, present, blocs=self.meter.definition.needs_votes_by_group)
 
     def _costs(self, tally: Tally, probs: Floats | None) -> tuple[Floats, Floats]:
         """Costs of checks and labels, (B or 1, accounts, width), in every account's own unit."""
@@ -161,7 +161,7 @@ class Engine:
         mechanism = self.aggregator.mechanism
         checks = check_costs(self.meter, mechanism, self.panel, tally, maxima)
         labels = label_costs(self.meter, mechanism, self.panel, tally, abstain=self.votes.abstains)
-        if self.meter.data_independent and self.meter.bound != "gdp":
+        if self.meter.fixes_order:
             terms = self.ledger.terms
             orders = [terms[account].meter.orders[0] for account in self.panel.account_ids]
             column = np.array([self.meter.orders.index(order) for order in orders])[None, :, None]

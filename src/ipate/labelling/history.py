@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.ledger.carry import worst_label
 from ipate.ledger.records import Charge, Ledger, Terms
 
 Floats = NDArray[np.float64]
@@ -133,7 +132,9 @@ class Extract:
         running = {}
         for account, meter in meters.items():
             moved = np.asarray(charge.sensitivity[account])
-            cost = charge.answered[:, None] * worst_label(meter, charge.noise, moved, charge.sigma)
+            cost = charge.answered[:, None] * meter.worst_label(
+                sensitivity=moved, sigma=charge.sigma, noise=charge.noise
+            )
             if charge.check_sigma is not None:
                 cost = cost + meter.worst_check(sensitivity=moved, check_sigma=charge.check_sigma)
             running[account] = np.cumsum(np.broadcast_to(cost, (*shape, meter.width)), axis=0)

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
 from ipate.labelling.aggregators import Aggregator
 from ipate.labelling.costs import check_supported, fixed_orders
@@ -168,9 +168,8 @@ def repeats(names: Sequence[object]) -> bool:
 
 def batch_size(panel: Panel, meter: Meter) -> int:
     """Batches are as large as memory allows, and smaller where a query's own cost takes time."""
-    most = {"exact": 256, "tight": 2048}.get(meter.bound, 8192)
     width = 1 if meter.data_independent else meter.width
-    return max(1, min(most, _MEMORY // (8 * width * len(panel.account_ids))))
+    return max(1, min(meter.definition.batch_size, _MEMORY // (8 * width * len(panel.account_ids))))
 
 
 def check_noise(ledger: Ledger, noise: NoiseSource) -> None:
@@ -199,9 +198,7 @@ def check_fits(panel: Panel, votes: Votes, ledger: Ledger, meter: Meter, probs: 
             )
         unit = terms.meter
         orders_agree = unit.orders == meter.orders
-        if (
-            meter.data_independent and not meter.whole and meter.bound != "gdp"
-        ):  # such an account fixed one order when it was opened
+        if meter.fixes_order:  # such an account fixed one order when it was opened
             orders_agree = len(unit.orders) == 1 and unit.orders[0] in meter.orders
         if (unit.bound, unit.conversion) != (meter.bound, meter.conversion) or not orders_agree:
             raise InputError(

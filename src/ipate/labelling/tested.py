@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.accounting.ptr.design import Design, hash_queries, pass_probability
 from ipate.accounting.ptr.setting import ORDERS, PtrGroup, Setting
 from ipate.errors import BudgetExceededError, InputError
@@ -162,7 +162,7 @@ def _write(
             sensitivity={group.id: np.asarray(group.sensitivity) for group in panel.groups},
             sigma=aggregator.mechanism.sigma,
             check_sigma=None,
-            bound="ptr",
+            bound=_UNIT.bound,
             seeded=seeded,
             kind="test",
             test=test,

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from ipate.accounting import laplace
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
 from ipate.ledger.entries import RunRow
 from ipate.ledger.records import Charge, Floats, PersonRecord, Terms
@@ -73,17 +71,8 @@ def recharge(releases: Releases, meter: Meter) -> Floats:
         if checks and check_sigma is not None:
             total = total + checks * meter.worst_check(sensitivity=sensitivity, check_sigma=check_sigma)
         if labels:
-            total = total + labels * worst_label(meter, noise, sensitivity, sigma)
+            total = total + labels * meter.worst_label(sensitivity=sensitivity, sigma=sigma, noise=noise)
     return total
-
-
-def worst_label(meter: Meter, noise: str, sensitivity: ArrayLike, sigma: float) -> Floats:
-    """Return what a label can cost at most, whatever the votes, under either kind of noise."""
-    if noise != "laplace":
-        return meter.worst_label(sensitivity=sensitivity, sigma=sigma)
-    if meter.bound == "gdp":
-        return np.atleast_1d(laplace.label_mu2(sensitivity=sensitivity, scale=sigma))
-    return laplace.label_rdp(meter.orders, sensitivity=sensitivity, scale=sigma)
 
 
 def histories(runs: Iterable[RunRow]) -> dict[str, tuple[Place, ...]]:

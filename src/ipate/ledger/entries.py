@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
 from ipate.ledger.records import Charge, Floats, Noise, NoiseKind, Reason, ReleaseKind, ReleaseTest, Terms
 from ipate.people.budgets import Account, Budget, Group

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
 from ipate.ledger.carry import Place, Releases, gather, histories, person_records, recharge
 from ipate.ledger.entries import AccountRow, RunRow, from_bytes, now, to_bytes

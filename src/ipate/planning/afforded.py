@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ipate.accounting.calibration import queries_afforded
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.layout import Layout
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError, check_count, show

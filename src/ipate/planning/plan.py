@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from ipate.accounting.calibration import queries_afforded
-from ipate.accounting.meter import DATA_INDEPENDENT, Bound, Meter
+from ipate.accounting.bounds import Meter, planning_bounds, queries_afforded
 from ipate.accounting.ptr.search import most_queries
 from ipate.allocation import VARIANTS, lay_out
 from ipate.errors import InputError, check_count, check_number, show
@@ -74,7 +73,7 @@ def make_plan(
     """
     counted = Meter() if meter is None else meter
     if counted.whole or not counted.data_independent:
-        known = ", ".join(DATA_INDEPENDENT)
+        known = ", ".join(planning_bounds())
         raise InputError(f"bound is {counted.bound!r}: a plan is made before there are votes; allowed are {known}")
     if n_classes is not None:
         check_count("classes", n_classes, least=2)
@@ -235,7 +234,7 @@ def _of_variant(variant: VariantPlan, votes: Votes, n_classes: int, reference: R
     return Forecast(variant=variant.variant, answer_rate=rate, queries=queries, labels=labels)
 
 
-def _afforded(bound: Bound, group: Account, variant: VariantPlan, rate: float) -> int:
+def _afforded(bound: str, group: Account, variant: VariantPlan, rate: float) -> int:
     return queries_afforded(
         Meter(bound),
         epsilon=group.epsilon,

@@ -7,8 +7,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.calibration import queries_afforded
-from ipate.accounting.meter import Bound, Conversion, Meter
+from ipate.accounting.bounds import Meter, find_bound, queries_afforded
 from ipate.accounting.ptr.design import Design
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
@@ -127,7 +126,7 @@ def choose_settings(
         sigma=noise,
         check_sigma=filled(check_sigma, choice.check_sigma if choice else None),
         threshold=filled(threshold, choice.threshold if choice else None),
-        meter=Meter(cast("Bound", bound), cast("Conversion", "gdp" if bound == "gdp" else conversion)),
+        meter=Meter(bound, conversion),
         stop=cast("Stop", stop),
         max_labels=max_labels,
         reason=reason,
@@ -163,7 +162,7 @@ def _check_test(
     design: Design | None,
 ) -> None:
     """Refuse, before training, a tested release that lacks its reference, and a reference that nothing uses."""
-    if bound != "ptr":
+    if not find_bound(bound).whole:
         if reference is not None or design is not None:
             raise InputError(f"bound is {bound!r}: a reference or a design is for the bound ptr")
         return

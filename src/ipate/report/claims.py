@@ -6,7 +6,7 @@ a guarantee. What may be said is decided by `ipate.labelling.results`; this modu
 
 from collections.abc import Sequence
 
-from ipate.accounting.meter import DATA_INDEPENDENT
+from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import SEEDED, GroupResult
 from ipate.people.meaning import assured, percent, plain, small, up, used
 from ipate.report.facts import DesignFacts, Facts, GroupFacts, Outcome
@@ -108,19 +108,20 @@ def _tested(facts: Facts, test: DesignFacts) -> list[str]:
 def withheld(facts: Facts) -> str:
     """Why a run has no figure that may be published."""
     bound = facts.parameters.bound
-    if bound == "ptr":
+    definition = find_bound(bound)
+    if definition.whole:
         return (
-            "The labels of this run were tested and charged as a whole (bound ptr), but an earlier run on the same "
-            "ledger was charged by costs computed from private votes, and its answers may be among these labels. The "
-            "outcome is private, and no guarantee is stated."
+            f"The labels of this run were tested and charged as a whole (bound {bound}), but an earlier run on the "
+            "same ledger was charged by costs computed from private votes, and its answers may be among these labels. "
+            "The outcome is private, and no guarantee is stated."
         )
-    if bound in DATA_INDEPENDENT and facts.private_history:
+    if definition.data_independent and facts.private_history:
         return (
             f"The costs (bound {bound}) hold for all votes, but an earlier run on the same ledger was charged by costs "
             "computed from private votes. What it left decides how many labels there are here, so that number may tell "
             "something about people's data. The costs are private, and no guarantee is stated."
         )
-    if bound in DATA_INDEPENDENT:
+    if definition.data_independent:
         return (
             f"The costs (bound {bound}) hold for all votes, but something other than this account decided when to "
             "stop, and that may have depended on private votes. The costs are private, and no guarantee is stated."

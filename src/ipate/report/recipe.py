@@ -1,5 +1,6 @@
 """How to check the costs without ipate: a few lines of Python with the run's own numbers in them."""
 
+from ipate.accounting.bounds import find_bound
 from ipate.report.facts import Facts, Outcome
 
 _GDP = """\
@@ -35,19 +36,17 @@ print(costs)
 def recipe(facts: Facts) -> str | None:
     """Return a program that computes the releasable costs from public figures; None where none is that short."""
     outcome, used = facts.outcome, facts.parameters
-    simple = used.variant != "vanishing" and used.stop != "drop" and used.bound in ("gdp", "loose")
-    if outcome is None or not facts.publishable or not simple or not outcome.n_queries:
+    bound = find_bound(used.bound)
+    simple = used.variant != "vanishing" and used.stop != "drop"
+    if outcome is None or not facts.publishable or not simple or not outcome.n_queries or bound.recipe is None:
         return None
     numbers = _numbers(facts, outcome)
     earlier = {"before": ", before", "plus": " + before"} if outcome.carried else {"before": "", "plus": ""}
-    if used.bound == "gdp":
-        formula = "2 * labels / sigma**2"
-        if used.check_sigma is not None:
-            formula += " + queries / check_sigma**2"
-        return _GDP.format(numbers=numbers, formula=formula, groups=_table(facts, outcome, ()), **earlier)
-    formula = "labels / sigma**2"
+    formula, check = bound.recipe
     if used.check_sigma is not None:
-        formula += " + queries / (2 * check_sigma**2)"
+        formula += f" + {check}"
+    if not bound.has_orders:
+        return _GDP.format(numbers=numbers, formula=formula, groups=_table(facts, outcome, ()), **earlier)
     conversion = "log(1 / delta) / (order - 1)"
     if used.conversion == "improved":
         conversion = "log(1 - 1 / order) - log(order * delta) / (order - 1)"

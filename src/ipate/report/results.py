@@ -2,18 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
+from ipate.accounting.bounds import find_bound
 from ipate.people.meaning import percent, plain, signed_points
 from ipate.report.facts import Comparison, Facts, Scores
 from ipate.report.markup import Markup, element, table
 
-_BOUNDS = {
-    "gdp": "gdp: exact composition of Gaussian noise, for all votes",
-    "loose": "loose: Rényi costs of the Gaussian mechanism, for all votes",
-    "sup": "sup: the largest Rényi cost over all votes",
-    "tight": "tight: computed from the private votes, in one direction (the paper's)",
-    "exact": "exact: computed from the private votes, in both directions",
-    "ptr": "ptr: one private test, then all labels or none; it holds for all votes",
-}
 _STOPS = {
     "budget": "before a query that could pass anybody's budget",
     "drop": "groups leave when their budget is used up; the others go on",
@@ -142,7 +135,7 @@ def parameter_rows(facts: Facts) -> Iterator[list[object]]:
     if used.check_sigma is not None and used.threshold is not None:
         yield ["noise of checks σ_T", plain(used.check_sigma)]
         yield ["threshold T", plain(used.threshold)]
-    yield ["bound", _BOUNDS.get(used.bound, used.bound)]
+    yield ["bound", find_bound(used.bound).summary]
     if used.design is not None:
         yield ["queries of the design", f"{used.design.queries:,}"]
         yield ["design made from", f"{used.design.reference}; reserve {percent(used.design.reserve)}"]
@@ -150,7 +143,7 @@ def parameter_rows(facts: Facts) -> Iterator[list[object]]:
     yield ["conversion to ε", used.conversion]
     if used.orders:
         yield ["Rényi orders, fixed beforehand", ", ".join(f"{group}: {order:g}" for group, order in used.orders[:12])]
-    elif used.bound != "gdp":
+    elif find_bound(used.bound).has_orders:
         yield ["Rényi orders", "2 to 50, the best for the cost"]
     yield ["stops", _STOPS.get(used.stop, used.stop)]
     if used.max_labels is not None:

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import SEEDED, Kind
 from ipate.people.meaning import assured, down, plain, small, up
 
@@ -179,7 +180,7 @@ def _spent(statement: Statement) -> tuple[str, ...]:
                 "by the run's own account."
             ),
         )
-    tested = any(entry.bound == "ptr" and entry.epsilon for entry in statement.entries)
+    tested = any(find_bound(entry.bound).whole and entry.epsilon for entry in statement.entries)
     if not statement.labels + statement.checks + tested:
         return ("Nothing has been released in this run that their data could have changed.",)
     what = _released(statement.labels, statement.checks, tested)
@@ -258,7 +259,7 @@ def owed(entry: Withdrawal) -> str:
             f"{who}: labels that had been released cannot be called back. How many they were and what they cost is "
             "private; the private report and ipate statement --private say it."
         )
-    tested = entry.bound == "ptr" and entry.epsilon > 0
+    tested = find_bound(entry.bound).whole and entry.epsilon > 0
     if not entry.labels + entry.checks + tested:
         return f"{who}: nothing had been released, so nothing is owed."
     what = _released(entry.labels, entry.checks, tested)

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.reproduce import paper
 from ipate.reproduce.grid import Options, ensembles_of, label_accuracies, label_counts, run_votings, shared_ensembles
 from ipate.reproduce.models import Ensemble, Student, TrainedModels

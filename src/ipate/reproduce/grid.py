@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Confident
 from ipate.labelling.costs import check_costs, label_costs
 from ipate.reproduce.models import Ensemble, EnsembleSpec, Student, TrainedModels

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.reproduce import paper
 from ipate.reproduce.grid import (
     BASELINE,

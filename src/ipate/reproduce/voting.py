@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting import loose, tight
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Confident
 from ipate.labelling.audit import HistoryRow, account_for
 from ipate.labelling.loop import label

@@ -1,11 +1,10 @@
 """One person in a run: their place in the allocation, and what the ledger charged for them."""
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
-from ipate.accounting.meter import Bound, Meter
+from ipate.accounting.bounds import Meter
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.labelling.results import Kind, state_guarantee
@@ -55,9 +54,8 @@ def find_person(allocation: Allocation, person: str) -> int:
 
 def kind_of(folder: RunFolder) -> Kind:
     """Return whether a run's figures may be told: not where costs are private, nor where the noise was seeded."""
-    bound = cast("Bound", folder.config.labelling.bound)
     seeded = folder.config.seed is not None
-    found = state_guarantee(Meter(bound), stopped_by="account", seeded=seeded)
+    found = state_guarantee(Meter(folder.config.labelling.bound), stopped_by="account", seeded=seeded)
     return "private" if found.seeded else found.kind
 
 
@@ -82,7 +80,7 @@ def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, fir
     last = records[-1]
     meter = ledger.terms[last.account].meter
     cost = ledger.cost_of(person, meter)
-    kinds = {state_guarantee(Meter(cast("Bound", record.bound)), stopped_by="account").kind for record in records}
+    kinds = {state_guarantee(Meter(record.bound), stopped_by="account").kind for record in records}
     own = [record for record in records if ledger.parts(record.run)[0] == first]
     return Balance(
         records=_whole_runs(ledger, records),

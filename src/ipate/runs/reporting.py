@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ipate.accounting.bounds import find_bound
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.labelling.history import Extract
@@ -72,7 +73,7 @@ def _source(folder: RunFolder) -> Source:
         people=allocation.people,
         n_public=len(record.labels),
         n_classes=len(data["classes"]),
-        design=read_design(folder.public / "design.json") if config.labelling.bound == "ptr" else None,
+        design=read_design(folder.public / "design.json") if find_bound(config.labelling.bound).whole else None,
     )
     with reading(folder) as ledger:
         extract = Extract.of(ledger)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import Meter
 from ipate.allocation.allocation import Allocation
 from ipate.labelling.results import Record
 from ipate.planning.settings import Settings, run_labelling

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from ipate.accounting.bounds import find_bound
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError, show
 from ipate.report.statement import Withdrawal
@@ -87,7 +88,7 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
     group = allocation.groups[int(allocation.group_of_person[index])]
     teachers = allocation.teachers_of(index)
     balance, kind = balance_of(folder, person), kind_of(folder)
-    tested = folder.config.labelling.bound == "ptr" and balance is not None and balance.epsilon > 0
+    tested = find_bound(folder.config.labelling.bound).whole and balance is not None and balance.epsilon > 0
     released = tested or (balance is not None and balance.labels + balance.checks > 0)
     voted = voted_in(folder.private / "votes")
     return Withdrawal(

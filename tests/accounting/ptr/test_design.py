@@ -40,7 +40,7 @@ EITHER = pytest.mark.parametrize("fallback", [False, True])
 
 
 @EITHER
-def test_a_design_keeps_every_promise_at_fifty_digits(fallback):
+def test_design_conditions_hold_at_fifty_digits(fallback):
     made = DESIGNS[fallback]
     for group, table in zip(SETTING.groups, made.tables, strict=True):
         with mp.workdps(50):
@@ -62,7 +62,7 @@ def test_a_design_keeps_every_promise_at_fifty_digits(fallback):
 
 
 @EITHER
-def test_a_design_survives_its_file(fallback):
+def test_design_round_trips_through_json(fallback):
     made = DESIGNS[fallback]
     again = Design.from_json(made.to_json())
     assert again == made
@@ -145,20 +145,20 @@ TOP = DESIGNS[False].levels
         (lambda c: c.update(losses="abc"), "not a design"),
     ],
 )
-def test_a_file_that_was_tampered_with_is_refused(change, message):
+def test_tampered_design_file_is_refused(change, message):
     with pytest.raises(InputError, match=message):
         Design.from_json(tampered(change))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"setting": 3}', "null"])
-def test_what_is_no_design_is_refused(text):
+def test_invalid_design_file_is_refused(text):
     with pytest.raises(InputError, match="design"):
         Design.from_json(text)
 
 
 @settings(max_examples=100, deadline=None)
 @given(level=st.integers(0, TOP), by=st.floats(1e-7, 5.0))
-def test_no_bound_that_is_needed_can_be_raised(level, by):
+def test_raising_a_needed_bound_is_refused(level, by):
     made = DESIGNS[False]
     table = made.tables[1]
     if math.isinf(table.bounds[level]):
@@ -168,13 +168,13 @@ def test_no_bound_that_is_needed_can_be_raised(level, by):
         replace(made, tables=(made.tables[0], replace(table, bounds=bounds)))
 
 
-def test_a_fallback_keeps_half_of_epsilon_and_a_tenth_of_delta():
+def test_fallback_keeps_half_epsilon_and_tenth_delta():
     group = SETTING.groups[0]
     assert DESIGNS[False].left_after_failure(group) == (0.0, 0.0)
     assert DESIGNS[True].left_after_failure(group) == (0.5, pytest.approx(1e-6))
 
 
-def test_queries_are_known_by_their_order():
+def test_query_hash_depends_on_the_order():
     assert hash_queries(["a", "b"]) != hash_queries(["b", "a"])
     assert hash_queries(["ab"]) != hash_queries(["a", "b"])
     assert hash_queries([1, 2]) == hash_queries(["1", "2"])
@@ -192,7 +192,7 @@ def test_queries_are_known_by_their_order():
         ({"total_weight": 1.0}, "more than all"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(changes, message):
+def test_invalid_settings_are_refused(changes, message):
     with pytest.raises(InputError, match=message):
         replace(SETTING, **changes)
 
@@ -207,6 +207,6 @@ def test_steps_are_rounded_up():
 
 
 @pytest.mark.parametrize("values", [{"id": ""}, {"epsilon": 0.0}, {"delta": 1.0}, {"sensitivity": 0.0}])
-def test_groups_that_make_no_sense_are_refused(values):
+def test_invalid_groups_are_refused(values):
     with pytest.raises(InputError, match=next(iter(values))):
         replace(SETTING.groups[0], **values)

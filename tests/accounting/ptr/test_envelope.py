@@ -67,7 +67,7 @@ def plain(setting, votes, r):
 
 @pytest.mark.parametrize("radius", [0, 1, 7, 40])
 @pytest.mark.parametrize("checked", [True, False])
-def test_the_envelope_is_its_formula(radius, checked):
+def test_envelope_matches_its_formula(radius, checked):
     spec = paper() if checked else paper(check_sigma=None, threshold=None)
     votes = np.zeros((6, 10))
     votes[0, 0] = 250
@@ -84,7 +84,7 @@ def test_the_envelope_is_its_formula(radius, checked):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_attack_passes_the_envelope(kind):
+def test_random_attacks_stay_below_the_envelope(kind):
     rng = np.random.default_rng(KINDS.index(kind))
     best = 0.0
     for radius in (0, 1, 2, 5, 0):
@@ -96,20 +96,20 @@ def test_no_attack_passes_the_envelope(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_climbing_attack_passes_the_envelope(kind):
+def test_climbing_attacks_stay_below_the_envelope(kind):
     rng = np.random.default_rng(10 + KINDS.index(kind))
     for radius in (0, 2):
         assert climb(rng, random_setting(rng, kind), radius, 12, kind, 10).max() <= 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_ladder_holds_for_every_neighbour(kind):
+def test_ladder_holds_for_random_neighbours(kind):
     rng = np.random.default_rng(20 + KINDS.index(kind))
     for _ in range(3):
         assert ladder(rng, random_setting(rng, kind), 300, [0, 1, 4], kind)[1] <= 1
 
 
-def test_every_neighbour_of_every_histogram_of_a_small_ensemble_keeps_to_the_ladder():
+def test_ladder_holds_for_all_small_histograms():
     spec = paper(sigma=1.0, check_sigma=3.0, threshold=5.0, classes=3, total_weight=9.0)
     votes = np.array([v for v in itertools.product(range(10), repeat=3) if sum(v) <= 9], dtype=float)
     place = {tuple(v): i for i, v in enumerate(votes)}
@@ -121,7 +121,7 @@ def test_every_neighbour_of_every_histogram_of_a_small_ensemble_keeps_to_the_lad
     assert (cost[low, :-1] <= cost[high, 1:]).all()
 
 
-def test_dividing_by_the_weight_is_the_same_as_scaling_everything():
+def test_dividing_by_weight_equals_scaling_everything():
     votes = np.zeros((2, 10))
     votes[0, :3], votes[1, :3] = (230, 15, 5), (140, 100, 10)
     unit = paper()
@@ -138,7 +138,7 @@ def test_dividing_by_the_weight_is_the_same_as_scaling_everything():
     assert query_costs(heavy, heavy.groups[0], 2 * votes, radii) == pytest.approx(light, rel=1e-9)
 
 
-def test_real_weights_cost_little_more_than_the_lattice_and_never_less():
+def test_real_weights_cost_slightly_more_than_lattice():
     votes = np.zeros((3, 10))
     votes[0, :3], votes[1, :3], votes[2, 0] = (230, 15, 5), (140, 100, 10), 250
     spec = paper()
@@ -149,7 +149,7 @@ def test_real_weights_cost_little_more_than_the_lattice_and_never_less():
     assert (between <= 1.02 * whole).all()
 
 
-def test_totals_are_sums_raised_against_rounding_whatever_the_order_of_classes():
+def test_totals_are_inflated_sums_in_any_class_order():
     rng = np.random.default_rng(0)
     votes = rng.multinomial(250, [0.8, 0.1, 0.1, *[0] * 7], 50).astype(float)
     spec, radii = paper(), np.array([0, 4])
@@ -169,13 +169,13 @@ def test_totals_are_sums_raised_against_rounding_whatever_the_order_of_classes()
         (np.full((1, 10), 0.5), "lattice"),
     ],
 )
-def test_counts_that_the_setting_does_not_cover_are_refused(counts, message):
+def test_counts_outside_the_setting_are_refused(counts, message):
     spec = paper()
     with pytest.raises(InputError, match=message):
         query_costs(spec, spec.groups[0], counts, np.array([0]))
 
 
-def test_noise_far_below_one_vote_costs_much_but_breaks_nothing():
+def test_tiny_noise_gives_large_costs_without_nan():
     spec = paper(sigma=0.05, check_sigma=0.02, threshold=200.0)
     votes = np.zeros((2, 10))
     votes[0, :2], votes[1, :2] = (250, 0), (125, 125)

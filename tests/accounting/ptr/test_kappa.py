@@ -42,7 +42,7 @@ def integral(gap, tau, alpha, sigma):
 
 
 @pytest.mark.parametrize(("tau", "alpha"), [(2, 3.0), (-2, 3.0), (1, 4.0), (-1, 2.0), (0, 5.0)])
-def test_kappa_is_the_integral_of_f_over_the_event_that_a_class_beats_the_top(tau, alpha):
+def test_kappa_matches_its_integral(tau, alpha):
     sigma, gap = 5.0, 8.0
     value = kappa(np.array([gap]), tau, np.array([alpha]), sigma=sigma)[0, 0]
     assert value == pytest.approx(integral(gap, tau, alpha, sigma), rel=1e-4)
@@ -52,7 +52,7 @@ def test_kappa_is_the_integral_of_f_over_the_event_that_a_class_beats_the_top(ta
 @given(
     gap=st.floats(0, 250), tau=st.sampled_from([-2, -1, 0, 1, 2]), alpha=st.floats(1.05, 40), sigma=st.floats(5, 100)
 )
-def test_kappa_is_never_below_its_formula_at_fifty_digits(gap, tau, alpha, sigma):
+def test_kappa_rounds_up_from_fifty_digits(gap, tau, alpha, sigma):
     if alpha * (alpha - 1) / sigma**2 > 100:
         return
     with mp.workdps(50):
@@ -75,7 +75,7 @@ def test_kappa_decreases_in_the_gap(tau, sigma):
 
 @settings(deadline=None)
 @given(st.lists(st.floats(0, 1e3), min_size=3, max_size=30))
-def test_convexified_is_convex_decreasing_and_nowhere_below(values):
+def test_convexified_is_convex_decreasing_and_above(values):
     given_values = np.array(values)[:, None]
     found = convexified(given_values)
     assert (found >= given_values).all()
@@ -84,7 +84,7 @@ def test_convexified_is_convex_decreasing_and_nowhere_below(values):
 
 
 @pytest.mark.parametrize("sensitivity", [1.0, 1.37])
-def test_tables_are_convex_and_cover_every_real_gap_off_the_lattice(sensitivity):
+def test_tables_cover_every_real_gap(sensitivity):
     spec = setting(sensitivity, lattice=False, grid=0.25)
     tables = tables_for(spec, spec.groups[0])
     gaps = np.random.default_rng(0).uniform(0, 250, 500)
@@ -99,7 +99,7 @@ def test_tables_are_convex_and_cover_every_real_gap_off_the_lattice(sensitivity)
 
 
 @pytest.mark.parametrize("sigma", [1.0, 8.0, 40.0])
-def test_the_top_table_bounds_both_ends_of_the_trade_off_at_every_smaller_error(sigma):
+def test_top_table_bounds_both_trade_off_ends(sigma):
     spec = setting(sigma=sigma)
     tables = tables_for(spec, spec.groups[0])
     q = np.exp(np.random.default_rng(1).uniform(-30, np.log(0.4999), 400))
@@ -124,7 +124,7 @@ def test_top_excess_is_f_rounded_up(p, q, alpha):
 
 
 @pytest.mark.parametrize("lattice", [True, False])
-def test_the_passing_table_bounds_every_maximum_up_to_its_own(lattice):
+def test_passing_table_bounds_all_smaller_maxima(lattice):
     spec = setting(1.0 if lattice else 1.7, lattice=lattice, grid=1.0 if lattice else 0.25)
     unit = spec.groups[0].sensitivity
     tables = tables_for(spec, spec.groups[0])
@@ -137,7 +137,7 @@ def test_the_passing_table_bounds_every_maximum_up_to_its_own(lattice):
         assert (read[maxima >= lower] >= true[maxima >= lower]).all()
 
 
-def test_orders_too_large_for_the_tables_are_marked_and_harmless():
+def test_too_large_orders_are_marked_unusable():
     spec = setting(sigma=0.01)
     with np.errstate(all="raise", under="ignore"):
         tables = tables_for(spec, spec.groups[0])

@@ -46,14 +46,14 @@ def designed(setting, queries=200, **more):
 
 
 @pytest.mark.parametrize("setting", [SETTING, GROUPED], ids=["one", "two"])
-def test_the_reference_sits_at_the_highest_level_of_its_own_design(setting):
+def test_reference_reaches_the_highest_level(setting):
     _, design = designed(setting)
     assert level(design, votes(200)) == design.levels
     assert pass_probability(design, votes(200)) == pytest.approx(0.99)
 
 
 @pytest.mark.parametrize("setting", [SETTING, GROUPED], ids=["one", "two"])
-def test_the_level_is_its_definition(setting):
+def test_level_matches_its_definition(setting):
     _, design = designed(setting)
     seen = set()
     for right in (0.95, 0.9, 0.8, 0.7, 0.6):
@@ -77,7 +77,7 @@ def test_the_level_is_its_definition(setting):
     assert len(seen) > 2
 
 
-def test_one_person_moves_the_level_by_at_most_their_steps():
+def test_one_person_moves_the_level_by_their_steps():
     _, design = designed(GROUPED)
     rng = np.random.default_rng(5)
     moved = []
@@ -95,19 +95,19 @@ def test_one_person_moves_the_level_by_at_most_their_steps():
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_no_neighbour_of_any_data_set_sees_more_than_delta(name):
+def test_release_is_within_delta_for_all_neighbours(name):
     worst, _ = worst_by_level(*CASES[name]())
     assert 0.6 < max(worst.values()) <= 1
     assert len({level for _, level in worst}) > 4
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_design_is_seen_by_that_test(name):
+def test_delta_test_detects_a_broken_design(name):
     worst, _ = worst_by_level(*BROKEN[name]())
     assert max(worst.values()) > 1.1
 
 
-def test_more_reserve_and_a_fallback_cost_queries():
+def test_reserve_and_fallback_reduce_the_queries():
     profile, _ = designed(SETTING)
     plain = most_queries(profile, pool=5000, reserve=0.0)
     assert plain > most_queries(profile, pool=5000, reserve=0.0, fallback=True) > 0.85 * plain
@@ -115,13 +115,13 @@ def test_more_reserve_and_a_fallback_cost_queries():
     assert most_queries(profile, pool=100, reserve=0.0) == 100
 
 
-def test_a_group_with_a_larger_budget_does_not_shrink_the_design():
+def test_larger_budget_never_shrinks_the_design():
     profile, _ = designed(SETTING)
     larger = replace(profile, setting=replace(SETTING, groups=(replace(SETTING.groups[0], epsilon=1.5),)))
     assert most_queries(larger, pool=9000, reserve=0.0) > most_queries(profile, pool=9000, reserve=0.0)
 
 
-def test_more_queries_than_the_reference_affords_are_refused_with_the_number_that_fits():
+def test_too_many_queries_are_refused_with_the_maximum():
     profile, _ = designed(SETTING)
     most = most_queries(profile, pool=10**5, reserve=0.1)
     make_design(profile, n_queries=most, queries_hash="none", reserve=0.1)
@@ -129,13 +129,13 @@ def test_more_queries_than_the_reference_affords_are_refused_with_the_number_tha
         make_design(profile, n_queries=most + 1, queries_hash="none", reserve=0.1)
 
 
-def test_another_number_of_queries_than_designed_is_refused():
+def test_wrong_number_of_queries_is_refused():
     _, design = designed(SETTING)
     with pytest.raises(InputError, match="exactly 200"):
         level(design, votes(199))
 
 
-def test_asking_costlier_queries_than_designed_makes_passing_unlikely():
+def test_costlier_queries_lower_the_pass_probability():
     _, design = designed(SETTING)
     assert pass_probability(design, votes(200, seed=3, right=0.6)) < 0.2
 
@@ -143,12 +143,12 @@ def test_asking_costlier_queries_than_designed_makes_passing_unlikely():
 @pytest.mark.parametrize(
     ("more", "message"), [({"reserve": -0.1}, "reserve"), ({"reserve": 0.0, "pass_at_best": 1.0}, "pass_at_best")]
 )
-def test_bad_parameters_of_a_search_are_refused(more, message):
+def test_invalid_search_parameters_are_refused(more, message):
     profile, _ = designed(SETTING)
     with pytest.raises(InputError, match=message):
         make_design(profile, n_queries=10, queries_hash="none", **more)
 
 
-def test_an_empty_reference_is_refused():
+def test_empty_reference_is_refused():
     with pytest.raises(InputError, match="no queries"):
         profile_of(SETTING, np.zeros((0, 10)), source="", source_hash="")

@@ -55,39 +55,17 @@ class Design:
     """All that is fixed, and may be published, before the private votes are looked at.
 
     Making one verifies the conditions above: a design that could break a promise cannot exist.
-
-    Attributes
-    ----------
-    setting : Setting
-        Mechanism, groups with their budgets, grid and orders.
-    n_queries : int
-        m, the number of queries: exactly these are asked.
-    queries_hash : str
-        `hash_queries` of their ids in the order asked.
-    losses : tuple of R + 1 floats
-        L_s = −ln π_s.
-    tables : tuple of GroupTable
-        One for each group of the setting.
-    fallback : bool
-        Whether (ε/2, δ/10) is kept for a run after a failure.
-    reserve : float
-        By how much the reference's costs were raised.
-    reference : str
-        Where the reference profile comes from, in words.
-    reference_hash : str
-        Hash of the reference's votes.
-    version : int
     """
 
     setting: Setting
-    n_queries: int
-    queries_hash: str
-    losses: tuple[float, ...]
-    tables: tuple[GroupTable, ...]
-    fallback: bool
-    reserve: float
-    reference: str
-    reference_hash: str
+    n_queries: int  # m: exactly these queries are asked
+    queries_hash: str  # `hash_queries` of their ids in the order asked
+    losses: tuple[float, ...]  # L_s = −ln π_s, s = 0…R
+    tables: tuple[GroupTable, ...]  # one per group of the setting, in order
+    fallback: bool  # whether (ε/2, δ/10) is kept for a run after a failure
+    reserve: float  # by how much, relatively, the reference's costs were raised
+    reference: str  # where the reference profile comes from, in words
+    reference_hash: str  # hash of the reference's votes
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -237,16 +215,10 @@ def _built(kind: Any, content: dict[str, Any], **parts: Any) -> Any:
 
 
 def level(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] | None = None) -> int:
-    """s(D) for the histograms (m, C) of the design's queries. Private.
+    """Return s(D) for the weighted votes (m, C) of exactly the design's queries. Private.
 
-    Parameters
-    ----------
-    design : Design
-        Fixed before anybody looked at these votes.
-    counts : (m, C)
-        Weighted votes by class, exactly the design's queries.
-    progress : callable, optional
-        Told how many radii are done, at most levels × groups.
+    The design must be fixed before anybody looked at these votes. `progress` receives how many radii are done, at most
+    levels × groups.
     """
     setting, top = design.setting, design.levels
     votes = setting.check_counts(np.asarray(counts, dtype=np.float64))
@@ -270,5 +242,5 @@ def level(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] 
 
 
 def pass_probability(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] | None = None) -> float:
-    """π_{s(D)}, with which the bit is drawn. Private: only the bit may be shown. Parameters: `level`."""
+    """Return π_{s(D)}, with which the bit is drawn. Private: only the bit may be shown. Parameters: see `level`."""
     return float(design.pi[level(design, counts, progress=progress)])

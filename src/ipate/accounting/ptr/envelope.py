@@ -55,17 +55,7 @@ def counted(progress: Callable[[int], None] | None) -> Callable[[], None] | None
 
 
 def query_costs(setting: Setting, group: PtrGroup, counts: Floats, radii: NDArray[np.intp]) -> Floats:
-    """g_r of every query, radius (in steps of the grid) and order: (Q, R, A). Private where the votes are.
-
-    Parameters
-    ----------
-    setting, group
-        What is public; the group's people move `group.sensitivity`.
-    counts : (Q, C)
-        Weighted votes by class.
-    radii : integer (R,)
-        Radii in steps of the grid, 0 or above.
-    """
+    """Return g_r of weighted votes (Q, C) for radii (R,) in steps of the grid: (Q, R, A). Private where votes are."""
     votes, steps = setting.check_counts(counts), _check_radii(radii)
     tables = tables_for(setting, group)
     out = np.empty((len(votes), steps.size, len(setting.orders)))

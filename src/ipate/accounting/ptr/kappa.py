@@ -47,42 +47,20 @@ _ULP = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Tables:
-    """One group's tables at every order; the last axis is orders throughout.
-
-    Attributes
-    ----------
-    orders : (A,)
-    unit : float
-        Δ, by which counts are divided.
-    node : float
-        Distance of two nodes in moved weight; `finer` of them make one step of the grid.
-    finer : int
-    single, double : (N, A)
-        K̂₁ and K̂₂ at gaps 0, node, 2·node, …
-    top : (M, A)
-        t at ln q = `_LOWEST_LOG_Q` + i·`_LOG_Q_STEP`.
-    passing : (N, A)
-        A at the maxima 0, node, 2·node, …
-    cap, check : (A,)
-        e^{(α−1)·sup} − 1 of label and check, by the certified suprema.
-    usable : bool (A,)
-        Whether α(α−1)/σ² is small enough for the tables.
-    spread : float
-        s₂ = √2σ/Δ, in units.
-    """
+    """One group's tables at every order; the last axis is orders throughout."""
 
     orders: Floats
-    unit: float
-    node: float
-    finer: int
-    single: Floats
-    double: Floats
-    top: Floats
-    passing: Floats
-    cap: Floats
-    check: Floats
-    usable: NDArray[np.bool_]
-    spread: float
+    unit: float  # Δ, by which counts are divided
+    node: float  # distance of two nodes in moved weight
+    finer: int  # nodes per step of the grid
+    single: Floats  # K̂₁ at gaps 0, node, 2·node, …
+    double: Floats  # K̂₂ at the same gaps
+    top: Floats  # t at ln q = _LOWEST_LOG_Q + i·_LOG_Q_STEP
+    passing: Floats  # A at the maxima 0, node, 2·node, …
+    cap: Floats  # e^{(α−1)·sup} − 1 of the label, by the certified supremum
+    check: Floats  # the same of the check
+    usable: NDArray[np.bool_]  # whether α(α−1)/σ² is small enough for the tables
+    spread: float  # s₂ = √2σ/Δ, in units
 
     def top_at(self, log_q: Floats) -> Floats:
         """T at ln q ≤ ln ½, by linear interpolation between nodes that bound the cell to their right."""

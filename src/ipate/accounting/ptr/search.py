@@ -90,18 +90,9 @@ def make_design(
 ) -> Design:
     """Make the design for exactly `n_queries` queries; refuse it where the reference does not afford that many.
 
-    Parameters
-    ----------
-    profile : Profile
-        What the public reference costs.
-    n_queries, queries_hash
-        How many queries are asked, and `hash_queries` of their ids.
-    reserve : float
-        By how much, relatively, the reference's costs are raised: what the private votes may cost more than it.
-    fallback : bool
-        Keep (ε/2, δ/10) for a data-independent run after a failure.
-    pass_at_best : float
-        π_R, the probability to pass at the highest level; a lower one needs fewer levels (small ensembles).
+    `reserve` raises the reference's costs, relatively: it is what the private votes may cost more. `fallback` keeps
+    (ε/2, δ/10) for a data-independent run after a failure. `pass_at_best` is π_R, the probability to pass at the
+    highest level; a lower one needs fewer levels (small ensembles).
     """
     found = _ramp(profile, n_queries, reserve, fallback, pass_at_best)
     if found is None:

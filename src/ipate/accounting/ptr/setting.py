@@ -38,37 +38,17 @@ class PtrGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """The release as everybody may know it.
-
-    Attributes
-    ----------
-    sigma : float
-        σ of the label's noise.
-    check_sigma, threshold : float, optional
-        σ_T and T of the check; both or neither.
-    classes : int
-        C.
-    total_weight : float
-        W, the weight of all teachers together (k in standard PATE): no count exceeds it.
-    groups : tuple of PtrGroup
-        Known by id. Weighting: Δ is the weight of the group's teachers. Upsampling: Δ is the number of copies u.
-    grid : float
-        h, a power of two.
-    lattice : bool
-        Whether every count is a whole multiple of h (all teachers' weights are): no interpolation is needed then.
-    orders : tuple of float
-        The Rényi orders that a design may use.
-    """
+    """The release as everybody may know it."""
 
     sigma: float
     classes: int
-    total_weight: float
-    groups: tuple[PtrGroup, ...]
-    check_sigma: float | None = None
+    total_weight: float  # W, the weight of all teachers together (k in standard PATE): no count exceeds it
+    groups: tuple[PtrGroup, ...]  # weighting: Δ is the weight of the group's teachers; upsampling: the copies u
+    check_sigma: float | None = None  # σ_T and T: both or neither
     threshold: float | None = None
-    grid: float = 1.0
-    lattice: bool = True
-    orders: tuple[float, ...] = ORDERS
+    grid: float = 1.0  # h, a power of two
+    lattice: bool = True  # every count is a whole multiple of h (all weights are), so nothing is interpolated
+    orders: tuple[float, ...] = ORDERS  # the Rényi orders that a design may use
 
     def __post_init__(self) -> None:
         check_positive("sigma", self.sigma)

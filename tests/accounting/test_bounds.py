@@ -3,8 +3,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ipate.accounting.calibration import best_order, queries_afforded
-from ipate.accounting.meter import Meter
+from ipate.accounting.bounds import BOUNDS, Meter, best_order, find_bound, planning_bounds, queries_afforded
 from ipate.errors import InputError
 
 INDEPENDENT = st.sampled_from([Meter("gdp"), Meter("loose", "classic"), Meter("loose"), Meter("sup")])
@@ -28,7 +27,7 @@ def total(meter, *, checks, labels, sensitivity, sigma, check_sigma):
     st.sampled_from([None, 60.0, 150.0]),
     st.sampled_from([0.5, 0.75, 1.0]),
 )
-def test_a_calibrated_run_never_overshoots_and_stops_only_at_the_budget(
+def test_afforded_queries_use_the_budget_and_never_exceed_it(
     meter, epsilon, delta, sensitivity, sigma, check_sigma, rate
 ):
     """Spend exactly what is afforded: within budget, and one more query of the same kind is not."""
@@ -49,7 +48,7 @@ def test_a_calibrated_run_never_overshoots_and_stops_only_at_the_budget(
     assert float(meter.epsilon(over, delta)[0]) > epsilon * (1 - 1e-6)
 
 
-def test_best_order_affords_most_and_beats_its_neighbours():
+def test_best_order_affords_the_most_queries():
     meter = Meter("loose")
     label = meter.worst_label(sensitivity=1.0, sigma=40.0)
     order = best_order(meter, epsilon=1.0, delta=1e-5, label=label)
@@ -89,3 +88,29 @@ def test_limits_grow_with_the_budget(one, other):
     assume(one < other)
     for meter in (Meter("gdp"), Meter("loose", "classic")):
         assert np.all(meter.limit(one, 1e-5) <= meter.limit(other, 1e-5))
+
+
+@pytest.mark.parametrize("name", list(BOUNDS))
+def test_registry_key_is_the_bounds_own_name(name):
+    bound = find_bound(name)
+    assert bound.name == name
+    assert bound.summary.startswith(f"{name}: ")
+    assert Meter(name).width == (len(Meter(name).orders) if bound.has_orders else 1)
+
+
+def test_flags_of_the_built_in_bounds():
+    def named(test):
+        return [name for name in BOUNDS if test(find_bound(name))]
+
+    assert planning_bounds() == ("loose", "gdp", "sup")
+    assert named(lambda bound: bound.whole) == ["ptr"]
+    assert named(lambda bound: bound.fixes_order) == ["loose", "sup"]
+    assert named(lambda bound: bound.needs_votes_by_group) == ["exact"]
+    assert named(lambda bound: "laplace" in bound.noises) == ["loose", "gdp", "tight"]
+
+
+def test_exact_refuses_labels_without_votes_by_group():
+    with pytest.raises(InputError, match="who voted what"):
+        find_bound("exact").label_cost(
+            (2.0,), np.ones((1, 2)), sensitivity=np.ones(1), sigma=4.0, noise="gaussian", voters=None
+        )

@@ -1,0 +1,280 @@
+"""What a bound is, the registry of bounds, the meter that counts costs by one of them, and what a budget affords.
+
+A cost is a vector: Rényi costs at a list of orders, or one number (μ² under gdp, ε itself under ptr). Each bound is
+one object in its own file and one line in `BOUNDS`; other modules ask its flags and methods, never its name. What a
+budget affords is computed for data-independent bounds only: a plan is made before there are votes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ipate.accounting.conversion import CONVERSIONS, Floats, check_orders
+from ipate.errors import InputError, refuse_name
+
+Orders: TypeAlias = Sequence[float]
+PAPER_ORDERS: tuple[float, ...] = tuple(float(order) for order in range(2, 51))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Voters:
+    """Who voted what in B queries of k teachers. Private; only a bound with `needs_votes_by_group` receives it."""
+
+    voted: NDArray[np.bool_]  # (blocs, B, C + 1): the classes that teachers of a bloc voted for, last: none
+    weights: tuple[float, ...]  # the weight of a teacher of every bloc
+    blocs: tuple[tuple[int, ...] | None, ...]  # by account: the blocs of its people; None if several votes may move
+    abstain: bool  # whether a teacher may also vote for no class
+    votes: NDArray[np.integer]  # (k, B); −1 for an abstention
+    present: NDArray[np.bool_] | None = None  # (k, B): who took part, where teachers take turns and each has an account
+    scale: Floats | None = None  # (B,): the weight of a participant's vote, where teachers take turns
+
+
+class Bound(ABC):
+    """What a release costs, and what costs mean; the defaults of the flags are the cautious choice.
+
+    Methods take the orders (A,) of the meter, and return costs whose last axis has the length `width`: A, or 1 for a
+    bound without orders. `sigma` is the scale of the noise where `noise` is "laplace".
+    """
+
+    name: str
+    summary: str  # one line for reports, beginning with the name
+    data_independent: bool = False  # the charge is the same for all votes, so it may be published
+    whole: bool = False  # one charge pays for a tested design, and no query is charged by itself
+    has_orders: bool = True  # costs are Rényi curves
+    own_conversion: str | None = None  # what replaces the conversion that was asked for
+    needs_votes_by_group: bool = False  # `label_cost` needs `Voters`
+    noises: tuple[str, ...] = ("gaussian",)  # of labels
+    batch_size: int = 8192  # queries at a time at most; fewer where a query's cost takes long to compute
+    recipe: tuple[str, str] | None = None  # Python text of what labels and checks cost at Δ = 1 (and order 1), if short
+
+    @property
+    def fixes_order(self) -> bool:
+        """Whether every account fixes one Rényi order beforehand, as a filter that may be published needs."""
+        return self.data_independent and self.has_orders
+
+    def width(self, orders: Orders) -> int:
+        """Return the length of a cost vector."""
+        return len(orders) if self.has_orders else 1
+
+    @abstractmethod
+    def limit(self, orders: Orders, *, epsilon: ArrayLike, delta: ArrayLike, conversion: str) -> Floats:
+        """Return what budgets (...) afford, (..., width): a cost fits if it is at or under this in one place."""
+
+    @abstractmethod
+    def epsilon(self, orders: Orders, cost: Floats, *, delta: ArrayLike, conversion: str) -> tuple[Floats, Floats]:
+        """Return ε of composed costs (..., width), and the Rényi order that gives it (NaN without orders)."""
+
+    @abstractmethod
+    def worst_check(self, orders: Orders, *, sensitivity: ArrayLike, check_sigma: float) -> Floats:
+        """Return what a check can cost at most, whatever the votes: (*sensitivity.shape, width)."""
+
+    @abstractmethod
+    def worst_label(self, orders: Orders, *, sensitivity: ArrayLike, sigma: float, noise: str) -> Floats:
+        """Return what a label can cost at most, whatever the votes: (*sensitivity.shape, width)."""
+
+    def check_cost(
+        self, orders: Orders, maxima: Floats, *, sensitivity: Floats, check_sigma: float, threshold: float
+    ) -> Floats:
+        """Return the cost of every query's check: broadcasts to (B, accounts, width).
+
+        `maxima` (B,) is what the check compares with the threshold, `sensitivity` is (accounts,) or (B, accounts).
+        """
+        return _by_query(self.worst_check(orders, sensitivity=sensitivity, check_sigma=check_sigma))
+
+    def label_cost(
+        self, orders: Orders, counts: Floats, *, sensitivity: Floats, sigma: float, noise: str, voters: Voters | None
+    ) -> Floats:
+        """Return what the label of every query with counts (B, C) would cost: broadcasts to (B, accounts, width)."""
+        return _by_query(self.worst_label(orders, sensitivity=sensitivity, sigma=sigma, noise=noise))
+
+
+def _by_query(worst: Floats) -> Floats:
+    """Return costs with an axis for queries, also where they are the same for all."""
+    return worst if worst.ndim == 3 else worst[None]
+
+
+BOUNDS: dict[str, Bound | str] = {
+    "loose": "ipate.accounting.loose",
+    "gdp": "ipate.accounting.gdp",
+    "sup": "ipate.accounting.sup",
+    "tight": "ipate.accounting.tight",
+    "exact": "ipate.accounting.exact",
+    "ptr": "ipate.accounting.ptr",
+}
+"""The bounds by name: an object, or the module whose `BOUND` it is, which is imported on first use."""
+
+
+def register(bound: Bound) -> None:
+    """Make a bound known by its name; a name that is taken is refused."""
+    if bound.name in BOUNDS:
+        raise InputError(f"bound {bound.name!r} exists already: choose another name")
+    BOUNDS[bound.name] = bound
+
+
+def find_bound(name: str) -> Bound:
+    """Return the bound of this name; refuse an unknown one with the nearest name."""
+    found = BOUNDS.get(name) if isinstance(name, str) else None
+    if found is None:
+        refuse_name("bound", name, BOUNDS)
+    if isinstance(found, str):
+        loaded: Bound = import_module(found).BOUND
+        BOUNDS[name] = found = loaded
+    return found
+
+
+def planning_bounds() -> tuple[str, ...]:
+    """Return the names of the bounds that charge query by query without votes: those a plan can be made by."""
+    found = (find_bound(name) for name in tuple(BOUNDS))
+    return tuple(bound.name for bound in found if bound.data_independent and not bound.whole)
+
+
+@dataclass(frozen=True)
+class Meter:
+    """How the costs of one bound compose and convert.
+
+    Parameters
+    ----------
+    bound : {"loose", "gdp", "sup", "tight", "exact", "ptr"}
+        What a release is charged. Under ptr no single query has a cost: one design is charged as a whole, (ε, δ).
+        A bound of your own is made known by `ipate.accounting.bounds.register`.
+    conversion : {"classic", "improved"}
+        How Rényi costs become ε. gdp and ptr have their own and ignore this.
+    orders : sequence of float
+        Rényi orders, by default 2 to 50 as in the paper; unused under gdp and ptr.
+    """
+
+    bound: str = "gdp"
+    conversion: str = "improved"
+    orders: Sequence[float] = PAPER_ORDERS
+
+    def __post_init__(self) -> None:
+        own = self.definition.own_conversion
+        if self.conversion not in (*CONVERSIONS, own):
+            refuse_name("conversion", self.conversion, CONVERSIONS)
+        object.__setattr__(self, "orders", tuple(float(order) for order in check_orders(self.orders)))
+        if own is not None:
+            object.__setattr__(self, "conversion", own)
+        if self.whole:  # the design fixes its own orders
+            object.__setattr__(self, "orders", PAPER_ORDERS)
+
+    @property
+    def definition(self) -> Bound:
+        """The bound itself, with all its flags."""
+        return find_bound(self.bound)
+
+    @property
+    def data_independent(self) -> bool:
+        """Whether what is charged is the same for all votes, so that it may be published."""
+        return self.definition.data_independent
+
+    @property
+    def whole(self) -> bool:
+        """Whether one charge pays for everything: a design that was tested, not queries one by one."""
+        return self.definition.whole
+
+    @property
+    def fixes_order(self) -> bool:
+        """Whether every account fixes one Rényi order beforehand, as a filter that may be published needs."""
+        return self.definition.fixes_order
+
+    @property
+    def width(self) -> int:
+        """The length of a cost vector."""
+        return self.definition.width(self.orders)
+
+    def at_order(self, order: float) -> "Meter":
+        """Return the same meter reduced to one Rényi order, as a filter fixed beforehand needs."""
+        return Meter(self.bound, self.conversion, (order,))
+
+    def limit(self, epsilon: ArrayLike, delta: ArrayLike) -> Floats:
+        """Return what (ε, δ) affords: a cost fits when it is at or under this in one place at least.
+
+        Budgets are arrays of any shape (...); the result has the shape (..., width).
+        """
+        return self.definition.limit(self.orders, epsilon=epsilon, delta=delta, conversion=self.conversion)
+
+    def epsilon(self, cost: ArrayLike, delta: ArrayLike) -> tuple[Floats, Floats]:
+        """Return ε of composed costs (..., width), and the Rényi order that gives it (NaN under gdp and ptr)."""
+        spent = np.asarray(cost, dtype=np.float64)
+        return self.definition.epsilon(self.orders, spent, delta=delta, conversion=self.conversion)
+
+    def worst_check(self, *, sensitivity: ArrayLike, check_sigma: float) -> Floats:
+        """Return what a check can cost at most, whatever the votes: shape (*sensitivity.shape, width)."""
+        return self.definition.worst_check(self.orders, sensitivity=sensitivity, check_sigma=check_sigma)
+
+    def worst_label(self, *, sensitivity: ArrayLike, sigma: float, noise: str = "gaussian") -> Floats:
+        """Return what a label can cost at most, whatever the votes: shape (*sensitivity.shape, width)."""
+        return self.definition.worst_label(self.orders, sensitivity=sensitivity, sigma=sigma, noise=noise)
+
+
+def queries_afforded(
+    meter: Meter,
+    *,
+    epsilon: float,
+    delta: float,
+    sensitivity: float,
+    sigma: float,
+    check_sigma: float | None = None,
+    answer_rate: float = 1.0,
+) -> int:
+    """Return how many queries (ε, δ) pays for when a given share of them is answered.
+
+    Every query pays its check, the answered ones (a share `answer_rate`, from 0 to 1) their label too, and a query is
+    asked only if both could be paid: the last one is counted so. The meter's bound must be data-independent.
+    """
+    _require_data_independent(meter)
+    if not 0 <= answer_rate <= 1:
+        raise InputError(f"answer_rate is {answer_rate}: it must lie between 0 and 1")
+    limit = meter.limit(epsilon, delta)
+    label = meter.worst_label(sensitivity=sensitivity, sigma=sigma)
+    check = np.zeros_like(label)
+    if check_sigma is not None:
+        check = meter.worst_check(sensitivity=sensitivity, check_sigma=check_sigma)
+    return max(_queries(*costs, answer_rate) for costs in zip(limit, check, label, strict=True))
+
+
+def _queries(limit: float, check: float, label: float, rate: float) -> int:
+    """Queries one order affords: the largest n whose last query could still be answered."""
+    if limit < check + label:
+        return 0
+    per_query = check + rate * label
+    if per_query == 0:
+        raise InputError("sensitivity is 0: such a person pays nothing, and any number of queries is afforded")
+    n = int((limit - check - label) / per_query) + 1
+    while n > 0 and not _fits(n, limit, check, label, rate):
+        n -= 1
+    while _fits(n + 1, limit, check, label, rate):
+        n += 1
+    return n
+
+
+def _fits(n: int, limit: float, check: float, label: float, rate: float) -> bool:
+    """Whether n queries fit, of which the share `rate` is answered, and the last one too if it must."""
+    return n * check + (int((n - 1) * rate) + 1) * label <= limit
+
+
+def best_order(meter: Meter, *, epsilon: float, delta: float, label: Floats, check: Floats | None = None) -> float:
+    """Return the Rényi order at which the budget pays for most queries.
+
+    A filter that is to be released must fix its order beforehand, from public figures: the budget
+    and the worst-case cost of a query (Feldman and Zrnic, "Individual privacy accounting via a
+    Rényi filter", 2021, hold for one fixed order).
+    """
+    _require_data_independent(meter)
+    if not meter.fixes_order:
+        raise InputError(f"bound is {meter.bound!r}: it has no Rényi order to choose")
+    per_query = label if check is None else label + check
+    with np.errstate(divide="ignore", invalid="ignore"):
+        afforded = np.where(per_query > 0, meter.limit(epsilon, delta) / per_query, np.inf)
+    return float(meter.orders[int(np.argmax(afforded))])
+
+
+def _require_data_independent(meter: Meter) -> None:
+    if not meter.data_independent:
+        allowed = ", ".join(planning_bounds())
+        raise InputError(f"bound is {meter.bound!r}: plans are made without votes, by {allowed}")
