@@ -98,6 +98,15 @@ class Participation:
             present[rotation.teachers] = rotation.present(index)
         return present
 
+    def in_order(self, n_queries: int, order: Ints | None) -> Bools:
+        """Return who takes part in each query of a file, shape (k, n_queries); the n-th one asked is voting n."""
+        held = self.participants(np.arange(n_queries))
+        if order is None:
+            return held
+        present = np.empty_like(held)
+        present[:, order] = held
+        return present
+
     def attendance(self, votings: ArrayLike) -> Ints:
         """Return how many take part in each voting, shape (B,), without saying who."""
         index = self._check(votings)

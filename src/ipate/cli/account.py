@@ -56,7 +56,7 @@ def command(
 ) -> None:
     """What the releases on these votes cost each group of people, under any bound."""
     from ipate.accounting.meter import Bound, Conversion, Meter
-    from ipate.allocation.external import teacher_weights
+    from ipate.allocation.layout import teacher_weights
     from ipate.cli.options import build_mechanism, load_npy, load_probs, parse_orders
     from ipate.cli.output import progress_bar
     from ipate.errors import check_number
@@ -84,7 +84,7 @@ def command(
     panel = Panel.from_votes(
         ballot,
         [(row.group, row.epsilon, delta if row.delta is None else row.delta, row.sensitivity) for row in rows],
-        weights=teacher_weights(rows, ballot.groups, ballot.weights, ballot.n_teachers),
+        weights=teacher_weights(rows, ballot),
     )
     mask = None if answered is None else check_mask(load_npy(answered, "--answered"), ballot.n_queries)
     probs = load_probs(student_probs, ballot) if interactive else None

@@ -93,6 +93,7 @@ def command(
 ) -> None:
     """What these budgets afford before any training, variant by variant, from public information only."""
     from ipate.accounting.meter import Bound, Conversion, Meter
+    from ipate.allocation import options_by_variant
     from ipate.cli.options import parse_orders
     from ipate.errors import check_count, check_number
     from ipate.planning.afforded import auto_teachers
@@ -118,11 +119,9 @@ def command(
         n_classes=classes,
         parties=parties,
         seed=split_seed,
-        options={
-            "upsampling": {"rule": copies, "tolerance": tolerance, "max_copies": max_copies},
-            "weighting": {"rule": weights},
-            "vanishing": {"power": power},
-        },
+        options=options_by_variant(
+            {"copies": copies, "weights": weights, "tolerance": tolerance, "max_copies": max_copies, "power": power}
+        ),
     )
     testing = {
         "reference": reference, "accuracy": accuracy, "spread": spread, "confusion": confusion, "reserve": reserve,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from ipate.allocation import allocate
+from ipate.allocation import VARIANTS, allocate
 from ipate.allocation.allocation import Allocation
 from ipate.data.columns import as_text, check_finite
 from ipate.data.dataset import Dataset
@@ -190,18 +190,6 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-_REFUSED = {
-    "upsampling": (
-        "copies are whole numbers in the ratio of all people's budgets, and a site knows its own people only; and "
-        "teachers that mix groups cannot be weighted by budgets when votes are merged; use weighting"
-    ),
-    "vanishing": (
-        "who sits out depends on the budgets of all sites; fit with weighting, which trains the same teachers, and "
-        "let the aggregator choose: ipate label --variant vanishing"
-    ),
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What a site says about its data, its people's budgets and its teachers.
@@ -239,10 +227,11 @@ class Asked:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.variant in _REFUSED:
-            raise InputError(f"variant is {self.variant!r}: {_REFUSED[self.variant]}")
-        if self.variant not in ("weighting", "standard"):
-            refuse_name("variant", self.variant, ("weighting", "standard"))
+        if self.variant not in VARIANTS:
+            refuse_name("variant", self.variant, [name for name, made in VARIANTS.items() if not made.site_refusal])
+        refusal = VARIANTS[self.variant].site_refusal
+        if refusal is not None:
+            raise InputError(f"variant is {self.variant!r}: {refusal}")
 
 
 def read_rows(data: Path, encoding: Encoding, asked: Asked) -> Dataset:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ipate.accounting.calibration import queries_afforded
 from ipate.accounting.meter import Meter
+from ipate.allocation import find_variant
 from ipate.allocation.layout import Layout
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError, check_count, show
@@ -163,13 +164,14 @@ def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence
     for rate, afforded in zip(rates, queries, strict=True):
         least, binding = min((n, name) for name, n in afforded.items() if n is not None)
         guaranteed.append(Guaranteed(rate=rate, queries=least, labels=labels_in(least, rate), binding=binding))
-    kind, influence = _influence(layout)
+    variant = find_variant(layout.variant)
+    influence = variant.group_influence(layout)
     slots = sum(group.people * layout.copies[group.id] for group in layout.groups)
     return VariantPlan(
         layout=layout,
         people_per_teacher=slots / layout.n_teachers,
         mechanism=own,
-        influence=kind,
+        influence=variant.influence,
         groups=tuple(
             GroupPlan(
                 account=group,
@@ -181,16 +183,6 @@ def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence
         ),
         guaranteed=tuple(guaranteed),
     )
-
-
-def _influence(layout: Layout) -> tuple[str, Mapping[str, float]]:
-    """Name what a variant varies, and give it by group id."""
-    if layout.variant == "upsampling":
-        return "copies", {name: float(copies) for name, copies in layout.copies.items()}
-    if layout.variant == "vanishing":
-        whole = dict.fromkeys((group.id for group in layout.groups), 1.0)
-        return "fraction", whole if layout.participation is None else layout.participation.fractions
-    return "weight", layout.group_weights or {}
 
 
 def scaled(noise: Mechanism, factor: float) -> Mechanism:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ipate.accounting.calibration import queries_afforded
 from ipate.accounting.meter import Bound, Conversion, Meter
 from ipate.accounting.ptr.design import Design
+from ipate.allocation import find_variant
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.labelling.aggregators import Aggregator, Confident, GNMax, Mechanism
@@ -145,7 +146,7 @@ def _check_request(variant: str, stop: str, max_labels: int | None, points: int 
         raise InputError(f"stop is {stop!r}: it must be budget, drop or count")
     if stop == "count" and max_labels is None:
         raise InputError("stop is 'count' without max_labels: say how many labels, fixed beforehand")
-    if stop == "drop" and variant in ("upsampling", "vanishing"):
+    if stop == "drop" and not find_variant(variant).groups_can_leave:
         raise InputError(f"stop is 'drop' under {variant}: groups can leave only where each teacher has one and votes")
     for name, value in (("max_labels", max_labels), ("points_per_teacher", points), ("n_teachers", n_teachers)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
@@ -172,8 +173,9 @@ def _check_test(
             "bound is 'ptr' without a reference: say how often a teacher is expected to be right (accuracy), from "
             "public knowledge, or give votes of other teachers on public data"
         )
-    if variant == "vanishing" or stop != "budget" or max_labels is not None:
-        what = f"variant {variant!r}" if variant == "vanishing" else f"stop {stop!r}, max_labels {max_labels}"
+    turns = find_variant(variant).takes_turns
+    if turns or stop != "budget" or max_labels is not None:
+        what = f"variant {variant!r}" if turns else f"stop {stop!r}, max_labels {max_labels}"
         raise InputError(f"bound is 'ptr' with {what}: a design asks a fixed list of queries of teachers that all vote")
 
 
@@ -200,10 +202,7 @@ def run_labelling(
     aggregator = settings.aggregator(allocation.scale)
     ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
     if allocation.participation is not None:
-        held = allocation.participation.participants(np.arange(votes.n_queries))
-        present = held if order is None else np.empty_like(held)
-        if order is not None:
-            present[:, order] = held
+        present = allocation.participation.in_order(votes.n_queries, order)
         ballot = replace(ballot, participation=present, weights=None)
     panel = allocation.panel()
     book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger

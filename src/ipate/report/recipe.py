@@ -1,5 +1,6 @@
 """How to check the costs without ipate: a few lines of Python with the run's own numbers in them."""
 
+from ipate.allocation import find_variant
 from ipate.report.facts import Facts, Outcome
 
 _GDP = """\
@@ -35,7 +36,8 @@ print(costs)
 def recipe(facts: Facts) -> str | None:
     """Return a program that computes the releasable costs from public figures; None where none is that short."""
     outcome, used = facts.outcome, facts.parameters
-    simple = used.variant != "vanishing" and used.stop != "drop" and used.bound in ("gdp", "loose")
+    turns = find_variant(used.variant).takes_turns
+    simple = not turns and used.stop != "drop" and used.bound in ("gdp", "loose")
     if outcome is None or not facts.publishable or not simple or not outcome.n_queries:
         return None
     numbers = _numbers(facts, outcome)
