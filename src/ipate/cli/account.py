@@ -57,9 +57,10 @@ def command(
     """What the releases on these votes cost each group of people, under any bound."""
     from ipate.accounting.meter import Bound, Conversion, Meter
     from ipate.allocation.layout import teacher_weights
-    from ipate.cli.options import build_mechanism, load_npy, load_probs, parse_orders
+    from ipate.cli.options import load_npy, load_probs, parse_orders
     from ipate.cli.output import progress_bar
     from ipate.errors import check_number
+    from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.audit import account_for, check_mask
     from ipate.labelling.costs import check_supported
     from ipate.labelling.results import StoppedBy, state_guarantee
@@ -68,10 +69,10 @@ def command(
     from ipate.votes.panel import Panel
 
     check_number("delta", delta)
-    mechanism, interactive = build_mechanism(
+    mechanism = build_aggregator(
         aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
         student_probs=student_probs,
-    )  # fmt: skip
+    ).mechanism  # fmt: skip
     meter = Meter(
         cast("Bound", bound),
         cast("Conversion", "gdp" if bound == "gdp" else conversion),
@@ -87,7 +88,7 @@ def command(
         weights=teacher_weights(rows, ballot),
     )
     mask = None if answered is None else check_mask(load_npy(answered, "--answered"), ballot.n_queries)
-    probs = load_probs(student_probs, ballot) if interactive else None
+    probs = load_probs(student_probs, ballot)
     with (
         _history_writer(history, ballot.queries) as write_history,
         progress_bar("accounting", ballot.n_queries, quiet=as_json) as progress,

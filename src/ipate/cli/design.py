@@ -70,16 +70,15 @@ def command(
 
     from ipate.allocation import panel_for
     from ipate.allocation.layout import TrainedElsewhere
-    from ipate.cli.options import build_aggregator, check_out, chosen_design
+    from ipate.cli.options import check_out, chosen_design
     from ipate.cli.output import waiting
+    from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.tested import query_ids
     from ipate.people.budgets import read_groups
     from ipate.votes import read_votes
 
     check_out(out, "a design")
-    chosen = build_aggregator(
-        "auto", sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=None, gamma=None, student_probs=None
-    )
+    chosen = build_aggregator("auto", sigma=sigma, check_sigma=check_sigma, threshold=threshold)
     given = TrainedElsewhere(
         votes=read_votes(votes, classes=classes), rows=read_groups(groups), delta=delta, weights=weights
     )

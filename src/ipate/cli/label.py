@@ -99,9 +99,10 @@ def command(
     from ipate.allocation import panel_for
     from ipate.allocation.layout import TrainedElsewhere
     from ipate.cli.durable import label_ledger, run_of, write_head
-    from ipate.cli.options import build_aggregator, load_probs, parse_orders
+    from ipate.cli.options import load_probs, parse_orders
     from ipate.cli.output import progress_bar
     from ipate.errors import InputError, check_number
+    from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.loop import Stop, account_terms, label
     from ipate.labelling.noise import make_noise
     from ipate.labelling.tested import label_tested

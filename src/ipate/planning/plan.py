@@ -27,7 +27,6 @@ from ipate.planning.afforded import (
     default_mechanism,
     labels_in,
     plan_variant,
-    scaled,
 )
 from ipate.planning.reference import Reference, votes_profile
 from ipate.votes import Votes
@@ -123,7 +122,7 @@ def _more_teachers(
         labels: dict[str, int | None] = {}
         for variant in (name for name, made in VARIANTS.items() if not made.takes_turns):
             try:
-                labels[variant] = one(variant, teachers, scaled(noise, teachers / k), (1.0,)).guaranteed[0].labels
+                labels[variant] = one(variant, teachers, noise.scaled(teachers / k), (1.0,)).guaranteed[0].labels
             except InputError:  # too few teachers for so many copies
                 labels[variant] = None
         rows.append(MoreTeachers(n_teachers=teachers, people_per_teacher=people / teachers, labels=labels))

@@ -13,7 +13,7 @@ from ipate.accounting.ptr.design import Design
 from ipate.allocation import find_variant
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.labelling.aggregators import Aggregator, Confident, GNMax, Mechanism
+from ipate.labelling.aggregators import NamedAggregator, build_aggregator, find_aggregator
 from ipate.labelling.loop import Stop, label, open_ledger
 from ipate.labelling.noise import make_noise
 from ipate.labelling.results import Labelling
@@ -44,18 +44,16 @@ class Settings:
     max_labels: int | None
     reason: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    aggregator_name: str = "auto"
     reference: Reference | None = None
     design: Design | None = None
 
-    def aggregator(self, scale: float = 1.0) -> Aggregator:
-        """Return Confident where there is a check, else GNMax, with the noise scaled."""
-        if self.check_sigma is None or self.threshold is None:
-            return GNMax(mechanism=Mechanism(sigma=self.sigma * scale))
-        return Confident(
-            mechanism=Mechanism(
-                sigma=self.sigma * scale, check_sigma=self.check_sigma * scale, threshold=self.threshold * scale
-            )
+    def aggregator(self, scale: float = 1.0) -> NamedAggregator:
+        """Return the aggregator, with noise and threshold multiplied by `scale`."""
+        made = build_aggregator(
+            self.aggregator_name, sigma=self.sigma, check_sigma=self.check_sigma, threshold=self.threshold
         )
+        return made.scaled(scale)
 
 
 def choose_settings(
@@ -66,6 +64,7 @@ def choose_settings(
     variant: str,
     teacher: Any,
     n_teachers: int | str = "auto",
+    aggregator: str = "auto",
     sigma: float | str = "auto",
     check_sigma: float | str | None = "auto",
     threshold: float | str | None = "auto",
@@ -88,6 +87,12 @@ def choose_settings(
             raise InputError(f"{name} is {value!r}: it must be a number or 'auto'")
     _check_request(variant, stop, max_labels, points_per_teacher, n_teachers)
     _check_test(bound, variant, stop, max_labels, reference=reference, design=design)
+    used = find_aggregator(aggregator)
+    if used.run_refusal is not None:
+        raise InputError(f"aggregator is {aggregator!r}: {used.run_refusal}")
+    if None in (check_sigma, threshold) if aggregator == "auto" else "check_sigma" not in used.needs:  # no check
+        check_sigma = None if check_sigma == "auto" else check_sigma
+        threshold = None if threshold == "auto" else threshold
     k = None if n_teachers == "auto" else int(n_teachers)
     if k is not None and k > people.n_people:
         raise InputError(f"n_teachers is {k} and there are {people.n_people} people: every teacher needs one at least")
@@ -133,6 +138,7 @@ def choose_settings(
         max_labels=max_labels,
         reason=reason,
         options=extra,
+        aggregator_name=aggregator,
         reference=reference,
         design=design,
     )

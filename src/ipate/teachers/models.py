@@ -42,9 +42,16 @@ MODELS: Mapping[str, Callable[..., Any]] = {
 """Classifiers by name: logistic regression, random forest, gradient boosting, naive Bayes."""
 
 
-def make_model(name: str, options: Mapping[str, Any], *, seed: int | None = None) -> Any:
-    """Return the classifier of this name, with its options; `seed` fills an empty random_state."""
-    if name in NETS:
+def make_model(name: Any, options: Mapping[str, Any], *, seed: int | None = None) -> Any:
+    """Return the classifier of this name, or a clone of an estimator, with its options.
+
+    `seed` fills an empty random_state.
+    """
+    if not isinstance(name, str):
+        from sklearn.base import clone
+
+        maker = clone(name).set_params
+    elif name in NETS:
         maker = _net(name)
     elif ":" in name:
         module, _, attribute = name.partition(":")
