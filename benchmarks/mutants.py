@@ -346,22 +346,22 @@ MUTANTS = (
     Mutant(
         "half the noise on a label",
         "labelling/aggregators.py",
-        "counts[rows] + sigma * draws",
-        "counts[rows] + sigma / 2 * draws",
+        'self.mechanism.sigma * noise.normal("label"',
+        'self.mechanism.sigma / 2 * noise.normal("label"',
         (LAWS,),
     ),
     Mutant(
         "half the noise on a label, attacked",
         "labelling/aggregators.py",
-        "counts[rows] + sigma * draws",
-        "counts[rows] + sigma / 2 * draws",
+        'self.mechanism.sigma * noise.normal("label"',
+        'self.mechanism.sigma / 2 * noise.normal("label"',
         (ATTACK,),
     ),
     Mutant(
         "half the noise on a check",
         "labelling/aggregators.py",
-        "maxima + mechanism.check_sigma * draws",
-        "maxima + mechanism.check_sigma / 2 * draws",
+        "lead + check_sigma * draws",
+        "lead + check_sigma / 2 * draws",
         (f"{LAWS}::test_confident_passes_as_often_as_it_should_and_less_check_noise_is_rejected",),
     ),
     Mutant(
@@ -374,8 +374,8 @@ MUTANTS = (
     Mutant(
         "the same draw for every class",
         "labelling/aggregators.py",
-        'noise.normal("label", chosen, counts.shape[1])',
-        'noise.normal("label", chosen, 1)',
+        'noise.normal("label", queries, width)',
+        'noise.normal("label", queries, 1)',
         (LAWS,),
     ),
     Mutant(

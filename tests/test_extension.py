@@ -16,7 +16,7 @@ from ipate.allocation.layout import Layout, Variant
 from ipate.allocation.weighting import blocs_of
 from ipate.cli.app import _run
 from ipate.errors import InputError
-from ipate.labelling.aggregators import AGGREGATORS, NamedAggregator, Outcome, noisy_labels, passes_check
+from ipate.labelling.aggregators import AGGREGATORS, NamedAggregator
 from ipate.people.budgets import Account, Budget, Group
 from ipate.planning.plan import make_plan
 from ipate.students import STUDENTS, Student
@@ -84,12 +84,6 @@ class Majority(NamedAggregator):
     def maxima(self, counts, *, total_weight, probs=None):
         """The votes above one half; the total weight is public."""
         return counts.max(axis=1) - total_weight / 2
-
-    def ask(self, counts, *, queries, noise, total_weight, probs=None):
-        """Check, then label."""
-        passed = passes_check(self.maxima(counts, total_weight=total_weight), queries, noise, self.mechanism)
-        labels = noisy_labels(counts, passed, queries, noise, self.mechanism.sigma)
-        return Outcome(labels=labels, answered=passed, reinforced=np.zeros(len(counts), dtype=bool))
 
 
 class SelfTrained(Student):

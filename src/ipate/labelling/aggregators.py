@@ -3,7 +3,6 @@
 Each aggregator is one class and one entry of `AGGREGATORS`; nobody else compares its name.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
@@ -102,22 +101,26 @@ class Aggregator(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedAggregator(ABC):
+class NamedAggregator:
     """An aggregator that commands, runs and the classifier find by its name in `AGGREGATORS`.
 
-    A new one overrides `name`, `summary` and `ask`, and whatever else does not hold for it. Its releases are charged
-    by its mechanism, so `ask` may use the votes only through what that noise protects: the check of `maxima` with
-    σ_T, and the argmax with σ.
+    A new one overrides `name`, `summary` and whatever else does not hold for it. Its releases are charged by its
+    mechanism: the votes may decide through `maxima` with the noise σ_T and through the noisy argmax, and nowhere else.
     """
 
     mechanism: Mechanism
     name: ClassVar[str]
     summary: ClassVar[str]  # one line
+    noise: ClassVar[Noise] = "gaussian"
     needs: ClassVar[tuple[str, ...]] = ("sigma",)  # options that it cannot do without
     takes: ClassVar[tuple[str, ...]] = ()  # options that it can do without
     marks: ClassVar[tuple[str, ...]] = ()  # options that mean this aggregator where none is named
     tested: ClassVar[bool] = False  # the test of the bound ptr covers it
     run_refusal: ClassVar[str | None] = None  # why a whole run cannot use it
+
+    def __post_init__(self) -> None:
+        if self.mechanism.noise != self.noise or self.mechanism.has_check != ("check_sigma" in self.needs):
+            raise InputError(f"{self.name} has {self.noise} noise and needs {', '.join(self.needs)}: give these alone")
 
     @classmethod
     def build(cls, *args: Any, **options: Any) -> Self:
@@ -129,10 +132,13 @@ class NamedAggregator(ABC):
         return replace(self, mechanism=self.mechanism.scaled(factor))
 
     def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
-        """Return the largest count of every query."""
+        """Return what the check compares with the threshold, before noise: the largest count of every query."""
         return np.asarray(counts.max(axis=1))
 
-    @abstractmethod
+    def label_noise(self, queries: Sequence[str], width: int, noise: NoiseSource) -> Floats:
+        """Return the noise of a label's counts, shape (B, C)."""
+        return self.mechanism.sigma * noise.normal("label", queries, width)
+
     def ask(
         self,
         counts: Floats,
@@ -142,7 +148,17 @@ class NamedAggregator(ABC):
         total_weight: float,
         probs: Floats | None = None,
     ) -> Outcome:
-        """Return the outcome of B queries with weighted counts (B, C)."""
+        """Check every query where there is a check; the label of what passes is the argmax of the noisy counts."""
+        passed = np.ones(len(counts), dtype=bool)
+        check_sigma, threshold = self.mechanism.check_sigma, self.mechanism.threshold
+        if check_sigma is not None and threshold is not None:
+            lead = self.maxima(counts, total_weight=total_weight, probs=probs)
+            draws = noise.normal("check", queries, 1)[:, 0]
+            passed = np.asarray(lead + check_sigma * draws >= threshold)
+        chosen = [query for query, wanted in zip(queries, passed, strict=True) if wanted]
+        labels = np.full(len(counts), NO_LABEL, dtype=np.int64)
+        labels[passed] = (counts[passed] + self.label_noise(chosen, counts.shape[1], noise)).argmax(axis=1)
+        return Outcome(labels=labels, answered=passed, reinforced=np.zeros(len(counts), dtype=bool))
 
 
 class GNMax(NamedAggregator):
@@ -151,24 +167,6 @@ class GNMax(NamedAggregator):
     name = "gnmax"
     summary = "a label for every query, with Gaussian noise"
     tested = True
-
-    def __post_init__(self) -> None:
-        if self.mechanism.noise != "gaussian" or self.mechanism.has_check:
-            raise InputError("gnmax has Gaussian noise and no check: give sigma alone")
-
-    def ask(
-        self,
-        counts: Floats,
-        *,
-        queries: Sequence[str],
-        noise: NoiseSource,
-        total_weight: float,
-        probs: Floats | None = None,
-    ) -> Outcome:
-        """Return a noisy label for every query."""
-        every = np.ones(len(counts), dtype=bool)
-        labels = noisy_labels(counts, every, queries, noise, self.mechanism.sigma)
-        return Outcome(labels=labels, answered=every, reinforced=~every)
 
 
 class Confident(NamedAggregator):
@@ -179,24 +177,6 @@ class Confident(NamedAggregator):
     needs = ("sigma", "check_sigma", "threshold")
     marks = ("check_sigma", "threshold")
     tested = True
-
-    def __post_init__(self) -> None:
-        if self.mechanism.noise != "gaussian" or not self.mechanism.has_check:
-            raise InputError(f"{self.name} needs sigma, check_sigma and threshold")
-
-    def ask(
-        self,
-        counts: Floats,
-        *,
-        queries: Sequence[str],
-        noise: NoiseSource,
-        total_weight: float,
-        probs: Floats | None = None,
-    ) -> Outcome:
-        """Return a noisy label where the teachers agree enough."""
-        passed = passes_check(self.maxima(counts, total_weight=total_weight), queries, noise, self.mechanism)
-        labels = noisy_labels(counts, passed, queries, noise, self.mechanism.sigma)
-        return Outcome(labels=labels, answered=passed, reinforced=np.zeros(len(counts), dtype=bool))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +196,7 @@ class Interactive(NamedAggregator):
     run_refusal = "it compares the votes with a student's probabilities, and a run has no student before its labels"
 
     def __post_init__(self) -> None:
-        if self.mechanism.noise != "gaussian" or not self.mechanism.has_check:
-            raise InputError("interactive needs sigma, check_sigma and threshold")
+        super().__post_init__()
         if not 0 <= self.gamma <= 1:
             raise InputError(f"gamma is {self.gamma:g}: it must lie between 0 and 1")
 
@@ -229,7 +208,9 @@ class Interactive(NamedAggregator):
 
     def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
         """Return the largest lead of the votes over what the student expects."""
-        return np.asarray((counts - total_weight * _required(probs)).max(axis=1))
+        if probs is None:
+            raise InputError("student_probs is not given: interactive needs the student's probabilities")
+        return np.asarray((counts - total_weight * probs).max(axis=1))
 
     def ask(
         self,
@@ -241,13 +222,10 @@ class Interactive(NamedAggregator):
         probs: Floats | None = None,
     ) -> Outcome:
         """Return a noisy label, the student's own class, or none."""
-        known = _required(probs)
-        lead = self.maxima(counts, total_weight=total_weight, probs=known)
-        passed = passes_check(lead, queries, noise, self.mechanism)
-        labels = noisy_labels(counts, passed, queries, noise, self.mechanism.sigma)
-        sure = ~passed & (known.max(axis=1) > self.gamma)
-        labels[sure] = known[sure].argmax(axis=1)
-        return Outcome(labels=labels, answered=passed, reinforced=sure)
+        found = super().ask(counts, queries=queries, noise=noise, total_weight=total_weight, probs=probs)
+        known = np.asarray(probs)
+        sure = ~found.answered & (known.max(axis=1) > self.gamma)
+        return replace(found, labels=np.where(sure, known.argmax(axis=1), found.labels), reinforced=sure)
 
 
 class LNMax(NamedAggregator):
@@ -255,32 +233,19 @@ class LNMax(NamedAggregator):
 
     name = "lnmax"
     summary = "a label for every query, with Laplace noise: the historical baseline"
+    noise = "laplace"
     needs = ("scale",)
     marks = ("scale",)
     run_refusal = "plans and reports of a run know Gaussian noise only; use ipate label --aggregator lnmax"
-
-    def __post_init__(self) -> None:
-        if self.mechanism.noise != "laplace":
-            raise InputError("lnmax has Laplace noise: its mechanism must say so")
 
     @classmethod
     def build(cls, *, scale: float) -> Self:
         """Make it from the scale b of the noise."""
         return cls(mechanism=Mechanism(sigma=scale, noise="laplace"))
 
-    def ask(
-        self,
-        counts: Floats,
-        *,
-        queries: Sequence[str],
-        noise: NoiseSource,
-        total_weight: float,
-        probs: Floats | None = None,
-    ) -> Outcome:
-        """Return a noisy label for every query."""
-        every = np.ones(len(counts), dtype=bool)
-        scores = counts + self.mechanism.sigma * noise.laplace("label", queries, counts.shape[1])
-        return Outcome(labels=label_by(scores, every, len(counts)), answered=every, reinforced=~every)
+    def label_noise(self, queries: Sequence[str], width: int, noise: NoiseSource) -> Floats:
+        """Return Laplace noise of the scale b."""
+        return self.mechanism.sigma * noise.laplace("label", queries, width)
 
 
 AGGREGATORS: dict[str, type[NamedAggregator]] = {made.name: made for made in (GNMax, Confident, Interactive, LNMax)}
@@ -320,33 +285,3 @@ def build_aggregator(name: str, **options: Any) -> NamedAggregator:
         if option not in given:
             raise InputError(f"{option} is not given: {chosen.name} needs it (--{option.replace('_', '-')})")
     return chosen.build(**given)
-
-
-def label_by(scores: Floats, rows: NDArray[np.bool_], n_queries: int) -> NDArray[np.int64]:
-    """Return the class of the largest score for the chosen rows, −1 elsewhere."""
-    labels = np.full(n_queries, NO_LABEL, dtype=np.int64)
-    labels[rows] = scores.argmax(axis=1)
-    return labels
-
-
-def passes_check(maxima: Floats, queries: Sequence[str], noise: NoiseSource, mechanism: Mechanism) -> NDArray[np.bool_]:
-    """Return where the noisy maxima reach the threshold."""
-    if mechanism.check_sigma is None or mechanism.threshold is None:
-        raise InputError("a check needs check_sigma and threshold")
-    draws = noise.normal("check", queries, 1)[:, 0]
-    return np.asarray(maxima + mechanism.check_sigma * draws >= mechanism.threshold)
-
-
-def noisy_labels(
-    counts: Floats, rows: NDArray[np.bool_], queries: Sequence[str], noise: NoiseSource, sigma: float
-) -> NDArray[np.int64]:
-    """Return the argmax of the noisy counts for the chosen rows, −1 elsewhere."""
-    chosen = [query for query, wanted in zip(queries, rows, strict=True) if wanted]
-    draws = noise.normal("label", chosen, counts.shape[1])
-    return label_by(counts[rows] + sigma * draws, rows, len(counts))
-
-
-def _required(probs: Floats | None) -> Floats:
-    if probs is None:
-        raise InputError("student_probs is not given: interactive needs the student's probabilities")
-    return probs
