@@ -362,14 +362,14 @@ MUTANTS = (
         "labelling/aggregators.py",
         "lead + check_sigma * draws",
         "lead + check_sigma / 2 * draws",
-        (f"{LAWS}::test_confident_passes_as_often_as_it_should_and_less_check_noise_is_rejected",),
+        (f"{LAWS}::test_confident_pass_rate_matches_the_normal_law",),
     ),
     Mutant(
         "half the noise on an LNMax label",
         "labelling/aggregators.py",
         "self.mechanism.sigma * noise.laplace",
         "self.mechanism.sigma / 2 * noise.laplace",
-        (f"{LAWS}::test_lnmax_has_the_law_of_quadrature_and_less_noise_is_rejected",),
+        (f"{LAWS}::test_lnmax_label_law_matches_quadrature",),
     ),
     Mutant(
         "the same draw for every class",
@@ -383,7 +383,7 @@ MUTANTS = (
         "labelling/noise.py",
         "return self._stream(purpose).standard_normal((len(queries), width))",
         "return np.repeat(self._stream(purpose).standard_normal((len(queries), 1)), width, axis=1)",
-        (f"{LAWS}::test_gnmax_has_the_law_of_quadrature_with_secure_noise_too",),
+        (f"{LAWS}::test_gnmax_label_law_holds_with_secure_noise",),
     ),
     Mutant(
         "check and label share a stream",

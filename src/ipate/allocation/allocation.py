@@ -331,16 +331,14 @@ def class_warning(allocation: Allocation, labels: ArrayLike) -> tuple[SingleClas
 
 def _extremes(allocation: Allocation, code: Ints) -> tuple[Ints, Ints]:
     """Return the smallest and the largest class that each teacher sees; crossed where it sees none."""
-    people = allocation.people
+    people, filled = allocation.people, allocation.persons >= 0
     owner = people.person_of_row if len(code) == people.n_rows else np.arange(people.n_people)
-    low = np.full(people.n_people, len(code))
-    high = np.full(people.n_people, -1)
-    np.minimum.at(low, owner, code)
-    np.maximum.at(high, owner, code)
-    filled = allocation.persons >= 0
     teacher = np.repeat(np.arange(allocation.n_teachers), allocation.teacher_sizes)[filled]
-    least = np.full(allocation.n_teachers, len(code))
-    most = np.full(allocation.n_teachers, -1)
-    np.minimum.at(least, teacher, low[allocation.persons[filled]])
-    np.maximum.at(most, teacher, high[allocation.persons[filled]])
-    return least, most
+
+    def smallest(codes: Ints, none: int) -> Ints:
+        of_person, of_teacher = np.full(people.n_people, none), np.full(allocation.n_teachers, none)
+        np.minimum.at(of_person, owner, codes)
+        np.minimum.at(of_teacher, teacher, of_person[allocation.persons[filled]])
+        return of_teacher
+
+    return smallest(code, len(code)), -smallest(-code, 1)

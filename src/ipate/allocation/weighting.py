@@ -112,10 +112,9 @@ def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Blocs:
     """Decide which groups have teachers of their own, and how many.
 
     A group with fewer people than half of a teacher's share (k·n_g/N < ½) joins the next stricter group:
-    of those with no larger ε and no larger δ, the one with the largest (ε, δ). The laxest group is looked
-    at first, and whoever joined counts in what follows. A group that has no stricter one (the strictest
-    itself) keeps one teacher, however small: the others would lose more by taking its budget than a
-    small teacher with the smallest weight costs the vote.
+    of those with no larger ε and no larger δ, the one with the largest (ε, δ). The laxest group comes first,
+    and whoever joined counts in what follows. A group that has no stricter one keeps one teacher, however
+    small: taking its budget would cost the others more than a small teacher costs the vote.
     """
     k, sizes = check_groups(groups, n_teachers)
     teachers_for(sizes=sizes, n_teachers=k)  # refuses more groups than teachers, before any are merged
@@ -138,13 +137,8 @@ def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Blocs:
         f"group {show(merge.into)}: part of its budget stays unused."
         for merge in merged
     )
-    return Blocs(
-        groups=kept,
-        teachers=teachers_for(sizes=size, n_teachers=k),
-        home=home,
-        merged=merged,
-        notes=notes,
-    )
+    teachers = teachers_for(sizes=size, n_teachers=k)
+    return Blocs(groups=kept, teachers=teachers, home=home, merged=merged, notes=notes)
 
 
 class Weighting(Variant):
