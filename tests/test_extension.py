@@ -1,24 +1,33 @@
 """Extensions from outside the package: an object of one's own and one line that registers it are enough."""
 
 import json
+from dataclasses import replace
 
+import joblib
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.semi_supervised import SelfTrainingClassifier
 
 from imaginary import synthetic_votes
 from ipate import Confident, Mechanism, Meter, Panel, PATEClassifier, account_for, label
 from ipate.accounting.bounds import BOUNDS, find_bound, register
 from ipate.accounting.gdp import Gdp
+from ipate.allocation import VARIANTS
+from ipate.allocation.layout import Layout, Variant
+from ipate.allocation.weighting import blocs_of
 from ipate.cli.app import _run
 from ipate.errors import InputError
+from ipate.labelling.aggregators import AGGREGATORS, NamedAggregator
 from ipate.labelling.noise import make_noise
-from ipate.people.budgets import Budget, Group
+from ipate.people.budgets import Account, Budget, Group
 from ipate.planning.plan import make_plan
 from ipate.report.recipe import recipe
-from ipate.report.write import write_report
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import reading
+from ipate.runs.reporting import write_report
+from ipate.students import STUDENTS, Student
 
 
 class Dearer(Gdp):
@@ -106,3 +115,238 @@ def test_bound_names_are_unique_and_misspellings_corrected(dearer):
         register(Dearer())
     with pytest.raises(InputError, match=r"bound is 'deerer': allowed are .*dearer; nearest is 'dearer'"):
         find_bound("deerer")
+
+
+CONFIG = """
+seed = 1
+[data]
+name = "digits"
+public = 500
+test = 300
+[budgets]
+policy = { high = 40.0, low = 80.0 }
+shares = { high = 0.6, low = 0.4 }
+[teachers]
+model = "bayes"
+number = 30
+n_jobs = 1
+[labelling]
+sigma = 3.0
+check_sigma = 6.0
+threshold = 3.0
+"""
+
+
+class Apart(Variant):
+    """Groups are kept apart and every vote counts 1, so that the strictest group ends the run."""
+
+    name = "apart"
+    summary = "groups apart, all votes alike"
+    groups_can_leave = False
+    influence = "share"
+    influence_title = "share of the teachers"
+    report_note = "Groups are kept apart, and all votes count alike."
+
+    def layout(self, *, groups, n_teachers, seed=0, label="equal"):
+        """Lay out teachers of one group each, with equal weights."""
+        blocs = blocs_of(groups=groups, n_teachers=n_teachers)
+        return Layout(
+            variant=self.name,
+            rule=label,
+            groups=tuple(Account.of(group, 1.0) for group in blocs.groups),
+            teachers=blocs.teachers,
+            home=blocs.home,
+            weights=np.ones(n_teachers),
+            teacher_groups=blocs.teacher_groups,
+            copies=dict.fromkeys(blocs.teachers, 1),
+        )
+
+    def group_influence(self, layout):
+        """Each group's share of the teachers."""
+        return {name: number / layout.n_teachers for name, number in layout.teachers.items()}
+
+    def show_influence(self, group):
+        """The weight of a teacher, marked so that the report's cell can be found."""
+        return f"{group.weight:.0f} (apart)"
+
+
+class Majority(NamedAggregator):
+    """A noisy label where the largest count is by T above half of all votes."""
+
+    name = "majority"
+    summary = "a label where a noisy check finds a majority"
+    needs = ("sigma", "check_sigma", "threshold")
+
+    def maxima(self, counts, *, total_weight, probs=None):
+        """The votes above one half; the total weight is public."""
+        return counts.max(axis=1) - total_weight / 2
+
+
+class SelfTrained(Student):
+    """A semi-supervised student: it labels further points of the pool by itself."""
+
+    name = "self-trained"
+
+    def make(self, options, *, seed=None, n_jobs=None):
+        """Self-training around naive Bayes."""
+        return SelfTrainingClassifier(GaussianNB(var_smoothing=1e-2), **options)
+
+    def fit(self, model, pool, labels, *, n_classes, sample_weight=None, labelled=None):
+        """Train on all points of the pool; −1 means 'no label' to scikit-learn too."""
+        return model.fit(pool, labels)
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setitem(VARIANTS, Apart.name, Apart())
+    monkeypatch.setitem(AGGREGATORS, Majority.name, Majority)
+    monkeypatch.setitem(STUDENTS, SelfTrained.name, SelfTrained())
+
+
+def configuration(tmp_path, **keys):
+    path = tmp_path / "run.toml"
+    own = {"variant": '"apart"', "aggregator": '"majority"', **keys}
+    lines = "".join(f"{key} = {value}\n" for key, value in own.items())
+    path.write_text(f'{CONFIG}{lines}[student]\nmodel = "self-trained"\n')
+    return path
+
+
+def task(n, seed):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    return rng.normal(size=(n, 5)) + 2.5 * np.eye(3, 5)[y], y
+
+
+def test_run_uses_registered_variant_aggregator_and_student(registered, tmp_path, capsys):
+    assert _run(["run", str(configuration(tmp_path)), "--out", str(tmp_path / "out"), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["variant"] == "apart"
+    assert summary["labels"] > 50
+    assert summary["student_accuracy"] > 0.5
+    assert all(group["epsilon"] <= group["budget"] for group in summary["groups"])
+    kept = joblib.load(next((tmp_path / "out").rglob("student.joblib")))
+    assert isinstance(kept, SelfTrainingClassifier)
+    assert np.count_nonzero(kept.transduction_ >= 0) > summary["labels"]  # points without a label were used
+    assert _run(["run", "--resume", str(tmp_path / "out"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == summary["labels"]
+
+
+def test_report_shows_registered_variant(registered, tmp_path, capsys):
+    assert _run(["run", str(configuration(tmp_path)), "--out", str(tmp_path / "out")]) == 0
+    for audience in ([], ["--private"]):
+        page = tmp_path / "report.html"
+        assert _run(["report", str(tmp_path / "out"), "--out", str(page), *audience]) == 0
+        text = page.read_text()
+        for part in ("apart, equal", "share of the teachers", "1 (apart)", Apart.report_note, "self-trained"):
+            assert part in text
+    capsys.readouterr()
+
+
+def test_aggregator_decides_which_queries_are_answered(registered, tmp_path, capsys):
+    labels = {}
+    for name in ("majority", "confident", "gnmax"):
+        out = tmp_path / name
+        path = configuration(tmp_path, aggregator=f'"{name}"')
+        check = "" if name == "gnmax" else "check_sigma = 6.0\nthreshold = 10.0\n"
+        path.write_text(path.read_text().replace("check_sigma = 6.0\nthreshold = 3.0\n", check))
+        assert _run(["run", str(path), "--out", str(out), "--json"]) == 0
+        summary = json.loads(capsys.readouterr().out)
+        labels[name] = summary["labels"] / summary["queries"]
+    assert labels["majority"] < labels["confident"] < labels["gnmax"] == 1.0
+
+
+def test_classifier_uses_registered_variant_aggregator_and_student(registered):
+    X, y = task(1500, 0)
+    pool, _ = task(400, 1)
+    model = PATEClassifier(
+        LogisticRegression(), "self-trained", variant="apart", aggregator="majority", classes=[0, 1, 2],
+        n_teachers=30, sigma=3.0, check_sigma=6.0, threshold=3.0, random_state=0, noise_seed=0, verbose=0,
+    )  # fmt: skip
+    model.fit(X, y, budgets=np.where(np.arange(1500) % 3, 40.0, 80.0), X_public=pool)
+    assert isinstance(model.student_, SelfTrainingClassifier)
+    assert model.allocation_.variant == "apart"
+    assert isinstance(model.choice_.aggregator(), Majority)
+    assert model.score(*task(500, 2)) > 0.6
+    assert all(group.cost <= group.budget.epsilon for group in model.guarantees_)
+    assert model.predict_proba(pool).shape == (400, 3)
+
+
+def test_plan_lists_registered_variant_and_aggregator(registered, tmp_path, capsys):
+    groups = [Group(id=n, budget=Budget(e, 1e-5), people=p) for n, e, p in (("a", 1.0, 3000), ("b", 3.0, 2000))]
+    plan = make_plan(groups=groups, n_teachers=50, n_classes=10)
+    mine = next(variant for variant in plan.variants if variant.variant == "apart")
+    assert {group.account.id: group.influence for group in mine.groups} == {"a": 0.6, "b": 0.4}
+    assert {"apart", "standard"} <= set(plan.more[0].labels)
+    path = tmp_path / "groups.csv"
+    path.write_text("group,epsilon,people\na,1,3000\nb,3,2000\n")
+    command = ["plan", "--groups", str(path), "--teachers", "50", "--aggregator", "majority", "--threshold", "5"]
+    assert _run([*command, "--json"]) == 0
+    found = {variant["variant"]: variant for variant in json.loads(capsys.readouterr().out)["variants"]}
+    assert found["apart"]["threshold"] == 5
+    assert found["apart"]["sigma"] == found["standard"]["sigma"] == 8.0
+    assert found["apart"]["groups"][0]["share"] == 0.6
+
+
+def test_label_command_uses_registered_aggregator(registered, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    votes = np.where(rng.random((40, 80)) < 0.9, rng.integers(3, size=80), rng.integers(3, size=(40, 80)))
+    np.savez(tmp_path / "votes.npz", votes=votes, groups=np.repeat(["a", "b"], 20), classes=3)
+    (tmp_path / "groups.csv").write_text("group,epsilon\na,5\nb,9\n")
+    noise = ["--sigma", "4", "--check-sigma", "6", "--threshold", "3", "--aggregator", "majority"]
+    given = [str(tmp_path / "votes.npz"), "--groups", str(tmp_path / "groups.csv"), *noise, "--json"]
+    assert _run(["label", *given, "--out", str(tmp_path / "labels.csv"), "--seed", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] > 0
+    assert _run(["account", *given]) == 0
+    capsys.readouterr()
+    assert _run(["label", *given, "--out", str(tmp_path / "more.csv"), "--variant", "apart"]) == 2
+    assert "no rule for votes of teachers trained elsewhere" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "keys", "part"),
+    [
+        ("groups_can_leave", {"stop": '"drop"'}, "stop is 'drop' under apart"),
+        ("takes_turns", {"bound": '"ptr"'}, "bound is 'ptr' with variant 'apart'"),
+    ],
+)
+def test_flags_of_a_variant_are_respected(registered, monkeypatch, tmp_path, capsys, flag, keys, part):
+    monkeypatch.setattr(Apart, flag, flag == "takes_turns")
+    path = configuration(tmp_path, **keys)
+    path.write_text(path.read_text() + ("[reference]\naccuracy = 0.8\n" if "bound" in keys else ""))
+    assert _run(["run", str(path), "--out", str(tmp_path / "out")]) == 2
+    assert part in capsys.readouterr().err
+
+
+def test_untested_aggregator_is_refused_under_ptr(registered):
+    X, y = task(600, 0)
+    model = PATEClassifier(
+        LogisticRegression(), aggregator="majority", variant="weighting", bound="ptr", reference=0.9, epsilon=8.0,
+        classes=[0, 1, 2], n_teachers=20, sigma=3.0, check_sigma=6.0, threshold=3.0, random_state=0, verbose=0,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="the test covers gnmax and confident, not majority"):
+        model.fit(X, y, X_public=task(60, 1)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("lnmax", "know Gaussian noise only"), ("interactive", "no student before"), ("mean", "allowed are auto, gnmax")],
+)
+def test_aggregators_without_a_run_are_refused(name, part):
+    X, y = task(600, 0)
+    with pytest.raises(InputError, match=f"aggregator is '{name}'.*{part}"):
+        PATEClassifier(aggregator=name, epsilon=1.0, classes=[0, 1, 2], verbose=0).fit(X, y, X_public=X[:50])
+
+
+def test_unregistered_names_are_refused_with_what_exists(tmp_path, capsys):
+    for section, name in (("variant", "apart"), ("aggregator", "majority"), ("model", "self-trained")):
+        text = configuration(tmp_path).read_text()
+        for other, usual in (("apart", "weighting"), ("majority", "auto"), ("self-trained", "bayes")):
+            text = text if other == name else text.replace(f'"{other}"', f'"{usual}"')
+        (tmp_path / "run.toml").write_text(text)
+        assert _run(["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / section)]) == 2
+        assert f"{section} is '{name}': allowed are" in capsys.readouterr().err
+
+
+def test_scaled_aggregator_keeps_its_kind(registered):
+    made = AGGREGATORS["majority"].build(sigma=3.0, check_sigma=6.0, threshold=3.0)
+    assert made.scaled(2.0) == Majority(mechanism=replace(made.mechanism, sigma=6.0, check_sigma=12.0, threshold=6.0))

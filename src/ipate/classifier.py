@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
@@ -23,7 +23,7 @@ from ipate.people.policy import Policy
 from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings, designed
 from ipate.runs.fitting import Given, charge_labels, collect_votes, encode, find_classes, make_people, split_public
-from ipate.students import fit_student
+from ipate.students import find_student
 from ipate.teachers.ensemble import allows_missing, fingerprint
 
 
@@ -35,8 +35,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     teacher : scikit-learn classifier, default LogisticRegression
         Cloned for every teacher. Put scalers and imputers inside it (a Pipeline as `teacher`), not in
         front of this estimator: in front they would be fitted on private rows and miss `X_public`.
-    student : scikit-learn classifier, default RandomForestClassifier
-        Trained on the public points that got a label.
+    student : scikit-learn classifier or str, default RandomForestClassifier
+        Trained on the public points that got a label; a name is one of `ipate.students.STUDENTS`.
     variant : {"weighting", "upsampling", "vanishing", "standard"}
         How a larger budget becomes more influence.
     epsilon : float, optional
@@ -45,6 +45,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         δ of every person; auto is the smaller of 1e-5 and 1/(10·people).
     n_teachers, sigma, check_sigma, threshold : number or "auto"
         Chosen from public information unless given: sizes, classes, budgets, `points_per_teacher`, `proxy`.
+    aggregator : str
+        How votes become labels: "confident" (a label where a noisy check passes), "gnmax" (a label for every query),
+        any other name in `ipate.labelling.aggregators.AGGREGATORS`, or "auto": confident unless there is no check.
     points_per_teacher : int, optional
         How many people a teacher should learn from, where `n_teachers` is "auto".
     proxy : (X, y), optional
@@ -112,6 +115,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epsilon: float | None = None,
         delta: float | str = "auto",
         n_teachers: int | str = "auto",
+        aggregator: str = "auto",
         sigma: float | str = "auto",
         check_sigma: float | str = "auto",
         threshold: float | str = "auto",
@@ -138,6 +142,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.epsilon = epsilon
         self.delta = delta
         self.n_teachers = n_teachers
+        self.aggregator = aggregator
         self.sigma = sigma
         self.check_sigma = check_sigma
         self.threshold = threshold
@@ -247,9 +252,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         extra = None
         if labelled is not None:
             extra = self._validated(labelled[0]), encode(self.classes_, labelled[1], "labelled y")
-        self.student_ = fit_student(
-            self._student(seed), pool, self.labels_, n_classes=len(self.classes_), labelled=extra
-        )
+        student = find_student(RandomForestClassifier() if self.student is None else self.student)
+        model = student.make({}, seed=seed)
+        self.student_ = student.fit(model, pool, self.labels_, n_classes=len(self.classes_), labelled=extra)
         self.guarantee_, self.guarantees_ = self.labelling_.guarantee, self.labelling_.groups
         self._by_level, self._versions = levels is not None, library_versions()
         return self
@@ -334,12 +339,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _teacher(self) -> Any:
         return LogisticRegression(max_iter=200) if self.teacher is None else self.teacher
 
-    def _student(self, seed: int) -> Any:
-        model = RandomForestClassifier() if self.student is None else clone(self.student)
-        if model.get_params().get("random_state", 0) is None:
-            model.set_params(random_state=seed)
-        return model
-
     def _settings(self, people: People, n_public: int, seed: int) -> Settings:
         proxy = None
         if self.proxy is not None:
@@ -351,6 +350,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             variant=self.variant,
             teacher=self._teacher(),
             n_teachers=self.n_teachers,
+            aggregator=self.aggregator,
             sigma=self.sigma,
             check_sigma=self.check_sigma,
             threshold=self.threshold,

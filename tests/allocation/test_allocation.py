@@ -36,7 +36,7 @@ def made(variant, groups, n_teachers, seed, **options):
 
 @settings(deadline=None)
 @given(variant=variants, groups=many_groups(), n_teachers=st.integers(1, 60), seed=seeds)
-def test_everybody_has_their_copies_in_different_teachers(variant, groups, n_teachers, seed):
+def test_copies_of_a_person_are_in_different_teachers(variant, groups, n_teachers, seed):
     allocation = made(variant, groups, n_teachers, seed)
     held = holdings(allocation)
     assert held.max() == 1
@@ -46,7 +46,7 @@ def test_everybody_has_their_copies_in_different_teachers(variant, groups, n_tea
 
 @settings(deadline=None)
 @given(variant=variants, groups=many_groups(), n_teachers=st.integers(1, 60), seed=seeds)
-def test_sizes_differ_by_at_most_one_where_people_are_spread(variant, groups, n_teachers, seed):
+def test_teacher_sizes_differ_by_at_most_one(variant, groups, n_teachers, seed):
     allocation = made(variant, groups, n_teachers, seed)
     sizes = allocation.teacher_sizes
     blocs = allocation.teacher_groups or ("",) * allocation.n_teachers
@@ -62,7 +62,7 @@ def test_sizes_differ_by_at_most_one_where_people_are_spread(variant, groups, n_
 
 @settings(deadline=None)
 @given(variant=variants, groups=many_groups(), n_teachers=st.integers(1, 60), seed=seeds)
-def test_nobody_is_charged_below_what_they_can_move_or_given_more_than_they_asked(variant, groups, n_teachers, seed):
+def test_sensitivity_covers_movement_and_budget_is_never_raised(variant, groups, n_teachers, seed):
     allocation = made(variant, groups, n_teachers, seed)
     held = holdings(allocation)
     moved = allocation.weights @ held
@@ -78,7 +78,7 @@ def test_nobody_is_charged_below_what_they_can_move_or_given_more_than_they_aske
 
 @settings(deadline=None)
 @given(variant=variants, groups=many_groups(), n_teachers=st.integers(1, 60), seed=seeds)
-def test_the_order_of_the_groups_changes_nothing(variant, groups, n_teachers, seed):
+def test_group_order_does_not_change_the_allocation(variant, groups, n_teachers, seed):
     """Mutant: pairing sorted weights with sorted budgets (or with groups as they stand) fails here."""
     one = made(variant, groups, n_teachers, seed)
     turned = made(variant, groups[::-1], n_teachers, seed)
@@ -126,7 +126,7 @@ def test_equal_budgets_under_several_ids_weigh_one_each():
 
 @settings(deadline=None)
 @given(variant=variants, groups=many_groups(), seed=seeds, data=st.data())
-def test_withdrawing_moves_nobody(variant, groups, seed, data):
+def test_withdrawing_empties_slots_and_moves_nobody_else(variant, groups, seed, data):
     allocation = made(variant, groups, 20, seed)
     who = data.draw(st.integers(0, allocation.people.n_people - 1))
     after, retrain = allocation.withdraw(f"p{who}")
@@ -147,7 +147,7 @@ def test_withdrawing_moves_nobody(variant, groups, seed, data):
             call()
 
 
-def test_withdrawing_nobody_known_is_refused():
+def test_withdrawing_an_unknown_person_is_refused():
     allocation = allocate("standard", people=people_of(three(10, 10, 10)), n_teachers=3, seed=0)
     for call in (
         lambda: allocation.withdraw("ada"),
@@ -162,7 +162,7 @@ def test_withdrawing_nobody_known_is_refused():
 
 @settings(deadline=None)
 @given(variant=variants, groups=many_groups(), seed=seeds)
-def test_save_and_load(tmp_path_factory, variant, groups, seed):
+def test_saved_allocation_loads_unchanged(tmp_path_factory, variant, groups, seed):
     allocation = made(variant, groups, 20, seed)
     allocation, _ = allocation.withdraw(index=0)
     path = tmp_path_factory.mktemp("allocations") / "allocation.npz"
@@ -181,7 +181,7 @@ def test_save_and_load(tmp_path_factory, variant, groups, seed):
         assert np.array_equal(back.participation.participants(votings), allocation.participation.participants(votings))
 
 
-def test_load_refuses_what_is_no_allocation(tmp_path):
+def test_load_refuses_files_without_an_allocation(tmp_path):
     for name, write in {
         "nothing.npz": None,
         "text.npz": lambda path: path.write_text("hello"),
@@ -221,7 +221,7 @@ def test_all_rows_of_a_person_go_to_the_same_teachers():
     assert sum(len(allocation.rows_of_teacher(t)) for t in range(allocation.n_teachers)) > people.n_rows
 
 
-def test_undercharging_cannot_be_built():
+def test_sensitivity_below_movement_is_refused():
     """Mutant: an allocation whose group is charged less than its people can move is refused outright."""
     allocation = allocate("weighting", people=people_of(three(20, 20, 20)), n_teachers=6, seed=0)
     low = replace(allocation.groups[2], sensitivity=allocation.groups[0].sensitivity)
@@ -230,7 +230,7 @@ def test_undercharging_cannot_be_built():
         replace(allocation, layout=layout)
 
 
-def test_panels_carry_weights_groups_and_accounts():
+def test_panel_has_weights_groups_and_accounts():
     people = people_of(three(54, 37, 9))
     weighted = allocate("weighting", people=people, n_teachers=100, seed=0).panel()
     assert weighted.total_weight == pytest.approx(100)
@@ -244,7 +244,7 @@ def test_panels_carry_weights_groups_and_accounts():
     assert len(rotating.account_ids) == 100
 
 
-def test_a_class_that_follows_the_budget_draws_a_warning():
+def test_single_class_teachers_draw_a_warning():
     people = people_of(three(40, 40, 40))
     labels = np.where(people.group_of_person == 2, "ill", np.where(np.arange(120) % 2, "well", "ill"))
     weighted = allocate("weighting", people=people, n_teachers=12, seed=0)
@@ -257,7 +257,7 @@ def test_a_class_that_follows_the_budget_draws_a_warning():
         class_warning(weighted, labels[:5])
 
 
-def test_the_same_seed_gives_the_same_allocation_and_another_one_another():
+def test_allocation_depends_on_the_seed_alone():
     people = people_of(three(50, 30, 20))
     for variant in VARIANTS:
         one, same, other = (allocate(variant, people=people, n_teachers=20, seed=s) for s in (4, 4, 5))
@@ -265,7 +265,7 @@ def test_the_same_seed_gives_the_same_allocation_and_another_one_another():
         assert not np.array_equal(one.persons, other.persons)
 
 
-def test_copies_are_spread_over_all_pairs_of_teachers():
+def test_copies_spread_over_all_pairs_of_teachers():
     people = people_of(three(200, 200, 200))
     held = holdings(allocate("upsampling", people=people, n_teachers=10, seed=0, rule="proportional"))
     shared = held @ held.T
@@ -292,7 +292,7 @@ def test_copies_are_spread_over_all_pairs_of_teachers():
         ("vanishing", {"power": -1}, ["power is -1"]),
     ],
 )
-def test_bad_input_is_named(variant, options, parts):
+def test_bad_options_are_refused_by_name(variant, options, parts):
     with pytest.raises(InputError) as caught:
         allocate(variant, **{"people": people_of(three(10, 10, 10)), "n_teachers": 10, "seed": 0, **options})
     assert "\n" not in str(caught.value)
@@ -308,7 +308,7 @@ def three(strict, middle, lax):
     ]
 
 
-def test_the_page_runs(tmp_path, monkeypatch):
+def test_documented_examples_run(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "variants.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, flags=re.M | re.S)
     assert len(blocks) == page.count("```python") >= 5

@@ -23,7 +23,7 @@ def schedule(parts, seed=0):
 
 @settings(deadline=None)
 @given(teachers=st.integers(1, 40), fraction=fractions, seed=st.integers(0, 99), votings=st.integers(1, 300))
-def test_stable_numbers_and_equal_turns(teachers, fraction, seed, votings):
+def test_attendance_and_turns_differ_by_at_most_one(teachers, fraction, seed, votings):
     """Mutants: shuffles that are not kept apart lower a number; turns by chance break the ±1."""
     made = schedule({"g": (teachers, fraction)}, seed)
     present = made.participants(np.arange(votings))
@@ -39,7 +39,7 @@ def test_stable_numbers_and_equal_turns(teachers, fraction, seed, votings):
 
 @settings(deadline=None)
 @given(data=st.data(), seed=st.integers(0, 99))
-def test_any_chunk_gives_the_same(data, seed):
+def test_schedule_does_not_depend_on_chunks(data, seed):
     made = schedule({"a": (7, 0.4), "b": (11, 0.8), "c": (3, 1.0)}, seed)
     whole = made.participants(np.arange(500))
     votings = np.array(data.draw(st.lists(st.integers(0, 499), min_size=1, max_size=30)))
@@ -49,7 +49,7 @@ def test_any_chunk_gives_the_same(data, seed):
     assert np.array_equal(back.participants(votings), whole[:, votings])
 
 
-def test_every_cycle_is_shuffled_anew_and_groups_differ():
+def test_every_cycle_and_group_has_its_own_shuffle():
     """Mutant: one shuffle for all cycles repeats with the period of the cycle."""
     present = schedule({"a": (20, 0.25), "b": (20, 0.25)}).participants(np.arange(400))
     cycles = present[:20].reshape(20, 100, 4)
@@ -61,7 +61,7 @@ def test_every_cycle_is_shuffled_anew_and_groups_differ():
     assert together[~np.eye(20, dtype=bool)].min() > 0  # everybody meets everybody
 
 
-def test_ids_not_places_decide():
+def test_schedule_depends_on_group_ids_not_order():
     one = schedule({"a": (5, 0.3), "b": (9, 0.7)}).participants(np.arange(50))
     turned = schedule({"b": (9, 0.7), "a": (5, 0.3)}).participants(np.arange(50))
     assert np.array_equal(one[:5], turned[9:])
@@ -76,7 +76,7 @@ def test_votes_weigh_k_over_participants():
     assert made.sensitivity(votings).max() == made.worst_sensitivity == 40 / 19
 
 
-def test_far_votings_need_no_memory():
+def test_late_queries_need_little_memory():
     made = schedule({"a": (500, 0.2), "b": (100, 1.0)})
     tracemalloc.start()
     far = made.participants(np.arange(10**9, 10**9 + 200))
@@ -88,7 +88,7 @@ def test_far_votings_need_no_memory():
 
 @settings(deadline=None)
 @given(t=st.integers(2, 30), data=st.data())
-def test_separate_keeps_apart(t, data):
+def test_separate_keeps_lead_and_trail_disjoint(t, data):
     trail = data.draw(st.integers(0, t // 2))
     lead = data.draw(st.integers(0, t // 2 - trail)) if trail else 0
     fixed = data.draw(st.integers(0, t - trail - lead))
@@ -104,12 +104,12 @@ def test_separate_keeps_apart(t, data):
 
 
 @pytest.mark.parametrize("votings", [[-1], [0.5], [[1, 2]]])
-def test_votings_are_whole_numbers_from_0(votings):
+def test_negative_or_fractional_query_numbers_are_refused(votings):
     with pytest.raises(InputError, match="votings"):
         schedule({"a": (3, 0.5)}).participants(votings)
 
 
-def test_fractions_are_checked():
+def test_bad_or_missing_fractions_are_refused():
     with pytest.raises(InputError, match=r"fraction of 'a' is 1\.5"):
         schedule({"a": (3, 1.5)})
     with pytest.raises(InputError, match="'b'"):

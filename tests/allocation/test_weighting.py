@@ -30,7 +30,7 @@ def weigh(rule, groups, teachers):
         return weights_for(rule=rule, groups=groups, teachers_per_group=teachers)
 
 
-def test_what_budgets_afford():
+def test_affordance_matches_reference_values():
     mu = {e: affordance("gdp", Budget(e, 1e-5)) for e in (math.log(2), 1.0, 3.0)}
     assert mu[math.log(2)] == pytest.approx(0.1918205640, rel=1e-9)
     assert mu[1.0] == pytest.approx(0.2680511232, rel=1e-9)
@@ -51,7 +51,7 @@ def test_weights_sum_to_k_and_follow_ids(groups, rule, data):
         assert weigh(rule, order, dict(reversed(teachers.items()))) == weights
 
 
-def test_algorithm2_gives_the_large_strict_group_more_and_says_so():
+def test_algorithm2_multiplies_by_teachers_and_warns():
     """The published pairing: sorted weights with sorted budgets would charge 'a' the weight of 'c'."""
     teachers = {"a": 135, "b": 92, "c": 23}
     with pytest.warns(ReproductionWarning, match="reproduce the paper only"):
@@ -82,7 +82,7 @@ def test_all_groups_exhaust_together_under_gdp():
         ([], {}, ["no groups"]),
     ],
 )
-def test_weights_refuse(groups, teachers, parts):
+def test_groups_without_teachers_or_budget_are_refused(groups, teachers, parts):
     with pytest.raises(InputError) as caught:
         weights_for(groups=groups, teachers_per_group=teachers)
     for part in parts:
@@ -91,7 +91,7 @@ def test_weights_refuse(groups, teachers, parts):
 
 @settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 10_000), min_size=1, max_size=8), extra=st.integers(0, 300))
-def test_teachers_are_shared_out_in_proportion(sizes, extra):
+def test_teachers_are_proportional_to_people(sizes, extra):
     named = {f"g{place}": size for place, size in enumerate(sizes)}
     k = len(sizes) + extra
     teachers = teachers_for(sizes=named, n_teachers=k)
@@ -125,7 +125,7 @@ def group(name, epsilon, people, delta=1e-5):
     return Group(id=name, budget=Budget(epsilon, delta), people=people)
 
 
-def test_merging_goes_to_the_next_stricter_and_spares_the_strictest():
+def test_small_group_joins_the_next_stricter_one():
     groups = [group("lax", 3.0, 3), group("strict", 0.5, 2), group("mid", 1.0, 500), group("wide", 2.0, 495)]
     blocs = blocs_of(groups=groups, n_teachers=10)
     assert blocs.home == {"lax": "wide", "strict": "strict", "mid": "mid", "wide": "wide"}
@@ -135,7 +135,7 @@ def test_merging_goes_to_the_next_stricter_and_spares_the_strictest():
     assert blocs_of(groups=chain, n_teachers=10).home == {"a": "b", "b": "b", "c": "c"}
 
 
-def test_a_smaller_delta_is_stricter_too():
+def test_group_never_joins_one_with_larger_delta():
     """Mutant: going by ε alone would put people with δ = 1e-9 under δ = 1e-5."""
     groups = [group("lax", 3.0, 3, delta=1e-9), group("other", 2.0, 500), group("safe", 1.0, 497, delta=1e-9)]
     assert blocs_of(groups=groups, n_teachers=10).home["lax"] == "safe"
@@ -143,7 +143,7 @@ def test_a_smaller_delta_is_stricter_too():
     assert blocs_of(groups=alone, n_teachers=10).home["lax"] == "lax"
 
 
-def test_copies_of_the_paper():
+def test_copies_match_the_paper():
     two = [group("high", math.log(2), 1), group("low", math.log(8), 1)]
     assert copies_for(rule="proportional", groups=two).by_id == {"high": 1, "low": 3}
     assert copies_for(rule="proportional", groups=PAPER).by_id == {"a": 1, "b": 2, "c": 3}
@@ -171,7 +171,7 @@ def test_copies_are_the_smallest_within_the_tolerance(groups, tolerance):
             assert max(abs(nearest[name] / ideal[name] - 1) for name in ideal) > tolerance or max(nearest.values()) > 20
 
 
-def test_copies_that_cannot_meet_the_tolerance_say_so():
+def test_note_says_when_copies_miss_the_tolerance():
     groups = [group("a", 0.01, 500), group("b", 10.0, 500)]
     layout = lay_out("upsampling", groups=groups, n_teachers=100)
     assert layout.copies == {"a": 1, "b": 20}
@@ -180,7 +180,7 @@ def test_copies_that_cannot_meet_the_tolerance_say_so():
     assert layout.by_id["b"].sensitivity == 20
 
 
-def test_noise_scales_with_the_teachers_that_there_are():
+def test_noise_scales_with_the_number_of_teachers():
     layout = lay_out("upsampling", groups=PAPER, n_teachers=250, rule="proportional")
     assert layout.n_teachers == 388  # 250 · 1.55 = 387.5
     assert layout.scale == 388 / 250
@@ -189,14 +189,14 @@ def test_noise_scales_with_the_teachers_that_there_are():
     assert lay_out("upsampling", groups=half, n_teachers=10, rule="proportional").scale == 2
 
 
-def test_fractions():
+def test_fractions_follow_budgets_or_a_power():
     fractions = fractions_for(groups=PAPER)
     mu = [float(mu_of(e, 1e-5)) for e in (1.0, 2.0, 3.0)]
     assert fractions == pytest.approx({"a": (mu[0] / mu[2]) ** 2, "b": (mu[1] / mu[2]) ** 2, "c": 1.0})
     assert fractions_for(groups=PAPER, power=4) == pytest.approx({"a": 3**-4, "b": (2 / 3) ** 4, "c": 1.0})
 
 
-def test_standard_takes_the_strictest_of_everything():
+def test_standard_takes_smallest_epsilon_and_delta():
     groups = [group("a", 1.0, 5, delta=1e-5), group("b", 2.0, 5, delta=1e-9)]
     layout = lay_out("standard", groups=groups, n_teachers=2)
     assert [(g.id, g.epsilon, g.delta) for g in layout.groups] == [("everyone", 1.0, 1e-9)]

@@ -132,33 +132,33 @@ def p_within(draws):
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-def test_gnmax_has_the_law_of_quadrature_and_less_noise_is_rejected(counts):
+def test_gnmax_label_law_matches_quadrature(counts):
     law = gaussian_law(counts)
     assert p_of_labels(ask(gnmax(), counts, noise=SeededNoise(1)).labels, law) > LEVEL
     assert p_of_labels(ask(gnmax(SIGMA * SHRUNK), counts, noise=SeededNoise(1)).labels, law) < LEVEL
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-def test_gnmax_has_the_law_of_quadrature_with_secure_noise_too(counts):
+def test_gnmax_label_law_holds_with_secure_noise(counts):
     law = gaussian_law(counts)
     assert p_of_labels(ask(gnmax(), counts, noise=SecureNoise()).labels, law) > SECURE_LEVEL
     assert p_of_labels(ask(gnmax(SIGMA * SHRUNK), counts, noise=SecureNoise()).labels, law) < SECURE_LEVEL
 
 
-def test_gnmax_answers_every_query_with_noise_and_reinforces_none():
+def test_gnmax_answers_every_query():
     outcome = ask(gnmax(), [3.0, 1.0], noise=SeededNoise(1), ids=IDS[:50])
     assert outcome.answered.all()
     assert not outcome.reinforced.any()
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-def test_the_same_noise_on_every_class_is_rejected(counts):
+def test_label_law_rejects_one_draw_per_query(counts):
     law = gaussian_law(counts)
     assert p_of_labels(ask(gnmax(), counts, noise=SameForEveryClass(SeededNoise(1))).labels, law) < LEVEL
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-def test_confident_passes_as_often_as_it_should_and_less_check_noise_is_rejected(counts):
+def test_confident_pass_rate_matches_the_normal_law(counts):
     threshold = max(counts) + 15
     chance = stats.norm.cdf(-15 / 20)
     outcome = ask(with_check(Confident, threshold=threshold), counts, noise=SeededNoise(2))
@@ -168,7 +168,7 @@ def test_confident_passes_as_often_as_it_should_and_less_check_noise_is_rejected
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-def test_a_confident_label_has_the_law_of_gnmax_and_less_noise_is_rejected(counts):
+def test_confident_label_law_matches_quadrature(counts):
     law, threshold = gaussian_law(counts), max(counts)
     outcome = ask(with_check(Confident, threshold=threshold), counts, noise=SeededNoise(3))
     assert (outcome.labels[~outcome.answered] == -1).all()
@@ -178,13 +178,13 @@ def test_a_confident_label_has_the_law_of_gnmax_and_less_noise_is_rejected(count
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-def test_confident_has_its_laws_with_secure_noise_too(counts):
+def test_confident_laws_hold_with_secure_noise(counts):
     outcome = ask(with_check(Confident, threshold=max(counts) - 10), counts, noise=SecureNoise())
     assert p_of_rate(outcome.answered, stats.norm.cdf(10 / 20)) > SECURE_LEVEL
     assert p_of_labels(outcome.labels[outcome.answered], gaussian_law(counts)) > SECURE_LEVEL
 
 
-def test_a_label_that_reads_the_checks_stream_is_rejected():
+def test_label_law_rejects_the_stream_of_the_check():
     counts = COUNTS[1].values[0]
     outcome = ask(with_check(Confident, threshold=max(counts) + 15), counts, noise=OneStream(SeededNoise(3)))
     assert p_of_labels(outcome.labels[outcome.answered], gaussian_law(counts)) < LEVEL
@@ -195,7 +195,7 @@ VOTES = np.array([60.0, 50.0, 45.0, 20.0])
 LEAD = 50 - 175 * 0.1
 
 
-def test_interactive_checks_the_lead_over_the_student_and_less_noise_is_rejected():
+def test_interactive_pass_rate_follows_lead_over_student():
     chance = stats.norm.cdf((LEAD - 45) / 20)
     outcome = ask(with_check(Interactive), VOTES, noise=SeededNoise(4), probs=PROBS)
     assert p_of_rate(outcome.answered, chance) > LEVEL
@@ -205,7 +205,7 @@ def test_interactive_checks_the_lead_over_the_student_and_less_noise_is_rejected
     assert p_of_rate(confident.answered, chance) < LEVEL
 
 
-def test_an_interactive_label_comes_from_the_votes_alone_and_less_noise_is_rejected():
+def test_interactive_label_law_ignores_the_student():
     law = gaussian_law(VOTES)
     outcome = ask(with_check(Interactive), VOTES, noise=SeededNoise(5), probs=PROBS)
     given = outcome.labels[outcome.answered]
@@ -216,7 +216,7 @@ def test_an_interactive_label_comes_from_the_votes_alone_and_less_noise_is_rejec
 
 
 @pytest.mark.parametrize(("gamma", "sure"), [(0.69, True), (0.7, False), (0.9, False)])
-def test_a_sure_student_is_reinforced_exactly_where_the_check_fails(gamma, sure):
+def test_sure_student_is_reinforced_where_check_fails(gamma, sure):
     outcome = ask(with_check(Interactive, gamma=gamma), VOTES, noise=SeededNoise(6), probs=PROBS)
     failed = ~outcome.answered
     assert 0 < failed.sum() < failed.size
@@ -224,13 +224,13 @@ def test_a_sure_student_is_reinforced_exactly_where_the_check_fails(gamma, sure)
     assert (outcome.labels[failed] == (0 if sure else -1)).all()
 
 
-def test_interactive_without_the_students_probabilities_is_refused():
+def test_interactive_without_student_probabilities_is_refused():
     with pytest.raises(InputError, match="student_probs"):
         ask(with_check(Interactive), VOTES, noise=SeededNoise(0), ids=IDS[:1])
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-def test_lnmax_has_the_law_of_quadrature_and_less_noise_is_rejected(counts):
+def test_lnmax_label_law_matches_quadrature(counts):
     def lnmax(scale):
         return LNMax(mechanism=Mechanism(sigma=scale, noise="laplace"))
 
@@ -267,7 +267,7 @@ def test_noise_is_independent_across_classes(source, level):
     assert p_within(blended) < level
 
 
-def test_the_test_of_independence_rejects_the_same_noise_on_every_class():
+def test_independence_test_rejects_one_draw_per_query():
     draws = SameForEveryClass(SeededNoise(8)).normal("label", IDS, 5)
     assert p_within(draws) < LEVEL
 
@@ -286,7 +286,7 @@ def test_noise_of_consecutive_queries_is_independent(source, level):
     assert p_of_correlation(check[1:], label[:-1]) > level
 
 
-def test_the_test_of_independence_rejects_a_shared_stream():
+def test_independence_test_rejects_a_shared_stream():
     check, label = recorded(OneStream(SeededNoise(8)))
     assert p_of_correlation(check, label) < LEVEL
 
@@ -299,7 +299,7 @@ def test_check_and_label_never_draw_the_same_number(source, level):
     assert np.unique(np.append(shared, again)).size < shared.size + again.size
 
 
-def test_chunks_do_not_change_a_seeded_label():
+def test_seeded_labels_do_not_depend_on_chunks():
     counts = np.tile(COUNTS[2].values[0], (500, 1))
     whole = ask(gnmax(), COUNTS[2].values[0], noise=SeededNoise(9), ids=IDS[:500]).labels
     for size in (1, 7, 499):
@@ -315,7 +315,7 @@ def test_chunks_do_not_change_a_seeded_label():
         np.testing.assert_array_equal(np.concatenate([part.labels for part in parts]), whole)
 
 
-def test_the_law_of_a_label_is_the_same_in_every_chunk_of_secure_noise():
+def test_secure_label_law_is_equal_across_chunks():
     counts, noise = COUNTS[2].values[0], SecureNoise()
     chunks = [ask(gnmax(), counts, noise=noise, ids=IDS[:6000]).labels for _ in range(8)]
     table = np.array([np.bincount(chunk, minlength=len(counts)) for chunk in chunks])

@@ -1,7 +1,7 @@
-"""The artifact between budgets and training: who each teacher learns from, and whose account pays.
+"""Which people each teacher learns from, and whose account pays for its votes.
 
-An allocation is made once, from public facts and a public seed, and stays: a person who withdraws leaves
-an empty slot, because moving anybody else would let one person change many votes.
+An allocation is made once, from public facts and a public seed, and never rearranged: a person who withdraws
+leaves an empty slot, because moving anybody else would let one person change many votes.
 """
 
 import warnings
@@ -13,9 +13,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ipate.allocation.dealing import deal, home_of
 from ipate.allocation.layout import Layout, Merge
-from ipate.allocation.participation import Participation
+from ipate.allocation.participation import Participation, separate
 from ipate.errors import InputError, SingleClassWarning, check_count, show
 from ipate.people.budgets import Account
 from ipate.people.people import People
@@ -128,7 +127,7 @@ class Allocation:
     @cached_property
     def group_of_person(self) -> Ints:
         """Every person's group by position in `groups`, merged people where they count."""
-        return home_of(self.people, self.layout)
+        return _home_of(self.people, self.layout)
 
     @property
     def teacher_sizes(self) -> Ints:
@@ -218,8 +217,71 @@ class Allocation:
 def make_allocation(*, people: People, layout: Layout, seed: int) -> Allocation:
     """Deal the people to the teachers of a layout."""
     number = check_count("seed", seed, least=0)
-    offsets, persons = deal(people=people, layout=layout, seed=number)
+    offsets, persons = _deal(people, layout, number)
     return Allocation(layout=layout, people=people, seed=number, offsets=offsets, persons=persons)
+
+
+def _deal(people: People, layout: Layout, seed: int) -> tuple[Ints, Ints]:
+    """Return offsets (k + 1,) and persons (slots,): teacher t has `persons[offsets[t]:offsets[t + 1]]`, by index.
+
+    All people are shuffled once, then dealt in turn; where groups have teachers of their own, each group
+    among these. So one group gives the same deal under every variant.
+    """
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(people.n_people)
+    home = _home_of(people, layout)[order]
+    copies = np.array([layout.copies[group.id] for group in layout.groups])[home]
+    if layout.teacher_groups is None:
+        persons, teachers = _deal_slots(order, copies, layout.n_teachers, rng)
+    else:
+        start = 0
+        parts = []
+        for position, group in enumerate(layout.groups):
+            own = home == position
+            who, where = _deal_slots(order[own], copies[own], layout.teachers[group.id], rng)
+            parts.append((who, where + start))
+            start += layout.teachers[group.id]
+        persons, teachers = (np.concatenate(column) for column in zip(*parts, strict=True))
+    sizes = np.bincount(teachers, minlength=layout.n_teachers)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    placed = np.argsort(teachers * people.n_people + persons)
+    return offsets, persons[placed]
+
+
+def _home_of(people: People, layout: Layout) -> Ints:
+    """Return every person's group, by position in the layout's groups (merged people: where they count)."""
+    position = {group.id: place for place, group in enumerate(layout.groups)}
+    for group in people.groups:
+        if group.id not in layout.home:
+            raise InputError(f"group {group.id!r} is not in the layout: it must be made from these people")
+    return np.array([position[layout.home[group.id]] for group in people.groups])[people.group_of_person]
+
+
+def _deal_slots(order: Ints, copies: Ints, n_teachers: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Deal people in the given order to teachers, as often as they have copies, never twice to one.
+
+    Returns the person and the teacher of every slot. A person's copies are adjacent and slots go to the
+    teachers in rounds, so sizes differ by at most one. With single copies a round is 0, 1, 2, …; with several
+    it is a fresh shuffle, so that every pair of teachers shares about as many people. A person at the end of a
+    round continues in the next, which `separate` arranges; it cannot where somebody is in more than half of all
+    teachers, and there rounds stay in order.
+    """
+    persons = np.repeat(order, copies)
+    slots, most = len(persons), int(copies.max(initial=1))
+    turn = np.arange(slots)
+    if most == 1 or 2 * most > n_teachers:
+        return persons, turn % n_teachers
+    rounds = -(-slots // n_teachers)
+    drawn = rng.permuted(np.tile(np.arange(n_teachers), (rounds, 1)), axis=1)
+    begin = np.cumsum(copies) - copies
+    starts = np.arange(rounds + 1) * n_teachers
+    inside = starts < slots
+    holder = np.searchsorted(begin, np.minimum(starts, slots - 1), side="right") - 1
+    trail = np.where(inside, starts - begin[holder], 0)
+    lead = np.where(trail > 0, begin[holder] + copies[holder] - starts, 0)
+    before = np.concatenate([drawn[:1], drawn[:-1]])
+    final = separate(drawn, before, trail=trail[:-1], lead=lead[:-1], fixed=trail[1:])
+    return persons, final.ravel()[:slots]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,14 +296,11 @@ class SingleClass:
 def class_warning(allocation: Allocation, labels: ArrayLike) -> tuple[SingleClass, ...]:
     """Warn where more than half of a group's teachers see one and the same class, and others exist.
 
-    That happens where budgets follow the class: weighting and vanishing keep groups apart, so such
-    teachers know one answer. What is found comes from private labels and is for their holder's eyes.
-
-    Parameters
-    ----------
-    labels : array
-        One class per person, or one per row of the data.
+    That happens where budgets follow the class and groups are kept apart, so that such teachers know one answer.
+    `labels` has one class per person or per row of the data; they are private, and so is what is found.
     """
+    from ipate.allocation import find_variant
+
     values = np.asarray(labels)
     people = allocation.people
     if values.shape not in ((people.n_people,), (people.n_rows,)):
@@ -250,7 +309,8 @@ def class_warning(allocation: Allocation, labels: ArrayLike) -> tuple[SingleClas
             f"or one per row ({people.n_rows})"
         )
     names, code = np.unique(values, return_inverse=True)
-    if allocation.teacher_groups is None or allocation.variant == "standard" or len(names) < 2:
+    individual = find_variant(allocation.variant).individual
+    if allocation.teacher_groups is None or not individual or len(names) < 2:
         return ()
     low, high = _extremes(allocation, code)
     found = []
@@ -271,16 +331,14 @@ def class_warning(allocation: Allocation, labels: ArrayLike) -> tuple[SingleClas
 
 def _extremes(allocation: Allocation, code: Ints) -> tuple[Ints, Ints]:
     """Return the smallest and the largest class that each teacher sees; crossed where it sees none."""
-    people = allocation.people
+    people, filled = allocation.people, allocation.persons >= 0
     owner = people.person_of_row if len(code) == people.n_rows else np.arange(people.n_people)
-    low = np.full(people.n_people, len(code))
-    high = np.full(people.n_people, -1)
-    np.minimum.at(low, owner, code)
-    np.maximum.at(high, owner, code)
-    filled = allocation.persons >= 0
     teacher = np.repeat(np.arange(allocation.n_teachers), allocation.teacher_sizes)[filled]
-    least = np.full(allocation.n_teachers, len(code))
-    most = np.full(allocation.n_teachers, -1)
-    np.minimum.at(least, teacher, low[allocation.persons[filled]])
-    np.maximum.at(most, teacher, high[allocation.persons[filled]])
-    return least, most
+
+    def smallest(codes: Ints, none: int) -> Ints:
+        of_person, of_teacher = np.full(people.n_people, none), np.full(allocation.n_teachers, none)
+        np.minimum.at(of_person, owner, codes)
+        np.minimum.at(of_teacher, teacher, of_person[allocation.persons[filled]])
+        return of_teacher
+
+    return smallest(code, len(code)), -smallest(-code, 1)

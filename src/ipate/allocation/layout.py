@@ -1,19 +1,24 @@
-"""What a variant decides before anybody is given a teacher: weights or copies, groups, noise scale.
+"""What a variant is, and what it decides before anybody is given a teacher: its layout.
 
 A layout follows from public facts alone (budgets, how many people have each, how many teachers), so a
 plan and the allocation made later from the same facts agree by construction.
 """
 
+import inspect
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError, check_count, refuse_name, show
-from ipate.people.budgets import Account, Budget, Group
+from ipate.people.budgets import Account, Budget, Group, GroupRow
+from ipate.people.meaning import plain
+from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
@@ -21,7 +26,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """A group whose people count with a stricter one: their budget is partly wasted, never exceeded."""
+    """A group whose people count with a stricter one: part of their budget stays unused, none is exceeded."""
 
     group: str
     into: str
@@ -30,47 +35,20 @@ class Merge:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
-    """How budgets become influence, for k teachers.
-
-    Attributes
-    ----------
-    variant, rule : str
-        Which way, and by which rule.
-    groups : tuple of Account
-        One per group, in the order of the people's groups; people of merged groups count where they joined.
-    teachers : mapping
-        Over how many teachers each group's people are spread, by group id.
-    home : mapping
-        For every group of the people, the id of the group with which it counts here.
-    weights : array of shape (k,)
-        Every teacher's weight; their sum is k.
-    teacher_groups : tuple of k ids, or None
-        Whose people a teacher learns from; None where teachers mix groups. Teachers of one group stand
-        together, in the order of `groups`.
-    copies : mapping
-        How many teachers learn from each person of a group.
-    scale : float
-        The factor for σ, σ_T and T, 1 unless upsampling changes the number of teachers.
-    participation : Participation or None
-        Who takes part in which voting; None where everybody always does.
-    merged : tuple of Merge
-        Groups that were too small for a teacher.
-    notes : tuple of str
-        What was decided that somebody should know, in sentences.
-    """
+    """How budgets become influence, for k teachers; `rule` names the rule that the variant followed."""
 
     variant: str
     rule: str
-    groups: tuple[Account, ...]
-    teachers: Mapping[str, int]
-    home: Mapping[str, str]
-    weights: Floats
-    teacher_groups: tuple[str, ...] | None
-    copies: Mapping[str, int]
-    scale: float = 1.0
-    participation: Participation | None = None
+    groups: tuple[Account, ...]  # in the order of the people's groups; merged people count where they joined
+    teachers: Mapping[str, int]  # over how many teachers each group's people are spread, by group id
+    home: Mapping[str, str]  # for every group of the people, the id of the group with which it counts here
+    weights: Floats  # of every teacher, shape (k,); they sum to k
+    teacher_groups: tuple[str, ...] | None  # whose people a teacher learns from, groups in order; None: mixed
+    copies: Mapping[str, int]  # how many teachers learn from each person of a group
+    scale: float = 1.0  # the factor for σ, σ_T and T: 1 unless the number of teachers changes
+    participation: Participation | None = None  # who takes part in which query; None: everybody in all
     merged: tuple[Merge, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()  # decisions that somebody should know about, in sentences
 
     def __post_init__(self) -> None:
         self.weights.flags.writeable = False
@@ -103,6 +81,111 @@ class Layout:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainedElsewhere:
+    """Votes of teachers that were trained elsewhere, the rows of their group file, and what was asked for."""
+
+    votes: Votes
+    rows: Sequence[GroupRow]
+    delta: float  # of the groups whose row has none
+    weights: str = "gdp"  # a rule of weighting, or "file"
+    power: float | None = None
+    order: NDArray[np.int64] | None = None  # in which the queries are asked; file order unless given
+    split_seed: int = 0
+
+    @property
+    def budgets(self) -> list[tuple[str, float, float, float | None]]:
+        """(id, ε, δ, sensitivity or None) of every group."""
+        return [
+            (row.group, row.epsilon, self.delta if row.delta is None else row.delta, row.sensitivity)
+            for row in self.rows
+        ]
+
+    @property
+    def groups(self) -> list[Group]:
+        """The groups with their budgets; how many people they have is not known."""
+        return [Group(id=name, budget=Budget(epsilon, delta)) for name, epsilon, delta, _ in self.budgets]
+
+    def teacher_groups(self, variant: str) -> tuple[str, ...]:
+        """Return every teacher's group id, for a variant whose teachers learn from one group each."""
+        if self.votes.groups is None:
+            raise InputError(f"the votes name no groups: {variant} needs 'groups' in the npz, one per teacher")
+        if len(self.rows) > self.votes.n_teachers:
+            raise InputError(
+                f"there are {len(self.rows)} groups and {self.votes.n_teachers} teachers: each group needs a teacher"
+            )
+        return self.votes.groups
+
+
+class GroupInfluence(Protocol):
+    """What a report knows about a group's influence."""
+
+    @property
+    def weight(self) -> float | None:
+        """The weight of its teachers; None where teachers mix groups."""
+
+    @property
+    def copies(self) -> int:
+        """How many teachers learn from each of its people."""
+
+    @property
+    def participation(self) -> float:
+        """The share of queries in which its teachers take part."""
+
+
+class Variant(ABC):
+    """A way to turn budgets into influence: its layout, and everything that others need to know about it.
+
+    A new variant overrides `name`, `summary` and `layout`, and whatever below does not hold for it.
+    """
+
+    name: str
+    summary: str  # one line
+    individual = True  # budgets decide about influence; False: everybody counts alike
+    takes_turns = False  # not all teachers vote on every query, so a design of ptr does not cover it
+    groups_can_leave = True  # stop 'drop': an exhausted group's teachers can go and the others continue
+    influence = "weight"  # what differs between groups, in plans
+    influence_title: str | None = "weight of a teacher"  # the same as a column of a report; None: no column
+    report_note: str | None = None  # a sentence for the report's section on influence
+    site_refusal: str | None = "it has no rule for sites that know their own people only; use weighting"
+    flags: Mapping[str, str] = {}  # option → flag of ipate plan, where their names differ
+
+    @abstractmethod
+    def layout(self, *args: Any, **options: Any) -> Layout:
+        """Return the layout for `groups`, `n_teachers`, `seed` and the variant's own options, all by keyword."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of the options of `layout`."""
+        common = ("groups", "n_teachers", "seed")
+        return tuple(name for name in inspect.signature(self.layout).parameters if name not in common)
+
+    @property
+    def option_flags(self) -> dict[str, str]:
+        """The flag of `ipate plan` for each option."""
+        return {option: self.flags.get(option, option) for option in self.options}
+
+    def group_influence(self, layout: Layout) -> Mapping[str, float]:
+        """Return what differs between groups, by group id, for plans."""
+        return layout.group_weights or {group.id: 1.0 for group in layout.groups}
+
+    def show_influence(self, group: GroupInfluence) -> str:
+        """Return the group's entry in the column `influence_title` of a report."""
+        return plain(group.weight or 0.0)
+
+    def suits(self, groups: Sequence[Group], *, parties: bool) -> str | None:
+        """Return why a plan should recommend the variant for these groups; None where it should not."""
+        return None
+
+    def recognises(self, votes: Votes) -> bool:
+        """Whether votes of teachers trained elsewhere are taken for this variant's unless something is said."""
+        return False
+
+    def panel(self, given: TrainedElsewhere) -> tuple[Votes, Panel]:
+        """Return the votes as they count under this variant, and the accounts that they are charged to."""
+        raise InputError(f"variant is {self.name!r}: it has no rule for votes of teachers trained elsewhere")
+
+
 def check_groups(groups: Sequence[Group], n_teachers: object) -> tuple[int, dict[str, int]]:
     """Return k and every group's number of people by id; refuse what no variant can lay out."""
     check_distinct(groups)
@@ -118,38 +201,56 @@ def check_groups(groups: Sequence[Group], n_teachers: object) -> tuple[int, dict
     return k, sizes
 
 
-def same_home(groups: Sequence[Group]) -> dict[str, str]:
-    """Every group counts as itself."""
-    return {group.id: group.id for group in groups}
-
-
-def affordance(rule: str, budget: Budget) -> float:
-    """Return what a budget affords: the weight that it may have, up to a common factor.
-
-    Parameters
-    ----------
-    rule : {"gdp", "proportional", "classic", "uniform"}
-        `gdp`: μ with (ε, δ) ⇔ μ-GDP, exact for Gaussian noise (Dong, Roth and Su 2022, Corollary 1).
-        `proportional`: ε, as in the paper's appendix. `classic`: √(ε+L) − √L with L = ln(1/δ), the root
-        of the largest ρ with ρ + 2√(ρL) ≤ ε, which the classic conversion affords. `uniform`: 1.
-    """
-    if rule == "gdp":
-        return budget.mu
-    if rule == "proportional":
-        return budget.epsilon
-    if rule == "classic":
-        tail = -math.log(budget.delta)
-        return budget.epsilon / (math.sqrt(budget.epsilon + tail) + math.sqrt(tail))
-    if rule != "uniform":
-        refuse_name("rule", rule, ("gdp", "proportional", "classic", "uniform"))
-    return 1.0
-
-
 def check_distinct(groups: Sequence[Group]) -> None:
-    """Refuse an empty list of groups, and an id that stands twice: costs follow ids."""
+    """Refuse an empty list of groups and a duplicate id: costs follow ids."""
     ids = [group.id for group in groups]
     if not ids:
         raise InputError("there are no groups: at least one is needed")
     for place, name in enumerate(ids):
         if name in ids[:place]:
             raise InputError(f"group {show(name)} is there twice: ids must differ")
+
+
+def _classic(budget: Budget) -> float:
+    """√(ε+L) − √L with L = ln(1/δ): the root of the largest ρ with ρ + 2√(ρL) ≤ ε."""
+    tail = -math.log(budget.delta)
+    return budget.epsilon / (math.sqrt(budget.epsilon + tail) + math.sqrt(tail))
+
+
+AFFORDANCES: Mapping[str, Callable[[Budget], float]] = {
+    "gdp": lambda budget: budget.mu,  # exact for Gaussian noise
+    "proportional": lambda budget: budget.epsilon,  # the paper's appendix
+    "classic": _classic,  # what the classic conversion affords
+    "uniform": lambda _: 1.0,
+}
+"""Rules by name: the weight that a budget may have, up to a common factor."""
+
+
+def affordance(rule: str, budget: Budget) -> float:
+    """Return what a budget affords under a rule of `AFFORDANCES`."""
+    if rule not in AFFORDANCES:
+        refuse_name("rule", rule, tuple(AFFORDANCES))
+    return AFFORDANCES[rule](budget)
+
+
+def teacher_weights(rows: Sequence[GroupRow], votes: Votes, *, grouped: bool = True) -> Floats:
+    """Return every teacher's weight as the files give it: npz and csv must agree, and the default is 1.
+
+    Without `grouped` the groups that the votes name are left out of account.
+    """
+    stored, groups = votes.weights, votes.groups if grouped else None
+    given = {row.group: row.weight for row in rows if row.weight is not None}
+    if groups is None and given:
+        name = next(iter(given))
+        raise InputError(f"group {name!r} has a weight, but the votes name no groups: put weights in the npz")
+    weights = np.ones(votes.n_teachers) if stored is None else stored.copy()
+    for index, name in enumerate(groups or ()):
+        if name not in given:
+            continue
+        if stored is not None and not np.isclose(stored[index], given[name], rtol=1e-9, atol=0):
+            raise InputError(
+                f"group {name!r} has the weight {given[name]:g} in the csv and {stored[index]:g} in the npz: "
+                "they must agree"
+            )
+        weights[index] = given[name]
+    return weights

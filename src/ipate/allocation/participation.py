@@ -1,4 +1,6 @@
-"""Who takes part in which voting, for any voting, from a seed: nothing is stored but the fractions.
+"""Which teachers vote on which query, for any query, from a seed: nothing but the fractions is stored.
+
+A *voting* here is a query counted from 0 in the order asked.
 
 A group of t teachers with the fraction f fills seats: voting q takes the seats from ⌊qtf⌋ to ⌊(q+1)tf⌋,
 so numbers differ by at most one between votings. Seats are filled in cycles of t, each a fresh shuffle of
@@ -27,15 +29,9 @@ _BLOCK = 1 << 16  # seats whose shuffles are drawn in one go
 def separate(order: Ints, before: Ints, *, trail: Ints, lead: Ints, fixed: Ints) -> Ints:
     """Rearrange shuffles so that the first `lead` entries of each miss the last `trail` of its predecessor.
 
-    The last `fixed` entries of every row stay as they are, so that each row can be rearranged without
-    knowing how the one before was: rows can be had in any order. It needs trail + lead + fixed ≤ t.
-
-    Parameters
-    ----------
-    order, before : integer arrays of shape (rows, t)
-        Shuffles of 0 … t − 1, and the one that precedes each.
-    trail, lead, fixed : integer arrays of shape (rows,)
-        How much of `before` counts, how much of `order` must avoid it, how much of `order` must stay.
+    `order` and `before` have shape (rows, t): shuffles of 0 … t − 1, and the one that precedes each. The last
+    `fixed` entries of every row stay, so that a row can be rearranged without knowing how the one before was:
+    rows can be computed in any order. It needs trail + lead + fixed ≤ t.
     """
     rows, t = order.shape
     place = np.arange(t)
@@ -48,21 +44,11 @@ def separate(order: Ints, before: Ints, *, trail: Ints, lead: Ints, fixed: Ints)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Participation:
-    """The schedule of vanishing: group by group, a shuffled rotation that is reshuffled every cycle.
+    """The schedule of vanishing: group by group, a rotation that is reshuffled every cycle."""
 
-    Parameters
-    ----------
-    seed : int
-        The public seed of the shuffles.
-    fractions : mapping from group id to float
-        In which share of the votings each of a group's teachers takes part, from 0 to 1.
-    teacher_groups : tuple of k ids
-        Every teacher's group.
-    """
-
-    seed: int
-    fractions: Mapping[str, float]
-    teacher_groups: tuple[str, ...]
+    seed: int  # public
+    fractions: Mapping[str, float]  # the share of the votings in which a group's teachers take part, by group id
+    teacher_groups: tuple[str, ...]  # every teacher's group, k ids
 
     def __post_init__(self) -> None:
         for name in self.teacher_groups:
@@ -96,6 +82,15 @@ class Participation:
         present = np.empty((self.n_teachers, index.size), dtype=bool)
         for rotation in self.rotations:
             present[rotation.teachers] = rotation.present(index)
+        return present
+
+    def in_order(self, n_queries: int, order: Ints | None) -> Bools:
+        """Return who takes part in each query of a file, shape (k, n_queries); the n-th one asked is voting n."""
+        held = self.participants(np.arange(n_queries))
+        if order is None:
+            return held
+        present = np.empty_like(held)
+        present[:, order] = held
         return present
 
     def attendance(self, votings: ArrayLike) -> Ints:

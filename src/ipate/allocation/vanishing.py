@@ -1,30 +1,30 @@
-"""Vanishing: every teacher learns from one group, and teachers of strict groups sit out some votings.
+"""Vanishing: every teacher learns from one group, and teachers of strict groups sit out some queries.
 
-A vote costs its people only where it was cast, so a fraction (μ_g/μ_max)² of the votings lets all groups
-exhaust together. Votes are scaled by k over the number who take part. Whose turn it is is public: no
+A vote costs its people only where it was cast, so a fraction (μ_g/μ_max)² of the queries lets all groups
+exhaust together. Votes are scaled by k over the number who take part. The schedule is public: no
 amplification by subsampling is claimed, and every teacher has an account of its own.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ipate.allocation.layout import Layout, affordance, check_distinct
+from ipate.allocation.layout import GroupInfluence, Layout, TrainedElsewhere, Variant, affordance, check_distinct
 from ipate.allocation.participation import Participation
 from ipate.allocation.weighting import blocs_of
 from ipate.errors import InputError, check_count, show
 from ipate.people.budgets import Account, Group
+from ipate.people.meaning import percent
+from ipate.votes import Votes
+from ipate.votes.panel import Panel
 
 
 def fractions_for(*, groups: Sequence[Group], power: float | None = None) -> Mapping[str, float]:
-    """Return in which share of the votings each group's teachers take part, by id; the laxest in all.
+    """Return in which share of the queries each group's teachers take part, by id; the laxest in all.
 
-    Parameters
-    ----------
-    groups : sequence of Group
-    power : float, optional
-        (ε_g/ε_max)^power: 1 in the paper's Algorithm 3, 2 in its appendix, 4 in its experiments. Without
-        it (μ_g/μ_max)², what exact Gaussian accounting affords.
+    The share is (μ_g/μ_max)², what exact Gaussian accounting affords, or with a `power` (ε_g/ε_max)^power:
+    1 in the paper's Algorithm 3, 2 in its appendix, 4 in its experiments.
     """
     check_distinct(groups)
     if power is not None and (
@@ -36,37 +36,69 @@ def fractions_for(*, groups: Sequence[Group], power: float | None = None) -> Map
     return {name: (value / most) ** exponent for name, value in afforded.items()}
 
 
-def layout(*, groups: Sequence[Group], n_teachers: int, seed: int = 0, power: float | None = None) -> Layout:
-    """Lay out teachers of one group each, and the schedule by which they take turns.
+class Vanishing(Variant):
+    """Teachers of one group each, and the schedule by which they take turns."""
 
-    Where every fraction is 1 there is no schedule: everybody always takes part, as in standard PATE.
-
-    Parameters
-    ----------
-    groups, n_teachers
-        As in every variant; small groups join stricter ones as under weighting.
-    seed : int
-        The public seed of the rotation.
-    power : float, optional
-        As in `fractions_for`.
-    """
-    blocs = blocs_of(groups=groups, n_teachers=n_teachers)
-    fractions = fractions_for(groups=blocs.groups, power=power)
-    teachers = blocs.teacher_groups
-    schedule = None
-    if any(fraction < 1 for fraction in fractions.values()):
-        schedule = Participation(seed=check_count("seed", seed, least=0), fractions=fractions, teacher_groups=teachers)
-    worst = 1.0 if schedule is None else schedule.worst_sensitivity
-    return Layout(
-        variant="vanishing",
-        rule="gdp" if power is None else f"power {power:g}",
-        groups=tuple(Account.of(group, worst) for group in blocs.groups),
-        teachers=blocs.teachers,
-        home=blocs.home,
-        weights=np.ones(len(teachers)),
-        teacher_groups=teachers,
-        copies=dict.fromkeys(fractions, 1),
-        participation=schedule,
-        merged=blocs.merged,
-        notes=blocs.notes,
+    name = "vanishing"
+    summary = "teachers of people who allow less sit out some queries"
+    takes_turns = True
+    groups_can_leave = False
+    influence = "fraction"
+    influence_title = "takes part in"
+    site_refusal = (
+        "who sits out depends on the budgets of all sites; fit with weighting, which trains the same teachers, and "
+        "let the aggregator choose: ipate label --variant vanishing"
     )
+
+    def layout(self, *, groups: Sequence[Group], n_teachers: int, seed: int = 0, power: float | None = None) -> Layout:
+        """Lay out teachers as weighting does, and a schedule from the public seed.
+
+        Where every fraction is 1 there is no schedule: everybody always takes part, as in standard PATE.
+        """
+        blocs = blocs_of(groups=groups, n_teachers=n_teachers)
+        fractions = fractions_for(groups=blocs.groups, power=power)
+        teachers = blocs.teacher_groups
+        schedule, worst = None, 1.0
+        if any(fraction < 1 for fraction in fractions.values()):
+            number = check_count("seed", seed, least=0)
+            schedule = Participation(seed=number, fractions=fractions, teacher_groups=teachers)
+            worst = schedule.worst_sensitivity
+        return Layout(
+            variant=self.name,
+            rule="gdp" if power is None else f"power {power:g}",
+            groups=tuple(Account.of(group, worst) for group in blocs.groups),
+            teachers=blocs.teachers,
+            home=blocs.home,
+            weights=np.ones(len(teachers)),
+            teacher_groups=teachers,
+            copies=dict.fromkeys(fractions, 1),
+            participation=schedule,
+            merged=blocs.merged,
+            notes=blocs.notes,
+        )
+
+    def group_influence(self, layout: Layout) -> Mapping[str, float]:
+        """Return the share of the queries in which each group's teachers take part."""
+        if layout.participation is None:
+            return {group.id: 1.0 for group in layout.groups}
+        return layout.participation.fractions
+
+    def show_influence(self, group: GroupInfluence) -> str:
+        """Return the share of the queries in which the group's teachers take part."""
+        return percent(group.participation)
+
+    def recognises(self, votes: Votes) -> bool:
+        """Take votes that say who takes part for those of teachers that take turns."""
+        return votes.participation is not None
+
+    def panel(self, given: TrainedElsewhere) -> tuple[Votes, Panel]:
+        """Use the file's participation, or make the schedule: the n-th query asked is its n-th."""
+        teachers, votes = given.teacher_groups(self.name), given.votes
+        if votes.participation is None:
+            shares = fractions_for(groups=given.groups, power=given.power)
+            schedule = Participation(seed=given.split_seed, fractions=shares, teacher_groups=teachers)
+            votes = replace(votes, participation=schedule.in_order(votes.n_queries, given.order))
+        elif given.power is not None:
+            raise InputError(f"power is {given.power:g}: the votes file already says who takes part")
+        votes = replace(votes, weights=None)
+        return votes, Panel.from_votes(votes, given.budgets)

@@ -1,21 +1,35 @@
-"""Weighting: every teacher learns from one group, and votes with a weight that its budget affords.
+"""Weighting: every teacher learns from one group and votes with the weight that its budget affords.
 
 Nobody's data is copied and groups are never mixed, so it suits parties that cannot share data. Weights
-and budgets meet by group id: the published code sorts both and pairs what stands in the same place,
-which charges strict people a lax group's weight.
+and budgets are matched by group id: the published code sorts both and pairs them by position, which
+charges strict people a lax group's weight.
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ipate.allocation.layout import Layout, Merge, affordance, check_distinct, check_groups
+from ipate.allocation.layout import (
+    AFFORDANCES,
+    Floats,
+    Layout,
+    Merge,
+    TrainedElsewhere,
+    Variant,
+    affordance,
+    check_distinct,
+    check_groups,
+    teacher_weights,
+)
 from ipate.errors import InputError, ReproductionWarning, check_count, refuse_name, show
 from ipate.people.budgets import Account, Group
+from ipate.votes import Votes
+from ipate.votes.panel import Panel
 
-RULES = ("gdp", "proportional", "algorithm2", "classic", "uniform")
+RULES = (*AFFORDANCES, "algorithm2")
 
 
 def weights_for(
@@ -23,15 +37,8 @@ def weights_for(
 ) -> dict[str, float]:
     """Return the weight of each group's teachers, by id; over all k teachers they sum to k.
 
-    Parameters
-    ----------
-    rule : {"gdp", "proportional", "algorithm2", "classic", "uniform"}
-        w_g ∝ what the budget affords (see `rules.affordance`). `algorithm2` is w_g ∝ ε_g · teachers of g,
-        as the paper's Algorithm 2 and its published code have it, and draws a `ReproductionWarning`.
-    groups : sequence of Group
-        In any order: nothing depends on it.
-    teachers_per_group : mapping from id to int
-        How many teachers learn from each group, at least 1.
+    w_g ∝ what the budget affords (`AFFORDANCES`); `algorithm2` is w_g ∝ ε_g · teachers of g, as the paper's
+    Algorithm 2 and its published code have it, and draws a `ReproductionWarning`.
     """
     check_distinct(groups)
     if rule not in RULES:
@@ -105,10 +112,9 @@ def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Blocs:
     """Decide which groups have teachers of their own, and how many.
 
     A group with fewer people than half of a teacher's share (k·n_g/N < ½) joins the next stricter group:
-    of those with no larger ε and no larger δ, the one with the largest (ε, δ). The laxest group is looked
-    at first, and whoever joined counts in what follows. A group that has no stricter one (the strictest
-    itself) keeps one teacher, however small: the others would lose more by taking its budget than a
-    small teacher with the smallest weight costs the vote.
+    of those with no larger ε and no larger δ, the one with the largest (ε, δ). The laxest group comes first,
+    and whoever joined counts in what follows. A group that has no stricter one keeps one teacher, however
+    small: taking its budget would cost the others more than a small teacher costs the vote.
     """
     k, sizes = check_groups(groups, n_teachers)
     teachers_for(sizes=sizes, n_teachers=k)  # refuses more groups than teachers, before any are merged
@@ -131,37 +137,66 @@ def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Blocs:
         f"group {show(merge.into)}: part of its budget stays unused."
         for merge in merged
     )
-    return Blocs(
-        groups=kept,
-        teachers=teachers_for(sizes=size, n_teachers=k),
-        home=home,
-        merged=merged,
-        notes=notes,
-    )
+    teachers = teachers_for(sizes=size, n_teachers=k)
+    return Blocs(groups=kept, teachers=teachers, home=home, merged=merged, notes=notes)
 
 
-def layout(*, groups: Sequence[Group], n_teachers: int, seed: int = 0, rule: str = "gdp") -> Layout:
-    """Lay out teachers of one group each, whose votes weigh what the budget affords.
+class Weighting(Variant):
+    """Teachers of one group each, whose votes weigh what the budget affords."""
 
-    Parameters
-    ----------
-    groups, n_teachers, seed
-        As in every variant. Nothing here is drawn.
-    rule : str
-        As in `weights_for`.
-    """
-    del seed
-    blocs = blocs_of(groups=groups, n_teachers=n_teachers)
-    weights = weights_for(rule=rule, groups=blocs.groups, teachers_per_group=blocs.teachers)
-    return Layout(
-        variant="weighting",
-        rule=rule,
-        groups=tuple(Account.of(group, weights[group.id]) for group in blocs.groups),
-        teachers=blocs.teachers,
-        home=blocs.home,
-        weights=np.array([weights[name] for name in blocs.teacher_groups]),
-        teacher_groups=blocs.teacher_groups,
-        copies=dict.fromkeys(weights, 1),
-        merged=blocs.merged,
-        notes=blocs.notes,
-    )
+    name = "weighting"
+    summary = "votes of teachers weigh what their people's budget affords"
+    site_refusal = None
+    flags: Mapping[str, str] = {"rule": "weights"}
+
+    def layout(self, *, groups: Sequence[Group], n_teachers: int, seed: int = 0, rule: str = "gdp") -> Layout:
+        """Lay out teachers of one group each, with weights by a rule; nothing is drawn from the seed."""
+        del seed
+        blocs = blocs_of(groups=groups, n_teachers=n_teachers)
+        weights = weights_for(rule=rule, groups=blocs.groups, teachers_per_group=blocs.teachers)
+        return Layout(
+            variant=self.name,
+            rule=rule,
+            groups=tuple(Account.of(group, weights[group.id]) for group in blocs.groups),
+            teachers=blocs.teachers,
+            home=blocs.home,
+            weights=np.array([weights[name] for name in blocs.teacher_groups]),
+            teacher_groups=blocs.teacher_groups,
+            copies=dict.fromkeys(weights, 1),
+            merged=blocs.merged,
+            notes=blocs.notes,
+        )
+
+    def suits(self, groups: Sequence[Group], *, parties: bool) -> str | None:
+        """Recommend weighting where the groups cannot share data."""
+        if not parties:
+            return None
+        return (
+            "The groups are parties that cannot share data: weighting trains every teacher on one group's data "
+            "alone, and only votes meet."
+        )
+
+    def recognises(self, votes: Votes) -> bool:
+        """Take votes that name every teacher's group for weighted ones."""
+        return votes.participation is None and votes.groups is not None
+
+    def panel(self, given: TrainedElsewhere) -> tuple[Votes, Panel]:
+        """Weigh every teacher as the files say or by a rule from the budgets, always by group id."""
+        teachers = given.teacher_groups(self.name)
+        votes = replace(given.votes, participation=None)
+        return votes, Panel.from_votes(votes, given.budgets, weights=_weights(given, teachers))
+
+
+def _weights(given: TrainedElsewhere, teachers: tuple[str, ...]) -> Floats:
+    in_files = given.votes.weights is not None or any(row.weight is not None for row in given.rows)
+    if given.weights == "file":
+        if not in_files:
+            raise InputError("weights is 'file', but neither the npz nor the csv holds weights")
+        return teacher_weights(given.rows, given.votes)
+    if in_files:
+        warnings.warn(
+            f"the files hold weights, which the rule {given.weights!r} replaces (--weights file uses them)",
+            stacklevel=2,
+        )
+    weight = weights_for(rule=given.weights, groups=given.groups, teachers_per_group=Counter(teachers))
+    return np.array([weight[name] for name in teachers])

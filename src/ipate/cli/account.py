@@ -56,10 +56,11 @@ def command(
 ) -> None:
     """What the releases on these votes cost each group of people, under any bound."""
     from ipate.accounting.bounds import Meter
-    from ipate.allocation.external import teacher_weights
-    from ipate.cli.options import build_mechanism, load_npy, load_probs, parse_orders
+    from ipate.allocation.layout import teacher_weights
+    from ipate.cli.options import load_npy, load_probs, parse_orders
     from ipate.cli.output import progress_bar
     from ipate.errors import check_number
+    from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.audit import account_for, check_mask
     from ipate.labelling.costs import check_supported
     from ipate.labelling.results import StoppedBy, state_guarantee
@@ -68,10 +69,10 @@ def command(
     from ipate.votes.panel import Panel
 
     check_number("delta", delta)
-    mechanism, interactive = build_mechanism(
+    mechanism = build_aggregator(
         aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
         student_probs=student_probs,
-    )  # fmt: skip
+    ).mechanism  # fmt: skip
     meter = Meter(bound, conversion, parse_orders(orders))
     check_supported(meter, mechanism)
     state_guarantee(meter, stopped_by=cast("StoppedBy", stopped_by))
@@ -80,10 +81,10 @@ def command(
     panel = Panel.from_votes(
         ballot,
         [(row.group, row.epsilon, delta if row.delta is None else row.delta, row.sensitivity) for row in rows],
-        weights=teacher_weights(rows, ballot.groups, ballot.weights, ballot.n_teachers),
+        weights=teacher_weights(rows, ballot),
     )
     mask = None if answered is None else check_mask(load_npy(answered, "--answered"), ballot.n_queries)
-    probs = load_probs(student_probs, ballot) if interactive else None
+    probs = load_probs(student_probs, ballot)
     with (
         _history_writer(history, ballot.queries) as write_history,
         progress_bar("accounting", ballot.n_queries, quiet=as_json) as progress,

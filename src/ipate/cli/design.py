@@ -68,21 +68,21 @@ def command(
         raise InputError("a design needs VOTES.npz, --groups and --out (or --check DESIGN.json)")
     import numpy as np
 
-    from ipate.allocation.external import build_panel
-    from ipate.cli.options import build_aggregator, check_out, chosen_design
+    from ipate.allocation import panel_for
+    from ipate.allocation.layout import TrainedElsewhere
+    from ipate.cli.options import check_out, chosen_design
     from ipate.cli.output import waiting
+    from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.tested import query_ids
     from ipate.people.budgets import read_groups
     from ipate.votes import read_votes
 
     check_out(out, "a design")
-    chosen = build_aggregator(
-        "auto", sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=None, gamma=None, student_probs=None
+    chosen = build_aggregator("auto", sigma=sigma, check_sigma=check_sigma, threshold=threshold)
+    given = TrainedElsewhere(
+        votes=read_votes(votes, classes=classes), rows=read_groups(groups), delta=delta, weights=weights
     )
-    ballot = read_votes(votes, classes=classes)
-    ballot, panel, _ = build_panel(
-        ballot, read_groups(groups), variant=variant, weights=weights, power=None, delta=delta, order=None, split_seed=0
-    )
+    ballot, panel, _ = panel_for(variant, given)
     names = query_ids(ballot)
     if order_seed is not None:
         names = tuple(names[i] for i in np.random.default_rng(order_seed).permutation(ballot.n_queries))

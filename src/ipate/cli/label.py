@@ -96,11 +96,13 @@ def command(
     import numpy as np
 
     from ipate.accounting.bounds import Meter
-    from ipate.allocation.external import build_panel
+    from ipate.allocation import panel_for
+    from ipate.allocation.layout import TrainedElsewhere
     from ipate.cli.durable import label_ledger, run_of, write_head
-    from ipate.cli.options import build_aggregator, load_probs, parse_orders
+    from ipate.cli.options import load_probs, parse_orders
     from ipate.cli.output import progress_bar
     from ipate.errors import InputError, check_number
+    from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.loop import Stop, account_terms, label
     from ipate.labelling.noise import make_noise
     from ipate.labelling.tested import label_tested
@@ -119,16 +121,10 @@ def command(
     ballot = read_votes(votes, classes=classes)
     probs = load_probs(student_probs, ballot)
     order = None if order_seed is None else np.random.default_rng(order_seed).permutation(ballot.n_queries)
-    ballot, panel, name = build_panel(
-        ballot,
-        rows,
-        variant=variant,
-        weights=weights,
-        power=power,
-        delta=delta,
-        order=order,
-        split_seed=split_seed,
+    given = TrainedElsewhere(
+        votes=ballot, rows=rows, delta=delta, weights=weights, power=power, order=order, split_seed=split_seed
     )
+    ballot, panel, name = panel_for(variant, given)
     _warn_of_threshold(chosen.mechanism, panel.total_weight)
     testing = {
         "reference": reference, "accuracy": accuracy, "spread": spread, "confusion": confusion, "reserve": reserve,

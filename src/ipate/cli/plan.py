@@ -9,7 +9,6 @@ import typer
 from ipate.people.budgets import Budget, Group
 
 if TYPE_CHECKING:
-    from ipate.labelling.aggregators import Mechanism
     from ipate.people.budgets import Group
     from ipate.planning.afforded import Plan, VariantPlan
     from ipate.planning.plan import Forecast
@@ -93,9 +92,10 @@ def command(
 ) -> None:
     """What these budgets afford before any training, variant by variant, from public information only."""
     from ipate.accounting.bounds import Meter
+    from ipate.allocation import options_by_variant
     from ipate.cli.options import parse_orders
     from ipate.errors import check_count, check_number
-    from ipate.planning.afforded import auto_teachers
+    from ipate.planning.afforded import auto_teachers, default_mechanism
     from ipate.planning.plan import make_plan
 
     check_number("delta", delta)
@@ -111,16 +111,16 @@ def command(
     plan = make_plan(
         groups=asked,
         n_teachers=k,
-        mechanism=_mechanism(aggregator, k, sigma, check_sigma, threshold),
+        mechanism=default_mechanism(
+            k, aggregator=aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold
+        ),
         meter=Meter(bound, conversion, parse_orders(orders)),
         n_classes=classes,
         parties=parties,
         seed=split_seed,
-        options={
-            "upsampling": {"rule": copies, "tolerance": tolerance, "max_copies": max_copies},
-            "weighting": {"rule": weights},
-            "vanishing": {"power": power},
-        },
+        options=options_by_variant(
+            {"copies": copies, "weights": weights, "tolerance": tolerance, "max_copies": max_copies, "power": power}
+        ),
     )
     testing = {
         "reference": reference, "accuracy": accuracy, "spread": spread, "confusion": confusion, "reserve": reserve,
@@ -150,26 +150,6 @@ def _whole(text: str) -> int:
     if not text.removeprefix("-").isdecimal():
         raise InputError(f"teachers is {text!r}: it must be a whole number, 1 or above, or auto")
     return int(text)
-
-
-def _mechanism(
-    aggregator: str, k: int, sigma: float | None, check_sigma: float | None, threshold: float | None
-) -> "Mechanism":
-    """Fill in the paper's ratios to k where nothing is said."""
-    from ipate.errors import InputError, refuse_name
-    from ipate.labelling.aggregators import Mechanism
-    from ipate.planning.afforded import default_mechanism
-
-    if aggregator not in ("confident", "gnmax"):
-        refuse_name("aggregator", aggregator, ("confident", "gnmax"))
-    usual = default_mechanism(k, check=aggregator == "confident")
-    if aggregator == "gnmax" and (check_sigma is not None or threshold is not None):
-        raise InputError("check_sigma or threshold is given: gnmax has no check; use confident")
-    return Mechanism(
-        sigma=usual.sigma if sigma is None else sigma,
-        check_sigma=usual.check_sigma if check_sigma is None else check_sigma,
-        threshold=usual.threshold if threshold is None else threshold,
-    )
 
 
 def _read_groups(

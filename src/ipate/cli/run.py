@@ -183,6 +183,7 @@ def _percent(value: float | None) -> str:
 
 
 def _show(summary: "RunSummary", path: Path) -> None:
+    from ipate.allocation import find_variant
     from ipate.cli.output import print_table
 
     payload = _payload(summary, path)
@@ -212,7 +213,8 @@ def _show(summary: "RunSummary", path: Path) -> None:
         ],
         [],
     )
-    rows = [["individualized" if payload["variant"] != "standard" else "standard", *_outcome(payload)]]
+    variant = payload["variant"]
+    rows = [["individualized" if find_variant(variant).individual else variant, *_outcome(payload)]]
     if payload["compare"] is not None:
         rows.append(["standard PATE, trained beside it", *_outcome(payload["compare"]["standard"])])
         rows.append(["ceiling without privacy", "—", "—", *_outcome(payload["compare"]["ceiling"])[2:]])

@@ -1,14 +1,17 @@
-"""Aggregators: weighted votes in, a noisy label or none out."""
+"""Aggregators: weighted votes in, a noisy label or none out.
+
+Each aggregator is one class and one entry of `AGGREGATORS`; nobody else compares its name.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.conversion import check_positive
-from ipate.errors import InputError
+from ipate.errors import InputError, refuse_name
 from ipate.labelling.noise import NoiseSource
 from ipate.ledger.records import Noise
 
@@ -49,6 +52,15 @@ class Mechanism:
         """Whether a consensus check precedes the label."""
         return self.check_sigma is not None
 
+    def scaled(self, factor: float) -> "Mechanism":
+        """Return the noise and the threshold for so many times as many teachers."""
+        return replace(
+            self,
+            sigma=self.sigma * factor,
+            check_sigma=None if self.check_sigma is None else self.check_sigma * factor,
+            threshold=None if self.threshold is None else self.threshold * factor,
+        )
+
 
 Floats = NDArray[np.float64]
 NO_LABEL = -1
@@ -56,26 +68,15 @@ NO_LABEL = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What B queries ended with, and which releases were made for it.
+    """What B queries ended with, and which releases were made for it."""
 
-    Attributes
-    ----------
-    labels : integer array of shape (B,)
-        The class, or −1 for none.
-    answered : bool array of shape (B,)
-        Where a noisy label was released, at its cost. A check, where the aggregator has one, was
-        released for every query.
-    reinforced : bool array of shape (B,)
-        Where the student's own class was returned; it cost no label.
-    """
-
-    labels: NDArray[np.int64]
-    answered: NDArray[np.bool_]
-    reinforced: NDArray[np.bool_]
+    labels: NDArray[np.int64]  # the class, or −1 for none
+    answered: NDArray[np.bool_]  # a noisy label was released, at its cost; a check is released for every query
+    reinforced: NDArray[np.bool_]  # the student's own class was returned; it cost no label
 
 
 class Aggregator(Protocol):
-    """Votes in, a label or none out."""
+    """Votes in, a label or none out: what labelling needs to know of an aggregator."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -99,26 +100,44 @@ class Aggregator(Protocol):
         ...
 
 
-def label_by(scores: Floats, rows: NDArray[np.bool_], n_queries: int) -> NDArray[np.int64]:
-    """Return the class of the largest score for the chosen rows, −1 elsewhere."""
-    labels = np.full(n_queries, NO_LABEL, dtype=np.int64)
-    labels[rows] = scores.argmax(axis=1)
-    return labels
-
-
 @dataclass(frozen=True, kw_only=True)
-class GNMax:
-    """argmax_j (n_j + N(0, σ²)) for every query, without a check."""
+class NamedAggregator:
+    """An aggregator that commands, runs and the classifier find by its name in `AGGREGATORS`.
+
+    A new one overrides `name`, `summary` and whatever else does not hold for it. Its releases are charged by its
+    mechanism: the votes may decide through `maxima` with the noise σ_T and through the noisy argmax, and nowhere else.
+    """
 
     mechanism: Mechanism
+    name: ClassVar[str]
+    summary: ClassVar[str]  # one line
+    noise: ClassVar[Noise] = "gaussian"
+    needs: ClassVar[tuple[str, ...]] = ("sigma",)  # options that it cannot do without
+    takes: ClassVar[tuple[str, ...]] = ()  # options that it can do without
+    marks: ClassVar[tuple[str, ...]] = ()  # options that mean this aggregator where none is named
+    tested: ClassVar[bool] = False  # the test of the bound ptr covers it
+    run_refusal: ClassVar[str | None] = None  # why a whole run cannot use it
 
     def __post_init__(self) -> None:
-        if self.mechanism.noise != "gaussian" or self.mechanism.has_check:
-            raise InputError("gnmax has Gaussian noise and no check: give sigma alone")
+        if self.mechanism.noise != self.noise or self.mechanism.has_check != ("check_sigma" in self.needs):
+            raise InputError(f"{self.name} has {self.noise} noise and needs {', '.join(self.needs)}: give these alone")
+
+    @classmethod
+    def build(cls, *args: Any, **options: Any) -> Self:
+        """Make it from options, by keyword, that are all in `needs` and `takes`, the needed ones given."""
+        return cls(mechanism=Mechanism(**options))
+
+    def scaled(self, factor: float) -> Self:
+        """Return the aggregator for so many times as many teachers, of the same signal-to-noise ratio."""
+        return replace(self, mechanism=self.mechanism.scaled(factor))
 
     def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
-        """Return the largest count; GNMax compares it with nothing."""
+        """Return what the check compares with the threshold, before noise: the largest count of every query."""
         return np.asarray(counts.max(axis=1))
+
+    def label_noise(self, queries: Sequence[str], width: int, noise: NoiseSource) -> Floats:
+        """Return the noise of a label's counts, shape (B, C)."""
+        return self.mechanism.sigma * noise.normal("label", queries, width)
 
     def ask(
         self,
@@ -129,61 +148,69 @@ class GNMax:
         total_weight: float,
         probs: Floats | None = None,
     ) -> Outcome:
-        """Return a noisy label for every query."""
-        every = np.ones(len(counts), dtype=bool)
-        labels = _noisy_labels(counts, every, queries, noise, self.mechanism.sigma)
-        return Outcome(labels=labels, answered=every, reinforced=~every)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Confident:
-    """A noisy label only where max_j n_j + N(0, σ_T²) ≥ T."""
-
-    mechanism: Mechanism
-
-    def __post_init__(self) -> None:
-        if self.mechanism.noise != "gaussian" or not self.mechanism.has_check:
-            raise InputError("confident needs sigma, check_sigma and threshold")
-
-    def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
-        """Return the largest count of every query."""
-        return np.asarray(counts.max(axis=1))
-
-    def ask(
-        self,
-        counts: Floats,
-        *,
-        queries: Sequence[str],
-        noise: NoiseSource,
-        total_weight: float,
-        probs: Floats | None = None,
-    ) -> Outcome:
-        """Return a noisy label where the teachers agree enough."""
-        passed = _passes(self.maxima(counts, total_weight=total_weight), queries, noise, self.mechanism)
-        labels = _noisy_labels(counts, passed, queries, noise, self.mechanism.sigma)
+        """Check every query where there is a check; the label of what passes is the argmax of the noisy counts."""
+        passed = np.ones(len(counts), dtype=bool)
+        check_sigma, threshold = self.mechanism.check_sigma, self.mechanism.threshold
+        if check_sigma is not None and threshold is not None:
+            lead = self.maxima(counts, total_weight=total_weight, probs=probs)
+            draws = noise.normal("check", queries, 1)[:, 0]
+            passed = np.asarray(lead + check_sigma * draws >= threshold)
+        chosen = [query for query, wanted in zip(queries, passed, strict=True) if wanted]
+        labels = np.full(len(counts), NO_LABEL, dtype=np.int64)
+        labels[passed] = (counts[passed] + self.label_noise(chosen, counts.shape[1], noise)).argmax(axis=1)
         return Outcome(labels=labels, answered=passed, reinforced=np.zeros(len(counts), dtype=bool))
 
 
+class GNMax(NamedAggregator):
+    """argmax_j (n_j + N(0, σ²)) for every query, without a check."""
+
+    name = "gnmax"
+    summary = "a label for every query, with Gaussian noise"
+    tested = True
+
+
+class Confident(NamedAggregator):
+    """A noisy label only where max_j n_j + N(0, σ_T²) ≥ T."""
+
+    name = "confident"
+    summary = "a label where a noisy check finds that the teachers agree"
+    needs = ("sigma", "check_sigma", "threshold")
+    marks = ("check_sigma", "threshold")
+    tested = True
+
+
 @dataclass(frozen=True, kw_only=True)
-class Interactive:
+class Interactive(NamedAggregator):
     """A noisy label where the teachers contradict the student; its own class where it is sure.
 
     The check is max_j (n_j − M·p_j) + N(0, σ_T²) ≥ T with M the total weight, a public constant.
     Where it fails and max_j p_j > γ the student's class is returned: the check was paid, no label is.
     """
 
-    mechanism: Mechanism
     gamma: float = 0.9
+    name = "interactive"
+    summary = "a label where the teachers contradict a student"
+    needs = ("sigma", "check_sigma", "threshold", "student_probs")
+    takes = ("gamma",)
+    marks = ("student_probs",)
+    run_refusal = "it compares the votes with a student's probabilities, and a run has no student before its labels"
 
     def __post_init__(self) -> None:
-        if self.mechanism.noise != "gaussian" or not self.mechanism.has_check:
-            raise InputError("interactive needs sigma, check_sigma and threshold")
+        super().__post_init__()
         if not 0 <= self.gamma <= 1:
-            raise InputError(f"gamma is {self.gamma}: it must lie between 0 and 1")
+            raise InputError(f"gamma is {self.gamma:g}: it must lie between 0 and 1")
+
+    @classmethod
+    def build(cls, *, student_probs: Any, gamma: float = 0.9, **options: Any) -> Self:
+        """Make it; the probabilities are given with the votes, not here."""
+        del student_probs
+        return cls(mechanism=Mechanism(**options), gamma=gamma)
 
     def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
         """Return the largest lead of the votes over what the student expects."""
-        return np.asarray((counts - total_weight * _required(probs)).max(axis=1))
+        if probs is None:
+            raise InputError("student_probs is not given: interactive needs the student's probabilities")
+        return np.asarray((counts - total_weight * probs).max(axis=1))
 
     def ask(
         self,
@@ -195,60 +222,66 @@ class Interactive:
         probs: Floats | None = None,
     ) -> Outcome:
         """Return a noisy label, the student's own class, or none."""
-        known = _required(probs)
-        lead = self.maxima(counts, total_weight=total_weight, probs=known)
-        passed = _passes(lead, queries, noise, self.mechanism)
-        labels = _noisy_labels(counts, passed, queries, noise, self.mechanism.sigma)
-        sure = ~passed & (known.max(axis=1) > self.gamma)
-        labels[sure] = known[sure].argmax(axis=1)
-        return Outcome(labels=labels, answered=passed, reinforced=sure)
+        found = super().ask(counts, queries=queries, noise=noise, total_weight=total_weight, probs=probs)
+        known = np.asarray(probs)
+        sure = ~found.answered & (known.max(axis=1) > self.gamma)
+        return replace(found, labels=np.where(sure, known.argmax(axis=1), found.labels), reinforced=sure)
 
 
-def _passes(maxima: Floats, queries: Sequence[str], noise: NoiseSource, mechanism: Mechanism) -> NDArray[np.bool_]:
-    if mechanism.check_sigma is None or mechanism.threshold is None:
-        raise InputError("a check needs check_sigma and threshold")
-    draws = noise.normal("check", queries, 1)[:, 0]
-    return np.asarray(maxima + mechanism.check_sigma * draws >= mechanism.threshold)
-
-
-def _noisy_labels(
-    counts: Floats, rows: NDArray[np.bool_], queries: Sequence[str], noise: NoiseSource, sigma: float
-) -> NDArray[np.int64]:
-    chosen = [query for query, wanted in zip(queries, rows, strict=True) if wanted]
-    draws = noise.normal("label", chosen, counts.shape[1])
-    return label_by(counts[rows] + sigma * draws, rows, len(counts))
-
-
-def _required(probs: Floats | None) -> Floats:
-    if probs is None:
-        raise InputError("student_probs is not given: interactive needs the student's probabilities")
-    return probs
-
-
-@dataclass(frozen=True, kw_only=True)
-class LNMax:
+class LNMax(NamedAggregator):
     """argmax_j (n_j + Laplace(b)) for every query: the historical baseline."""
 
-    mechanism: Mechanism
+    name = "lnmax"
+    summary = "a label for every query, with Laplace noise: the historical baseline"
+    noise = "laplace"
+    needs = ("scale",)
+    marks = ("scale",)
+    run_refusal = "plans and reports of a run know Gaussian noise only; use ipate label --aggregator lnmax"
 
-    def __post_init__(self) -> None:
-        if self.mechanism.noise != "laplace":
-            raise InputError("lnmax has Laplace noise: its mechanism must say so")
+    @classmethod
+    def build(cls, *, scale: float) -> Self:
+        """Make it from the scale b of the noise."""
+        return cls(mechanism=Mechanism(sigma=scale, noise="laplace"))
 
-    def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
-        """Return the largest count; LNMax compares it with nothing."""
-        return np.asarray(counts.max(axis=1))
+    def label_noise(self, queries: Sequence[str], width: int, noise: NoiseSource) -> Floats:
+        """Return Laplace noise of the scale b."""
+        return self.mechanism.sigma * noise.laplace("label", queries, width)
 
-    def ask(
-        self,
-        counts: Floats,
-        *,
-        queries: Sequence[str],
-        noise: NoiseSource,
-        total_weight: float,
-        probs: Floats | None = None,
-    ) -> Outcome:
-        """Return a noisy label for every query."""
-        every = np.ones(len(counts), dtype=bool)
-        scores = counts + self.mechanism.sigma * noise.laplace("label", queries, counts.shape[1])
-        return Outcome(labels=label_by(scores, every, len(counts)), answered=every, reinforced=~every)
+
+AGGREGATORS: dict[str, type[NamedAggregator]] = {made.name: made for made in (GNMax, Confident, Interactive, LNMax)}
+"""Every aggregator by name; a new one is added with `AGGREGATORS[Mine.name] = Mine`."""
+
+_LACKS = {
+    "check_sigma": "check; use confident",
+    "threshold": "check; use confident",
+    "student_probs": "student; use interactive",
+    "gamma": "student; use interactive",
+    "sigma": "Gaussian noise; give scale",
+    "scale": "Laplace noise; give sigma",
+}
+
+
+def find_aggregator(name: str, **options: Any) -> type[NamedAggregator]:
+    """Return the aggregator of this name; "auto" is the one that the given options mean, or else gnmax."""
+    if name == "auto":
+        given = {option for option, value in options.items() if value is not None}
+        return next((made for made in reversed(AGGREGATORS.values()) if given.intersection(made.marks)), GNMax)
+    if name not in AGGREGATORS:
+        refuse_name("aggregator", name, ("auto", *AGGREGATORS))
+    return AGGREGATORS[name]
+
+
+def build_aggregator(name: str, **options: Any) -> NamedAggregator:
+    """Return the aggregator of this name, or under "auto" the one that the options mean; None is 'not given'.
+
+    An option that it would ignore is refused (a check left out would go unpaid), and so is one that is missing.
+    """
+    chosen = find_aggregator(name, **options)
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in sorted(given, key=[*_LACKS, *given].index):
+        if option not in (*chosen.needs, *chosen.takes):
+            raise InputError(f"{option} is {given[option]}: {chosen.name} has no {_LACKS.get(option, 'such option')}")
+    for option in chosen.needs:
+        if option not in given:
+            raise InputError(f"{option} is not given: {chosen.name} needs it (--{option.replace('_', '-')})")
+    return chosen.build(**given)

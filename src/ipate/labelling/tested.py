@@ -17,7 +17,7 @@ from ipate.accounting.bounds import Meter
 from ipate.accounting.ptr.design import Design, hash_queries, pass_probability
 from ipate.accounting.ptr.setting import ORDERS, PtrGroup, Setting
 from ipate.errors import BudgetExceededError, InputError
-from ipate.labelling.aggregators import Aggregator, Confident, GNMax, Mechanism
+from ipate.labelling.aggregators import AGGREGATORS, Aggregator, Mechanism, NamedAggregator
 from ipate.labelling.engine import Engine
 from ipate.labelling.loop import account_terms, batch_size, check_fits, check_noise, check_order, label, repeats, walk
 from ipate.labelling.noise import NoiseSource, SecureNoise
@@ -65,10 +65,9 @@ def label_tested(
         `passed` is the published bit. After a no there are no labels, except those of the data-independent run
         that a design with a fallback keeps a part of the budget for.
     """
-    if not isinstance(aggregator, GNMax | Confident):
-        raise InputError(
-            f"bound is 'ptr': the test covers gnmax and confident, not {type(aggregator).__name__.lower()}"
-        )
+    if not isinstance(aggregator, NamedAggregator) or not aggregator.tested:
+        covered = " and ".join(name for name, made in AGGREGATORS.items() if made.tested)
+        raise InputError(f"bound is 'ptr': the test covers {covered}, not {type(aggregator).__name__.lower()}")
     source = SecureNoise() if noise is None else noise
     book = MemoryLedger(account_terms(panel, _UNIT, aggregator)) if ledger is None else ledger
     check_noise(book, source)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate._version import __version__
-from ipate.allocation import allocate
+from ipate.allocation import VARIANTS, allocate
 from ipate.allocation.allocation import Allocation, class_warning
 from ipate.data.dataset import Dataset
 from ipate.data.files import read_data
@@ -23,16 +23,6 @@ from ipate.people.policy import Policy
 from ipate.teachers.engines import Engine, one_line
 from ipate.teachers.ensemble import Ints, fingerprint, fit_teacher, run_teachers
 
-_REFUSED = {
-    "upsampling": (
-        "copies are whole numbers in the ratio of all people's budgets, and a site knows its own people only; and "
-        "teachers that mix groups cannot be weighted by budgets when votes are merged; use weighting"
-    ),
-    "vanishing": (
-        "who sits out depends on the budgets of all sites; fit with weighting, which trains the same teachers, and "
-        "let the aggregator choose: ipate label --variant vanishing"
-    ),
-}
 _README = """This folder is private: it holds the allocation of people to teachers, and the teachers. It never leaves
 this site; only the vote files of `ipate party vote` do. The teachers are pickled: load them from no other place.
 """
@@ -58,10 +48,11 @@ class SiteOptions:
     seed: int = 0  # the public split seed
 
     def __post_init__(self) -> None:
-        if self.variant in _REFUSED:
-            raise InputError(f"variant is {self.variant!r}: {_REFUSED[self.variant]}")
-        if self.variant not in ("weighting", "standard"):
-            refuse_name("variant", self.variant, ("weighting", "standard"))
+        if self.variant not in VARIANTS:
+            refuse_name("variant", self.variant, [name for name, made in VARIANTS.items() if not made.site_refusal])
+        refusal = VARIANTS[self.variant].site_refusal
+        if refusal is not None:
+            raise InputError(f"variant is {self.variant!r}: {refusal}")
 
 
 def fit_site(

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ipate.accounting.bounds import Meter, queries_afforded
+from ipate.allocation import find_variant
 from ipate.allocation.layout import Layout
 from ipate.allocation.participation import Participation
-from ipate.errors import InputError, check_count, show
-from ipate.labelling.aggregators import Mechanism
+from ipate.errors import InputError, check_count, refuse_name, show
+from ipate.labelling.aggregators import AGGREGATORS, Mechanism, build_aggregator
 from ipate.people.budgets import Account, Budget, Group
 
 RATES = (0.5, 0.75, 1.0)
@@ -138,11 +139,15 @@ def auto_teachers(groups: Sequence[Group], *, points_per_teacher: int = POINTS_P
     return max(people // points, len(groups), 1)
 
 
-def default_mechanism(n_teachers: int, *, check: bool = True) -> Mechanism:
-    """Return the noise of the paper's MNIST experiments per teacher: σ = .16k, σ_T = .6k, T = .8k."""
-    if not check:
-        return Mechanism(sigma=SIGMA * n_teachers)
-    return Mechanism(sigma=SIGMA * n_teachers, check_sigma=CHECK_SIGMA * n_teachers, threshold=THRESHOLD * n_teachers)
+def default_mechanism(n_teachers: int, *, aggregator: str = "confident", **given: float | None) -> Mechanism:
+    """Return an aggregator's noise; what is not given is that of the paper's MNIST experiments per teacher."""
+    per_teacher = {"sigma": SIGMA, "check_sigma": CHECK_SIGMA, "threshold": THRESHOLD}
+    known = [name for name, made in AGGREGATORS.items() if set(made.needs) <= set(per_teacher)]
+    if aggregator not in known:
+        refuse_name("aggregator", aggregator, known)
+    usual = {name: per_teacher[name] * n_teachers for name in AGGREGATORS[aggregator].needs}
+    stated = {name: value for name, value in given.items() if value is not None}
+    return build_aggregator(aggregator, **{**usual, **stated}).mechanism
 
 
 def labels_in(queries: int, rate: float) -> int:
@@ -156,19 +161,20 @@ _CELLS = 1 << 21
 
 def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence[float]) -> VariantPlan:
     """Return what one variant's layout affords at these answer rates; the noise is scaled with its teachers."""
-    own = scaled(noise, layout.scale)
+    own = noise.scaled(layout.scale)
     queries = [_queries(layout, own, meter, rate) for rate in rates]
     guaranteed = []
     for rate, afforded in zip(rates, queries, strict=True):
         least, binding = min((n, name) for name, n in afforded.items() if n is not None)
         guaranteed.append(Guaranteed(rate=rate, queries=least, labels=labels_in(least, rate), binding=binding))
-    kind, influence = _influence(layout)
+    variant = find_variant(layout.variant)
+    influence = variant.group_influence(layout)
     slots = sum(group.people * layout.copies[group.id] for group in layout.groups)
     return VariantPlan(
         layout=layout,
         people_per_teacher=slots / layout.n_teachers,
         mechanism=own,
-        influence=kind,
+        influence=variant.influence,
         groups=tuple(
             GroupPlan(
                 account=group,
@@ -179,28 +185,6 @@ def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence
             for group in layout.groups
         ),
         guaranteed=tuple(guaranteed),
-    )
-
-
-def _influence(layout: Layout) -> tuple[str, Mapping[str, float]]:
-    """Name what a variant varies, and give it by group id."""
-    if layout.variant == "upsampling":
-        return "copies", {name: float(copies) for name, copies in layout.copies.items()}
-    if layout.variant == "vanishing":
-        whole = dict.fromkeys((group.id for group in layout.groups), 1.0)
-        return "fraction", whole if layout.participation is None else layout.participation.fractions
-    return "weight", layout.group_weights or {}
-
-
-def scaled(noise: Mechanism, factor: float) -> Mechanism:
-    """Return the noise and the threshold for so many times as many teachers."""
-    if noise.check_sigma is None or noise.threshold is None:
-        return replace(noise, sigma=noise.sigma * factor)
-    return replace(
-        noise,
-        sigma=noise.sigma * factor,
-        check_sigma=noise.check_sigma * factor,
-        threshold=noise.threshold * factor,
     )
 
 

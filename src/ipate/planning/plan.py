@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from ipate.accounting.bounds import Meter, planning_bounds, queries_afforded
 from ipate.accounting.ptr.search import most_queries
-from ipate.allocation import VARIANTS, lay_out
+from ipate.allocation import BASELINE, VARIANTS, find_variant, lay_out
 from ipate.errors import InputError, check_count, check_number, show
 from ipate.labelling.aggregators import Mechanism
 from ipate.labelling.tested import setting_for
@@ -26,7 +26,6 @@ from ipate.planning.afforded import (
     default_mechanism,
     labels_in,
     plan_variant,
-    scaled,
 )
 from ipate.planning.reference import Reference, votes_profile
 from ipate.votes import Votes
@@ -86,9 +85,10 @@ def make_plan(
         return plan_variant(layout, noise, counted, rates)
 
     made = {variant: one(variant, k, noise, RATES) for variant in VARIANTS}
-    standard = made["standard"].guaranteed
+    standard = made[BASELINE].guaranteed
     planned = tuple(replace(plan, guaranteed=_beside(plan.guaranteed, standard)) for plan in made.values())
-    suits, why = _suits(groups, parties)
+    reasons = {name: variant.suits(groups, parties=parties) for name, variant in VARIANTS.items()}
+    suits, why = next((name, reason) for name, reason in reasons.items() if reason is not None)
     return Plan(
         groups=tuple(groups),
         n_teachers=k,
@@ -111,7 +111,7 @@ def _beside(own: Sequence[Guaranteed], standard: Sequence[Guaranteed]) -> tuple[
 def _more_teachers(
     groups: Sequence[Group], k: int, noise: Mechanism, one: Callable[..., VariantPlan]
 ) -> tuple[MoreTeachers, ...]:
-    """The table over k, at equal σ/k and all queries answered; without vanishing, which is slow to follow."""
+    """The table over k, at equal σ/k and all queries answered; without schedules, which are slow to follow."""
     people = sum(group.people or 0 for group in groups)
     rows = []
     for factor in (0.5, 1, 2, 4, 8):
@@ -119,27 +119,13 @@ def _more_teachers(
         if teachers > people or (factor < 1 and (teachers < len(groups) or 2 * teachers != k)):
             continue
         labels: dict[str, int | None] = {}
-        for variant in ("standard", "upsampling", "weighting"):
+        for variant in (name for name, made in VARIANTS.items() if not made.takes_turns):
             try:
-                labels[variant] = one(variant, teachers, scaled(noise, teachers / k), (1.0,)).guaranteed[0].labels
+                labels[variant] = one(variant, teachers, noise.scaled(teachers / k), (1.0,)).guaranteed[0].labels
             except InputError:  # too few teachers for so many copies
                 labels[variant] = None
         rows.append(MoreTeachers(n_teachers=teachers, people_per_teacher=people / teachers, labels=labels))
     return tuple(rows)
-
-
-def _suits(groups: Sequence[Group], parties: bool) -> tuple[str, str]:
-    if len({(group.epsilon, group.delta) for group in groups}) == 1 and not parties:
-        return "standard", "Everybody has the same budget: every variant is standard PATE."
-    if parties:
-        return "weighting", (
-            "The groups are parties that cannot share data: weighting trains every teacher on one group's data "
-            "alone, and only votes meet."
-        )
-    return "upsampling", (
-        "Budgets are people's own and their data may be pooled: upsampling mixes all groups in every teacher, so "
-        "no teacher depends on who chose which budget. Parties that cannot share data want weighting."
-    )
 
 
 def _chances(k: int, noise: Mechanism, n_classes: int | None) -> Chances:
@@ -195,7 +181,7 @@ class Forecast:
 
 
 def forecast(plan: Plan, reference: Reference, *, pool: int) -> tuple[Forecast, ...]:
-    """Return what each variant but vanishing may expect of a pool of so many points, if votes are as the reference's.
+    """Return what each variant without turns may expect of a pool of so many points, if votes are as the reference's.
 
     Parameters
     ----------
@@ -212,7 +198,7 @@ def forecast(plan: Plan, reference: Reference, *, pool: int) -> tuple[Forecast, 
     found = []
     for variant in plan.variants:
         votes = reference.votes
-        if variant.variant == "vanishing" or (votes is not None and votes.n_teachers != variant.n_teachers):
+        if find_variant(variant.variant).takes_turns or (votes is not None and votes.n_teachers != variant.n_teachers):
             continue
         if votes is None and reference.simulator is not None:
             votes = reference.simulator.votes(n_teachers=variant.n_teachers, n_classes=plan.n_classes)

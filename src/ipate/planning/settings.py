@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter, find_bound, queries_afforded
 from ipate.accounting.ptr.design import Design
+from ipate.allocation import find_variant
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.labelling.aggregators import Aggregator, Confident, GNMax, Mechanism
+from ipate.labelling.aggregators import NamedAggregator, build_aggregator, find_aggregator
 from ipate.labelling.loop import Stop, label, open_ledger
 from ipate.labelling.noise import make_noise
 from ipate.labelling.results import Labelling
@@ -42,18 +43,16 @@ class Settings:
     max_labels: int | None
     reason: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    aggregator_name: str = "auto"
     reference: Reference | None = None
     design: Design | None = None
 
-    def aggregator(self, scale: float = 1.0) -> Aggregator:
-        """Return Confident where there is a check, else GNMax, with the noise scaled."""
-        if self.check_sigma is None or self.threshold is None:
-            return GNMax(mechanism=Mechanism(sigma=self.sigma * scale))
-        return Confident(
-            mechanism=Mechanism(
-                sigma=self.sigma * scale, check_sigma=self.check_sigma * scale, threshold=self.threshold * scale
-            )
+    def aggregator(self, scale: float = 1.0) -> NamedAggregator:
+        """Return the aggregator, with noise and threshold multiplied by `scale`."""
+        made = build_aggregator(
+            self.aggregator_name, sigma=self.sigma, check_sigma=self.check_sigma, threshold=self.threshold
         )
+        return made.scaled(scale)
 
 
 def choose_settings(
@@ -64,6 +63,7 @@ def choose_settings(
     variant: str,
     teacher: Any,
     n_teachers: int | str = "auto",
+    aggregator: str = "auto",
     sigma: float | str = "auto",
     check_sigma: float | str | None = "auto",
     threshold: float | str | None = "auto",
@@ -86,6 +86,12 @@ def choose_settings(
             raise InputError(f"{name} is {value!r}: it must be a number or 'auto'")
     _check_request(variant, stop, max_labels, points_per_teacher, n_teachers)
     _check_test(bound, variant, stop, max_labels, reference=reference, design=design)
+    used = find_aggregator(aggregator)
+    if used.run_refusal is not None:
+        raise InputError(f"aggregator is {aggregator!r}: {used.run_refusal}")
+    if None in (check_sigma, threshold) if aggregator == "auto" else "check_sigma" not in used.needs:  # no check
+        check_sigma = None if check_sigma == "auto" else check_sigma
+        threshold = None if threshold == "auto" else threshold
     k = None if n_teachers == "auto" else int(n_teachers)
     if k is not None and k > people.n_people:
         raise InputError(f"n_teachers is {k} and there are {people.n_people} people: every teacher needs one at least")
@@ -131,6 +137,7 @@ def choose_settings(
         max_labels=max_labels,
         reason=reason,
         options=extra,
+        aggregator_name=aggregator,
         reference=reference,
         design=design,
     )
@@ -144,7 +151,7 @@ def _check_request(variant: str, stop: str, max_labels: int | None, points: int 
         raise InputError(f"stop is {stop!r}: it must be budget, drop or count")
     if stop == "count" and max_labels is None:
         raise InputError("stop is 'count' without max_labels: say how many labels, fixed beforehand")
-    if stop == "drop" and variant in ("upsampling", "vanishing"):
+    if stop == "drop" and not find_variant(variant).groups_can_leave:
         raise InputError(f"stop is 'drop' under {variant}: groups can leave only where each teacher has one and votes")
     for name, value in (("max_labels", max_labels), ("points_per_teacher", points), ("n_teachers", n_teachers)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
@@ -171,8 +178,9 @@ def _check_test(
             "bound is 'ptr' without a reference: say how often a teacher is expected to be right (accuracy), from "
             "public knowledge, or give votes of other teachers on public data"
         )
-    if variant == "vanishing" or stop != "budget" or max_labels is not None:
-        what = f"variant {variant!r}" if variant == "vanishing" else f"stop {stop!r}, max_labels {max_labels}"
+    turns = find_variant(variant).takes_turns
+    if turns or stop != "budget" or max_labels is not None:
+        what = f"variant {variant!r}" if turns else f"stop {stop!r}, max_labels {max_labels}"
         raise InputError(f"bound is 'ptr' with {what}: a design asks a fixed list of queries of teachers that all vote")
 
 
@@ -199,10 +207,7 @@ def run_labelling(
     aggregator = settings.aggregator(allocation.scale)
     ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
     if allocation.participation is not None:
-        held = allocation.participation.participants(np.arange(votes.n_queries))
-        present = held if order is None else np.empty_like(held)
-        if order is not None:
-            present[:, order] = held
+        present = allocation.participation.in_order(votes.n_queries, order)
         ballot = replace(ballot, participation=present, weights=None)
     panel = allocation.panel()
     book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger

@@ -2,18 +2,14 @@
 
 from collections.abc import Iterable
 
+from ipate.allocation import find_variant
 from ipate.people.meaning import percent, plain, small, used
 from ipate.report import claims, results
-from ipate.report.facts import WITHHELD, Facts, GroupFacts, Outcome
+from ipate.report.facts import WITHHELD, Facts, Outcome
 from ipate.report.figures import Figure, history_figure, influence_figure
 from ipate.report.markup import Markup, bullets, element, table, text
 from ipate.report.recipe import recipe, ways_to_check
 
-_INFLUENCE = {
-    "weighting": "weight of a teacher",
-    "upsampling": "teachers per person",
-    "vanishing": "takes part in",
-}
 _GONE = "How costs grew is not shown: the votes that they were computed from are not kept."
 _PRIVATE = "This report is private. Publish the public report of the same run instead."
 _PUBLIC = "This report holds nothing that was computed from private votes, unless a guarantee covers it."
@@ -163,21 +159,14 @@ def _figure(figure: Figure) -> Markup:
     return element("figure", *drawings, element("figcaption", figure.caption))
 
 
-def _means(group: GroupFacts, variant: str) -> str:
-    """By what a variant gives a group more or less influence."""
-    if variant == "weighting":
-        return plain(group.weight or 0.0)
-    return str(group.copies) if variant == "upsampling" else percent(group.participation)
-
-
 def _influence(facts: Facts) -> Markup:
-    variant = facts.parameters.variant
-    how = _INFLUENCE.get(variant)
+    variant = find_variant(facts.parameters.variant)
+    how = variant.influence_title
     columns = ["group", "people", "teachers"] + ([how] if how else [])
     columns += ["one person moves at most", "share of people", "share of votes", "one person's influence"]
     rows = [
         [group.id, f"{group.account.people:,}", f"{group.teachers:,}"]
-        + ([_means(group, variant)] if how else [])
+        + ([variant.show_influence(group)] if how else [])
         + [
             plain(group.account.sensitivity, 3),
             percent(group.people_share),
@@ -190,10 +179,8 @@ def _influence(facts: Facts) -> Markup:
         "How much a group's data counts follows from budgets and numbers of people alone.",
         "An influence of 1 is that of the average person.",
     ]
-    if variant == "upsampling":
-        notes.append("Teachers mix groups: the share of votes is the share of places in teachers.")
-    if variant == "standard":
-        notes.append("Standard PATE: everybody counts alike, and the strictest budget ends the run.")
+    if variant.report_note is not None:
+        notes.append(variant.report_note)
     return section(
         "Influence of each group",
         *(element("p", note) for note in notes),

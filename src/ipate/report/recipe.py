@@ -1,6 +1,7 @@
 """How to check the costs without ipate: a few lines of Python with the run's own numbers in them."""
 
 from ipate.accounting.bounds import find_bound
+from ipate.allocation import find_variant
 from ipate.report.facts import Facts, Outcome
 
 _GDP = """\
@@ -37,7 +38,7 @@ def recipe(facts: Facts) -> str | None:
     """Return a program that computes the releasable costs from public figures; None where none is that short."""
     outcome, used = facts.outcome, facts.parameters
     bound = find_bound(used.bound)
-    simple = used.variant != "vanishing" and used.stop != "drop"
+    simple = not find_variant(used.variant).takes_turns and used.stop != "drop"
     if outcome is None or not facts.publishable or not simple or not outcome.n_queries or bound.recipe is None:
         return None
     numbers = _numbers(facts, outcome)

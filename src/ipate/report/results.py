@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from ipate.accounting.bounds import find_bound
+from ipate.allocation import find_variant
 from ipate.people.meaning import percent, plain, signed_points
 from ipate.report.facts import Comparison, Facts, Scores
 from ipate.report.markup import Markup, element, table
@@ -43,7 +44,7 @@ def results(facts: Facts) -> Markup:
     ):
         if share is not None:
             rows.append([what, percent(share)])
-    if owner.standard_labels is not None and facts.parameters.variant != "standard":
+    if owner.standard_labels is not None and find_variant(facts.parameters.variant).individual:
         rows.append(["labels that standard PATE affords, by its account", f"{owner.standard_labels:,}"])
     return element(
         "section",

@@ -45,6 +45,7 @@ def settings_of(
         variant=wanted.variant,
         teacher=teacher,
         n_teachers=config.teachers.number,
+        aggregator=wanted.aggregator,
         sigma=wanted.sigma,
         check_sigma=wanted.check_sigma,
         threshold=wanted.threshold,

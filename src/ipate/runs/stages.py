@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.allocation import allocate
+from ipate.allocation import BASELINE, allocate
 from ipate.allocation.allocation import Allocation, class_warning
 from ipate.errors import InputError, IpateError
 from ipate.files import replacing
@@ -261,7 +261,7 @@ def _compared(
     if kept is not None:
         return kept
     seed = folder.config.split_seed
-    made = allocate("standard", people=task.people, n_teachers=settings.n_teachers, seed=seed)
+    made = allocate(BASELINE, people=task.people, n_teachers=settings.n_teachers, seed=seed)
     allocation = without(made, withdrawn)
     votes = _votes(folder, "votes-standard", task=task, allocation=allocation, bar=bar)
     found = compare(folder, task, votes, allocation=allocation, settings=settings)

@@ -14,6 +14,7 @@ from ipate.errors import InputError
 from ipate.people.people import People
 from ipate.people.policy import Policy
 from ipate.runs.config import RunConfig
+from ipate.students import find_student, wants_images
 from ipate.teachers.models import NETS, make_model
 
 Ints = NDArray[np.int64]
@@ -30,7 +31,7 @@ class Task:
 
     def features(self, rows: Ints, *, model: str = "") -> NDArray[Any]:
         """Return rows as a model wants them: images for nets, channels first, one line of numbers otherwise."""
-        if model not in NETS:
+        if not wants_images(model):
             return np.asarray(self.data.features(rows))
         if self.data.kind != "image":
             raise InputError(f"model is {model!r}: it needs images, and {self.data.name} is a table")
@@ -106,10 +107,8 @@ def _drawn(shares: dict[str, float], n: int, seed: int) -> NDArray[np.str_]:
 def make_models(config: RunConfig) -> tuple[Any, Any]:
     """Return the teacher and the student of a run, not yet trained."""
     teacher = make_model(config.teachers.model, config.teachers.options)
-    student = make_model(config.student.model, config.student.options, seed=config.split_seed)
-    if config.student.model == "forest" and student.n_jobs is None:
-        student.set_params(n_jobs=config.teachers.n_jobs)  # one model: it may use all cores
-    return teacher, student
+    wanted, kind = config.student, find_student(config.student.model)
+    return teacher, kind.make(wanted.options, seed=config.split_seed, n_jobs=config.teachers.n_jobs)
 
 
 def check_engine(config: RunConfig) -> None:

@@ -1,58 +1,116 @@
-"""Supervised students: any classifier on the public points that have a label."""
+"""Students: what learns from the pool and its released labels, by name.
 
+Each student is one object and one entry of `STUDENTS`; nobody else compares its name. All of it is post-processing
+of released labels, so it costs nobody anything.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.errors import InputError
+from ipate.errors import InputError, refuse_name
+from ipate.teachers.models import MODELS, NETS, make_model
+
+Labelled = tuple[NDArray[Any], NDArray[np.int64]]
 
 
-def fit_student(
-    estimator: Any,
-    X: NDArray[Any],
-    labels: NDArray[np.int64],
-    *,
-    n_classes: int,
-    sample_weight: NDArray[np.float64] | None = None,
-    labelled: tuple[NDArray[Any], NDArray[np.int64]] | None = None,
-) -> Any:
-    """Return the estimator, cloned and trained on the public points whose label is not −1.
+class Student(ABC):
+    """A way to learn from released labels; a semi-supervised one also uses the points without a label."""
 
-    All of it is post-processing of released labels: the student costs nobody anything.
+    name: str
+    images = False  # wants images, channels first, instead of one line of numbers per point
 
-    Parameters
-    ----------
-    estimator : scikit-learn classifier
-        Cloned, so that the caller's stays as it is.
-    X, labels : arrays of shape (Q, ...) and (Q,)
-        The public pool, and a class id or −1 for every point; points without one are left out.
-    n_classes : int
-        C; a student that saw one class only always says that class.
-    sample_weight : array of shape (Q,), optional
-        How much each point counts, where the estimator takes weights.
-    labelled : (X, y), optional
-        Further public labelled data, such as that of people who need no protection.
-    """
-    from sklearn.base import clone
-    from sklearn.dummy import DummyClassifier
+    @abstractmethod
+    def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:
+        """Return the model, not yet trained; `seed` fills an empty random_state."""
 
-    chosen = labels >= 0
-    points, targets = X[chosen], labels[chosen]
-    weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)[chosen]
-    if labelled is not None:
-        more, known = labelled
-        points, targets = np.concatenate([points, more]), np.concatenate([targets, known])
-        if weights is not None:
-            weights = np.concatenate([weights, np.ones(len(known))])
-    if not len(targets):
-        raise InputError(
-            "no public point has a label, so there is nothing to teach the student: the budgets pay for no label at "
-            "this noise. Use more teachers, larger budgets or a lower threshold (ipate plan shows what they afford)"
-        )
-    if targets.min() < 0 or targets.max() >= n_classes:
-        raise InputError(f"labels hold {targets.max()}: class ids go from 0 to {n_classes - 1}")
-    if np.unique(targets).size == 1:
-        return DummyClassifier(strategy="most_frequent").fit(points.reshape(len(points), -1), targets)
-    model = clone(estimator)
-    return model.fit(points, targets) if weights is None else model.fit(points, targets, sample_weight=weights)
+    @abstractmethod
+    def fit(
+        self,
+        model: Any,
+        pool: NDArray[Any],
+        labels: NDArray[np.int64],
+        *,
+        n_classes: int,
+        sample_weight: NDArray[np.float64] | None = None,
+        labelled: Labelled | None = None,
+    ) -> Any:
+        """Return the trained model, with `predict`, `predict_proba` and `classes_`; `model` stays as it is.
+
+        `labels` has a class id or −1 for every point of the pool, `sample_weight` says how much each point counts,
+        and `labelled` is further public data with its class ids.
+        """
+
+
+class Supervised(Student):
+    """Any classifier on the points that have a label: by name, as module:attribute, or an estimator to clone."""
+
+    def __init__(self, name: str, *, estimator: Any = None, images: bool = False, parallel: bool = False) -> None:
+        self.name, self.estimator, self.images = name, estimator, images
+        self.parallel = parallel  # one model may use the cores of all teachers
+
+    def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:
+        """Return the classifier with its options."""
+        model = make_model(self.name if self.estimator is None else self.estimator, options, seed=seed)
+        if self.parallel and model.n_jobs is None:
+            model.set_params(n_jobs=n_jobs)
+        return model
+
+    def fit(
+        self,
+        model: Any,
+        pool: NDArray[Any],
+        labels: NDArray[np.int64],
+        *,
+        n_classes: int,
+        sample_weight: NDArray[np.float64] | None = None,
+        labelled: Labelled | None = None,
+    ) -> Any:
+        """Train a clone; one that saw a single class always says that class."""
+        from sklearn.base import clone
+        from sklearn.dummy import DummyClassifier
+
+        chosen = labels >= 0
+        points, targets = pool[chosen], labels[chosen]
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)[chosen]
+        if labelled is not None:
+            more, known = labelled
+            points, targets = np.concatenate([points, more]), np.concatenate([targets, known])
+            if weights is not None:
+                weights = np.concatenate([weights, np.ones(len(known))])
+        if not len(targets):
+            raise InputError(
+                "no public point has a label, so there is nothing to teach the student: the budgets pay for no label "
+                "at this noise. Use more teachers, larger budgets or a lower threshold (ipate plan shows what they "
+                "afford)"
+            )
+        if targets.min() < 0 or targets.max() >= n_classes:
+            raise InputError(f"labels hold {targets.max()}: class ids go from 0 to {n_classes - 1}")
+        if np.unique(targets).size == 1:
+            return DummyClassifier(strategy="most_frequent").fit(points.reshape(len(points), -1), targets)
+        own = clone(model)
+        return own.fit(points, targets) if weights is None else own.fit(points, targets, sample_weight=weights)
+
+
+STUDENTS: dict[str, Student] = {
+    **{name: Supervised(name, parallel=name == "forest") for name in MODELS},
+    **{name: Supervised(name, images=True) for name in NETS},
+}
+"""Every student by name; a new one is added with `STUDENTS[mine.name] = mine`."""
+
+
+def find_student(student: Any) -> Student:
+    """Return the student of this name, or a supervised one for a classifier or its module:attribute."""
+    if not isinstance(student, str):
+        return student if isinstance(student, Student) else Supervised(type(student).__name__, estimator=student)
+    if student not in STUDENTS and ":" not in student:
+        refuse_name("model", student, (*STUDENTS, "module:attribute"))
+    return STUDENTS.get(student) or Supervised(student)
+
+
+def wants_images(name: str) -> bool:
+    """Whether a model of this name, teacher or student, is given images instead of lines of numbers."""
+    return name in NETS or (name in STUDENTS and STUDENTS[name].images)

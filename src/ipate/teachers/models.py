@@ -15,10 +15,15 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {  # where each classifier
 }
 
 
-def make_model(name: str, options: Mapping[str, Any], *, seed: int | None = None) -> Any:
-    """Return the classifier of this name with its options; `seed` sets a `random_state` that is None."""
-    path, defaults = MODELS.get(name, (name, {}))
-    if name in NETS:
+def make_model(name: Any, options: Mapping[str, Any], *, seed: int | None = None) -> Any:
+    """Return the classifier of this name, or a clone of an estimator; `seed` sets a `random_state` that is None."""
+    path, defaults = MODELS.get(name, (name, {})) if isinstance(name, str) else ("", {})
+    maker: Callable[..., Any]
+    if not isinstance(name, str):
+        from sklearn.base import clone
+
+        maker = clone(name).set_params
+    elif name in NETS:
         maker = _net(name)
     elif ":" in path:
         module, _, attribute = path.partition(":")
