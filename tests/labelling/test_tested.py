@@ -307,9 +307,11 @@ def test_an_interrupted_fallback_goes_on_within_its_rest(cautious, tmp_path):
 def test_a_charge_for_one_design_pays_for_no_other(design, tmp_path):
     with opened(tmp_path / "l") as ledger, pytest.raises(KeyboardInterrupt):
         label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(KeyboardInterrupt()), ledger=ledger)
-    other = make(queries=POOL - 1)
-    with opened(tmp_path / "l") as ledger, pytest.raises(InputError, match="charged for another design"):
-        label_tested(clear_votes(), panel(), CONFIDENT, other, noise=Noise(PASS), ledger=ledger)
+    same_queries = replace(design, reference_hash="0" * 64)
+    assert same_queries.digest != design.digest
+    for other in (make(queries=POOL - 1), same_queries):
+        with opened(tmp_path / "l") as ledger, pytest.raises(InputError, match="charged for another design"):
+            label_tested(clear_votes(), panel(), CONFIDENT, other, noise=Noise(PASS), ledger=ledger)
 
 
 @pytest.mark.parametrize("says", [PASS, FAIL], ids=["passed", "failed"])

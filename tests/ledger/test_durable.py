@@ -59,7 +59,7 @@ CASES = {
 @pytest.mark.parametrize("bound", ["gdp", "tight"])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("after", [0, 2, 9])
-def test_an_interrupted_labelling_ends_like_one_that_was_not(tmp_path, bound, case, after):
+def test_an_interrupted_labelling_resumes_to_the_same_result(tmp_path, bound, case, after):
     votes, panel = voting(600)
     meter, how = Meter(bound), {"noise": SeededNoise(3), "batch": 5, **CASES[case]}
     aggregator = GNMax(mechanism=Mechanism(sigma=25.0)) if case == "groups drop out" else CONFIDENT
@@ -100,7 +100,7 @@ def test_groups_that_left_stay_away_after_an_interruption(tmp_path):
             same(label(votes, panel, aggregator, meter, ledger=book, **how), undisturbed)
 
 
-def test_stored_answers_are_given_again_whatever_the_noise_and_count_as_asked(tmp_path):
+def test_stored_answers_are_returned_and_count_as_asked(tmp_path):
     votes, panel = voting(60)
     with opened(tmp_path / "ledger.sqlite", panel, noise="secure") as book:
         first = label(votes, panel, CONFIDENT, Meter(), noise=SecureNoise(), ledger=book, max_queries=40)
@@ -127,7 +127,7 @@ def test_the_students_own_classes_are_stored_too(tmp_path):
         same(again, first)
 
 
-def test_teachers_who_take_turns_are_charged_by_the_query_and_continued(tmp_path):
+def test_rotating_teachers_are_charged_per_query_and_continued(tmp_path):
     present = np.random.default_rng(2).random((5, 200)) < 0.6
     present[0] = True
     votes, panel = voting(200, participation=present)
@@ -142,7 +142,7 @@ def test_teachers_who_take_turns_are_charged_by_the_query_and_continued(tmp_path
             np.testing.assert_allclose(book.cost_of(account, Meter()), book.spent(account), rtol=1e-9)
 
 
-def test_a_teachers_place_in_the_votes_is_no_name(tmp_path):
+def test_teachers_in_other_rows_do_not_pay_twice(tmp_path):
     """The same teachers vote in both runs, in other rows of the file: their people must not pay twice."""
     present = np.repeat([[True], [False]], 3, axis=0) & np.ones((6, 200), dtype=bool)
     aggregator, spent = GNMax(mechanism=Mechanism(sigma=40.0)), 0.0
@@ -181,7 +181,7 @@ def test_a_charge_and_its_answers_must_agree(tmp_path):
         assert book.spent("lax").tolist() == [0.01]
 
 
-def test_the_file_says_what_was_released_to_other_tools(tmp_path):
+def test_the_transcript_view_lists_every_release(tmp_path):
     path = tmp_path / "ledger.sqlite"
     votes, panel = voting(12)
     with opened(path, panel) as book:
@@ -202,7 +202,7 @@ def test_the_file_says_what_was_released_to_other_tools(tmp_path):
 
 
 @pytest.mark.parametrize("table", ["entries", "runs", "accounts", "batches", "charges", "releases", "members", "tests"])
-def test_sqlite_itself_refuses_to_change_or_remove_what_was_written(tmp_path, table):
+def test_triggers_refuse_updates_and_deletes(tmp_path, table):
     path = tmp_path / "ledger.sqlite"
     with SqliteLedger.open(path, all_terms(), people={"ada": "strict"}) as book:
         book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
@@ -245,7 +245,7 @@ def test_a_run_is_continued_only_as_it_was_opened(tmp_path):
         SqliteLedger.open(path, run="other")
 
 
-def test_readers_see_what_is_committed_while_another_writes_and_cannot_charge(tmp_path):
+def test_readers_see_committed_charges_and_cannot_charge(tmp_path):
     path = tmp_path / "ledger.sqlite"
     with SqliteLedger.open(path, all_terms()) as writer:
         writer.charge(charge({"lax": 0.01}, queries=("a",), labels=[2]))
@@ -265,7 +265,7 @@ def test_terms_and_answers_survive_unusual_names(tmp_path):
         assert set(book.stored().answers) == {"é\n\0z", "日本"}
 
 
-def test_the_terms_of_a_panel_are_those_of_its_ledger_in_memory():
+def test_open_ledger_uses_the_terms_of_the_panel():
     _, panel = voting(1)
     from ipate.labelling.loop import open_ledger
 

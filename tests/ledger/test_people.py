@@ -58,7 +58,7 @@ def test_a_new_account_starts_from_the_worst_of_its_members(path):
         np.testing.assert_allclose(book.cost_of("cem", Meter()), [mu2((10, 3.0), (5, 1.0))])
 
 
-def test_the_worst_member_binds_what_the_new_account_can_pay(path):
+def test_the_worst_member_limits_a_new_account(path):
     small = terms("one", 1.0)
     with SqliteLedger.open(path, [small], run="second", people={"ada": "one", "dia": "one"}) as book:
         left = book.limit("one")[0] - book.spent("one")[0]
@@ -68,7 +68,7 @@ def test_the_worst_member_binds_what_the_new_account_can_pay(path):
         book.charge(charge({"one": 0.999 * left}))
 
 
-def test_a_run_is_refused_where_nothing_is_left_and_the_group_is_named(path):
+def test_a_run_with_nothing_left_is_refused_by_group(path):
     with pytest.raises(BudgetExceededError, match=r"group 'careful' has nothing left.*of the budget 0\.2"):
         SqliteLedger.open(path, [terms("careful", 0.2)], run="second", people={"cem": "careful"})
     with SqliteLedger.open(path) as book:  # nothing was written
@@ -103,7 +103,7 @@ def test_an_earlier_run_cannot_be_charged_any_more(path):
             book.charge(labels_charge({"lax": 1.0}, 1, start=50))
 
 
-def test_runs_on_one_pool_share_its_answers_and_others_do_not(path):
+def test_only_runs_on_one_pool_share_answers(path):
     people = {"ada": "strict"}
     with SqliteLedger.open(path, [terms("strict", 3.0)], run="second", people=people, pool="images") as book:
         assert len(book.stored().answers) == 10
@@ -111,7 +111,7 @@ def test_runs_on_one_pool_share_its_answers_and_others_do_not(path):
         assert len(book.stored().answers) == 0
 
 
-def test_who_is_in_an_account_is_never_guessed(path, tmp_path):
+def test_accounts_with_unknown_people_are_refused(path, tmp_path):
     with pytest.raises(InputError, match="names its people"):
         SqliteLedger.open(path, all_terms(), run="second")
     with pytest.raises(InputError, match="account 'nowhere' is unknown"):
@@ -131,7 +131,7 @@ def test_who_is_in_an_account_is_never_guessed(path, tmp_path):
 @pytest.mark.parametrize("old", ["exact", "tight", "loose", "gdp", "sup"])
 @pytest.mark.parametrize("new", ["gdp", "loose", "sup"])
 @pytest.mark.parametrize("aggregator", [CONFIDENT, GNMax(mechanism=Mechanism(sigma=20.0))], ids=["checks", "labels"])
-def test_any_history_is_recharged_from_its_releases_as_account_for_counts_them(tmp_path, old, new, aggregator):
+def test_history_is_recharged_as_account_for_counts_it(tmp_path, old, new, aggregator):
     votes, panel = voting(40)
     with opened(tmp_path / "ledger.sqlite", panel, Meter(old), aggregator) as book:
         run = label(votes, panel, aggregator, Meter(old), noise=SeededNoise(9), ledger=book, batch=7, max_queries=30)
@@ -150,7 +150,7 @@ def test_any_history_is_recharged_from_its_releases_as_account_for_counts_them(t
         assert book.epsilon("lax") > 0
 
 
-def test_a_private_history_stays_as_recorded_under_the_same_bound_and_is_worst_case_under_another(tmp_path):
+def test_private_costs_are_kept_only_under_the_same_bound(tmp_path):
     votes, panel = voting(30)
     path = tmp_path / "ledger.sqlite"
     aggregator = GNMax(mechanism=Mechanism(sigma=20.0))

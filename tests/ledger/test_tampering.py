@@ -121,7 +121,7 @@ def test_an_untouched_file_is_not_refused(path):
     SqliteLedger.open(path).close()
 
 
-def test_an_edit_is_noticed_by_verify_while_the_ledger_is_open(path):
+def test_verify_detects_an_edit_of_an_open_ledger(path):
     with SqliteLedger.open(path) as book:
         assert book.verify() == book.head
         edit(path, *EDITS["a label"])
@@ -137,7 +137,7 @@ def test_a_trigger_that_is_gone_is_noticed(path):
         SqliteLedger.open(path)
 
 
-def test_a_budget_that_was_passed_is_noticed_even_with_right_sums(tmp_path, monkeypatch):
+def test_a_balance_over_its_budget_is_refused_on_opening(tmp_path, monkeypatch):
     file = tmp_path / "over.sqlite"
     with SqliteLedger.open(file, all_terms()) as book:
         monkeypatch.setattr(book, "require", lambda entry: None)
@@ -164,7 +164,7 @@ def test_scribbled_pages_are_refused(path):
         SqliteLedger.open(path)
 
 
-def test_an_older_copy_is_noticed_by_the_head_that_was_seen(path, tmp_path):
+def test_an_older_copy_is_refused_by_its_head(path, tmp_path):
     with SqliteLedger.open(path) as book:
         early = book.head
     shutil.copy(path, tmp_path / "copy")
@@ -204,7 +204,7 @@ def test_another_schema_is_refused_with_what_to_do(path, version):
         SqliteLedger.open(path)
 
 
-def test_files_that_are_no_ledger_are_refused_and_left_alone(tmp_path):
+def test_other_files_are_refused_and_left_unchanged(tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("not a ledger at all, " * 100)
     with pytest.raises(IpateError, match="not an SQLite file"):

@@ -1,13 +1,13 @@
 """The entries of a ledger file as rows, and the hash chain over them.
 
 An entry is a run that was opened (accounts, openings, people) or a batch that was charged (releases, Δ, costs,
-answers). The hash of an entry is SHA-256 of the previous hash and of the entry in canonical form.
+answers). The hash of an entry is SHA-256 of the previous hash and of all fields of the entry in canonical form.
 """
 
 import hashlib
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Self, cast
 
@@ -21,7 +21,7 @@ from ipate.people.budgets import Account, Budget, Group
 ReleaseRow = tuple[str, int, int | None, int | None]  # query id, answered, label, reinforced
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class AccountRow:
     """One account of a run: its terms, and what its worst member had spent when it was opened."""
 
@@ -52,10 +52,10 @@ class AccountRow:
         name, group, people, epsilon, delta, sensitivity, bound, conversion, orders, opening = columns
         owner = Group(id=group, budget=Budget(epsilon, delta), people=people)
         account = Account(id=name, group=owner, sensitivity=sensitivity)
-        return cls(terms=Terms(account=account, meter=Meter(bound, conversion, json.loads(orders))), opening=opening)
+        return cls(Terms(account=account, meter=Meter(bound, conversion, json.loads(orders))), opening)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RunRow:
     """A run that was opened: its accounts, the people in them, its noise, and the run that it continues."""
 
@@ -70,16 +70,8 @@ class RunRow:
     accounts: tuple[AccountRow, ...]
     members: tuple[tuple[str, str], ...]
 
-    def canonical(self) -> bytes:
-        """Return the bytes that are hashed."""
-        accounts = [[*account.columns()[:-1], account.opening.hex()] for account in self.accounts]
-        return _canonical(
-            "run", self.entry, self.time, self.name, self.pool, self.named, self.noise, self.parent, self.reason,
-            accounts, self.members,
-        )  # fmt: skip
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ChargeRow:
     """What a batch cost one account, and the Δ it was charged for: one number, or one per query (compressed)."""
 
@@ -94,13 +86,10 @@ class ChargeRow:
         moved = np.asarray(charge.sensitivity[account], dtype=np.float64)
         if moved.shape not in ((), (len(charge.queries),)):
             raise InputError(f"account {account!r}: Δ has the shape {moved.shape}: one number, or one per query")
-        single = moved.ndim == 0
-        return cls(
-            account=account,
-            sensitivity=float(moved) if single else None,
-            sensitivities=None if single else zlib.compress(to_bytes(moved), 1),
-            cost=to_bytes(np.asarray(charge.cost[account], dtype=np.float64)),
-        )
+        cost = to_bytes(np.asarray(charge.cost[account], dtype=np.float64))
+        if moved.ndim == 0:
+            return cls(account, float(moved), None, cost)
+        return cls(account, None, zlib.compress(to_bytes(moved), 1), cost)
 
     @property
     def moved(self) -> Floats:
@@ -110,7 +99,7 @@ class ChargeRow:
         return from_bytes(zlib.decompress(self.sensitivities))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class BatchRow:
     """A batch as it was charged and released: kind, noise and bound, Δ and cost by account, answers by query."""
 
@@ -124,7 +113,7 @@ class BatchRow:
     check_sigma: float | None
     charges: tuple[ChargeRow, ...]
     releases: tuple[ReleaseRow, ...]
-    test: tuple[str, str, int | None] | None  # design, votes, passed
+    test: ReleaseTest | None
 
     @classmethod
     def of(cls, charge: Charge, *, entry: int, run: int, time: str) -> Self:
@@ -140,22 +129,8 @@ class BatchRow:
             check_sigma=None if charge.check_sigma is None else float(charge.check_sigma),
             charges=tuple(ChargeRow.of(account, charge) for account in sorted(charge.cost)),
             releases=_releases(charge),
-            test=None
-            if charge.test is None
-            else (
-                charge.test.design,
-                charge.test.votes,
-                None if charge.test.passed is None else int(charge.test.passed),
-            ),
+            test=charge.test,
         )
-
-    @property
-    def release_test(self) -> ReleaseTest | None:
-        """The test as a record, in a batch that holds one."""
-        if self.test is None:
-            return None
-        design, votes, passed = self.test
-        return ReleaseTest(design=design, votes=votes, passed=None if passed is None else bool(passed))
 
     def to_charge(self, *, seeded: bool) -> Charge:
         """Return the charge that this row was made of."""
@@ -173,19 +148,8 @@ class BatchRow:
             kind=cast("ReleaseKind", self.kind),
             labels=np.array([row[2] for row in self.releases], dtype=np.int64) if known else None,
             reinforced=np.array([row[3] for row in self.releases], dtype=bool) if known else None,
-            test=self.release_test,
+            test=self.test,
         )
-
-    def canonical(self) -> bytes:
-        """Return the bytes that are hashed."""
-        charges = [
-            [c.account, c.sensitivity, None if c.sensitivities is None else c.sensitivities.hex(), c.cost.hex()]
-            for c in self.charges
-        ]
-        return _canonical(
-            "batch", self.entry, self.time, self.run, self.kind, self.bound, self.noise, self.sigma, self.check_sigma,
-            charges, self.releases, self.test,
-        )  # fmt: skip
 
 
 def _releases(charge: Charge) -> tuple[ReleaseRow, ...]:
@@ -205,8 +169,19 @@ def _releases(charge: Charge) -> tuple[ReleaseRow, ...]:
 
 
 def link(previous: bytes, entry: RunRow | BatchRow) -> bytes:
-    """Return the hash of an entry that follows another."""
-    return hashlib.sha256(previous + entry.canonical()).digest()
+    """Return the hash of an entry that follows another.
+
+    The canonical form is JSON without spaces in ASCII; floats have their shortest form that reads back exactly.
+    """
+    text = json.dumps([type(entry).__name__, entry], default=_plain, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(previous + text.encode("ascii")).digest()
+
+
+def _plain(value: Any) -> object:
+    """Return a row as the list of all its fields, and bytes as hexadecimal digits."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.columns() if isinstance(value, AccountRow) else [getattr(value, part.name) for part in fields(value)]
 
 
 def now() -> str:
@@ -222,8 +197,3 @@ def to_bytes(vector: Floats) -> bytes:
 def from_bytes(raw: bytes) -> Floats:
     """Return the doubles that `to_bytes` wrote."""
     return np.frombuffer(raw, dtype="<f8").astype(np.float64)
-
-
-def _canonical(*fields: object) -> bytes:
-    """JSON without spaces, ASCII only; floats have their shortest form that reads back exactly."""
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=True).encode("ascii")

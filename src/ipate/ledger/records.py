@@ -1,6 +1,6 @@
 """The records of a ledger (terms, charges, tests, stored answers) and the interface that every ledger has.
 
-What a record means stands in a typed field: the kind of release, the kind of noise, the run that a run continues.
+The meaning of a record is in typed fields: the kind of release, the kind of noise, the run that a run continues.
 """
 
 from collections.abc import Mapping

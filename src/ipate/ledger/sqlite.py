@@ -67,16 +67,13 @@ class SqliteLedger(Book):
     ) -> Self:
         """Open a ledger, verify all of it, and continue a run or begin one.
 
+        Without `run`, the last run is continued; a new file begins the run "run". A known name continues that run,
+        which must have been opened with the same terms, pool, people, noise and parent as far as they are given. A new
+        name begins a run: every account starts from the maximum of what its members have spent, and no earlier run can
+        be charged any more.
+
         Parameters
         ----------
-        path : path
-            The file; a new one is made where terms are given and no head is expected.
-        terms : sequence of Terms, optional
-            The accounts. A run that exists must have been opened with the same ones; without them the run
-            is continued as it was recorded.
-        run : str, optional
-            The run's name; default: the last run, or "run" in a new file. A name that is new begins a run: every
-            account starts from the maximum of what its members have spent, and no earlier run can be charged any more.
         pool : str, optional
             What the query ids belong to. Runs on the same pool share its answers; default: a pool of the run's own.
         people : mapping, optional
@@ -86,12 +83,9 @@ class SqliteLedger(Book):
         parent, reason : str, optional
             The run that a new run continues, and why ("withdrawal").
         expected_head : Head or str, optional
-            A head that was seen before, in labels or a report; a file whose chain does not contain it is refused as
-            an older copy.
+            A head that was seen before: a file whose chain does not contain it is refused as an older copy.
         timeout : float
-            Seconds to wait for another process that writes.
-        readonly : bool
-            Works while another process writes; `charge` refuses.
+            Seconds to wait for another process that writes. `readonly` works meanwhile, and cannot charge.
         """
         file = Path(path)
         wanted = Head.parse(expected_head) if isinstance(expected_head, str) else expected_head

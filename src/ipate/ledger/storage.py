@@ -1,8 +1,9 @@
 """Reading, verifying and appending the entries of a ledger file."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -81,10 +82,9 @@ class Progress:
 
     def add(self, batch: BatchRow) -> None:
         """Add a batch."""
-        test = batch.release_test
-        if test is not None:
-            test.check_follows(self.test)
-            self.test = test
+        if batch.test is not None:
+            batch.test.check_follows(self.test)
+            self.test = batch.test
         for row in batch.charges:
             most = float(np.max(row.moved, initial=0.0))
             self.sensitivity[row.account] = max(self.sensitivity.get(row.account, 0.0), most)
@@ -140,57 +140,31 @@ def batches(connection: sqlite3.Connection) -> Iterator[BatchRow]:
 
 
 def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
-    found = connection.execute(
-        "SELECT name, pool, named, noise, parent, reason FROM runs WHERE entry = ?", (entry,)
-    ).fetchone()
-    if found is None:
-        raise KeyError(entry)
-    accounts = connection.execute(
-        "SELECT account, team, people, epsilon, delta, sensitivity, bound, conversion, orders, opening FROM accounts "
-        "WHERE run = ? ORDER BY position",
-        (entry,),
-    ).fetchall()
+    name, pool, named, noise, parent, reason = _only(connection, "SELECT * FROM runs WHERE entry = ?", entry)
+    accounts = connection.execute("SELECT * FROM accounts WHERE run = ? ORDER BY position", (entry,))
     members = connection.execute("SELECT person, account FROM members WHERE run = ? ORDER BY person", (entry,))
-    return RunRow(
-        entry=entry,
-        time=time,
-        name=found[0],
-        pool=found[1],
-        named=bool(found[2]),
-        noise=found[3],
-        parent=found[4],
-        reason=found[5],
-        accounts=tuple(map(AccountRow.read, accounts)),
-        members=tuple(members.fetchall()),
-    )
+    rows = tuple(AccountRow.read(row[2:]) for row in accounts)
+    return RunRow(entry, time, name, pool, bool(named), noise, parent, reason, rows, tuple(members.fetchall()))
 
 
 def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
-    found = connection.execute(
-        "SELECT run, kind, bound, noise, sigma, check_sigma FROM batches WHERE entry = ?", (entry,)
-    ).fetchone()
+    run, kind, bound, noise, sigma, check_sigma = _only(connection, "SELECT * FROM batches WHERE entry = ?", entry)
+    charges = connection.execute("SELECT * FROM charges WHERE batch = ? ORDER BY account", (entry,))
+    releases = connection.execute("SELECT * FROM releases WHERE batch = ? ORDER BY position", (entry,))
+    rows = tuple(ChargeRow(*row[1:]) for row in charges)
+    test = None
+    for _, design, votes, passed in connection.execute("SELECT * FROM tests WHERE batch = ?", (entry,)):
+        test = ReleaseTest(design=design, votes=votes, passed=None if passed is None else bool(passed))
+    answers = tuple(row[2:] for row in releases)
+    return BatchRow(entry, time, run, kind, bound, noise, sigma, check_sigma, rows, answers, test)
+
+
+def _only(connection: sqlite3.Connection, query: str, entry: int) -> tuple[Any, ...]:
+    """Return the row of an entry without its first column, the entry itself."""
+    found = connection.execute(query, (entry,)).fetchone()
     if found is None:
         raise KeyError(entry)
-    charges = connection.execute(
-        "SELECT account, sensitivity, sensitivities, cost FROM charges WHERE batch = ? ORDER BY account", (entry,)
-    )
-    names = ("account", "sensitivity", "sensitivities", "cost")
-    releases = connection.execute(
-        "SELECT query, answered, label, reinforced FROM releases WHERE batch = ? ORDER BY position", (entry,)
-    )
-    return BatchRow(
-        entry=entry,
-        time=time,
-        run=found[0],
-        kind=found[1],
-        bound=found[2],
-        noise=found[3],
-        sigma=found[4],
-        check_sigma=found[5],
-        charges=tuple(ChargeRow(**dict(zip(names, row, strict=True))) for row in charges),
-        releases=tuple(releases.fetchall()),
-        test=connection.execute("SELECT design, votes, passed FROM tests WHERE batch = ?", (entry,)).fetchone(),
-    )
+    return tuple(found[1:])
 
 
 def _check_kind(name: str, batch: BatchRow) -> None:
@@ -240,30 +214,25 @@ def append(connection: sqlite3.Connection, contents: Contents, entry: RunRow | B
 
 def insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
     """Write a run with its accounts, their first balances and their people."""
-    connection.execute(
-        "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (run.entry, run.name, run.pool, int(run.named), run.noise, run.parent, run.reason),
-    )
-    for position, row in enumerate(run.accounts):
-        values = (run.entry, position, *row.columns())
-        connection.execute(f"INSERT INTO accounts VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
-        connection.execute("INSERT INTO balances VALUES (?, ?, ?)", (run.entry, row.id, row.opening))
-    connection.executemany("INSERT INTO members VALUES (?, ?, ?)", ((run.entry, *pair) for pair in run.members))
+    row = (run.entry, run.name, run.pool, int(run.named), run.noise, run.parent, run.reason)
+    _insert(connection, "runs", [row])
+    accounts = ((run.entry, position, *row.columns()) for position, row in enumerate(run.accounts))
+    _insert(connection, "accounts", accounts)
+    _insert(connection, "balances", ((run.entry, row.id, row.opening) for row in run.accounts))
+    _insert(connection, "members", ((run.entry, *pair) for pair in run.members))
 
 
 def insert_batch(connection: sqlite3.Connection, batch: BatchRow) -> None:
     """Write a batch: Δ and cost once per account, queries and answers once per query."""
-    connection.execute(
-        "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (batch.entry, batch.run, batch.kind, batch.bound, batch.noise, batch.sigma, batch.check_sigma),
-    )
+    row = (batch.entry, batch.run, batch.kind, batch.bound, batch.noise, batch.sigma, batch.check_sigma)
+    _insert(connection, "batches", [row])
+    _insert(connection, "charges", ((batch.entry, *vars(row).values()) for row in batch.charges))
+    _insert(connection, "releases", ((batch.entry, place, *row) for place, row in enumerate(batch.releases)))
     if batch.test is not None:
-        connection.execute("INSERT INTO tests VALUES (?, ?, ?, ?)", (batch.entry, *batch.test))
-    connection.executemany(
-        "INSERT INTO charges VALUES (?, ?, ?, ?, ?)",
-        ((batch.entry, row.account, row.sensitivity, row.sensitivities, row.cost) for row in batch.charges),
-    )
-    connection.executemany(
-        "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?)",
-        ((batch.entry, position, *row) for position, row in enumerate(batch.releases)),
-    )
+        _insert(connection, "tests", [(batch.entry, batch.test.design, batch.test.votes, batch.test.passed)])
+
+
+def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[tuple[object, ...]]) -> None:
+    """Append rows that have every column of a table, in order."""
+    columns = len(connection.execute(f"SELECT * FROM {table} LIMIT 0").description)  # noqa: S608
+    connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})", rows)  # noqa: S608
