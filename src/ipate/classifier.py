@@ -21,7 +21,7 @@ from ipate.people.people import People
 from ipate.people.policy import Policy
 from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings, designed
-from ipate.runs.fitting import Given, charge_labels, collect_votes, encode, find_classes, make_people, split_public
+from ipate.runs.fitting import Given, charge_labels, collect_votes, encode, find_classes, split_public
 from ipate.students import fit_student
 from ipate.teachers.ensemble import allows_missing, fingerprint
 
@@ -193,20 +193,23 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_ = find_classes(y, self.classes)
         codes = encode(self.classes_, y, "y")
-        given = Given(budgets=budgets, levels=levels, policy=policy, person_id=person_id)
+        given = Given(
+            budgets=budgets, levels=levels, policy=policy, person_id=person_id, delta=self.delta,
+            epsilon=self.epsilon if budgets is None and levels is None else None,
+        )  # fmt: skip
         if self.ledger is not None and person_id is None:
             raise InputError(
                 f"ledger is {str(self.ledger)!r} without person_id: say whose each row is, or what somebody spent "
                 "could not be found again"
             )
-        people = make_people(len(codes), given, epsilon=self.epsilon, delta=self.delta)
+        people = given.people(len(codes))
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         truth = None
         if X_public is None:
             private, public = split_public(people, self.public_fraction, seed=seed)
             pool, truth = X[public], codes[public]
             X, codes = X[private], codes[private]
-            people = make_people(len(codes), given.of(private), epsilon=self.epsilon, delta=self.delta)
+            people = given.of(private).people(len(codes))
         else:
             pool = self._validated(X_public)
             truth = None if y_public is None else encode(self.classes_, y_public, "y_public")
@@ -335,7 +338,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.proxy is not None:
             proxy = self._validated(self.proxy[0]), encode(self.classes_, self.proxy[1], "proxy y")
         return choose_settings(
-            people=people,
+            groups=people.groups,
             n_public=n_public,
             n_classes=len(self.classes_),
             variant=self.variant,

@@ -286,9 +286,9 @@ def test_budgets_are_taken_from_the_people_and_never_overridden(tmp_path, pool):
     folder = tmp_path / "north"
     with pytest.raises(InputError, match=r"epsilon is 9: .* says what its people consent to"):
         fitted(folder, encoding=pool.encoding, epsilon=9.0)
-    with pytest.raises(InputError, match="consent levels and no policy"):
+    with pytest.raises(InputError, match="consent levels without a policy"):
         fitted(folder, encoding=pool.encoding, policy=None)
-    with pytest.raises(InputError, match="names no budgets"):
+    with pytest.raises(InputError, match="no budgets"):
         fitted(folder, encoding=pool.encoding, level=None, policy=None)
     with pytest.raises(InputError, match="no consent levels"):
         fitted(folder, encoding=pool.encoding, level=None)

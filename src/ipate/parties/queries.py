@@ -19,7 +19,7 @@ from ipate.data.files import read_data
 from ipate.errors import InputError, check_count, refuse_name, show
 from ipate.files import read_npz, read_table
 from ipate.parties.archive import Encoding, array_sha256, canonical, new_npz, read_bounds, require_new, sha256
-from ipate.people.people import People
+from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 
 _MEMBERS = ("X", "ids", "encoding")
@@ -190,6 +190,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
+SITE_DELTA = 1e-5  # a δ made from the number of people would tell that number
 _REFUSED = {
     "upsampling": (
         "copies are whole numbers in the ratio of all people's budgets, and a site knows its own people only; and "
@@ -270,21 +271,11 @@ def allocate_people(rows: Dataset, asked: Asked, data: Path) -> Allocation:
 
 
 def _people(rows: Dataset, asked: Asked, data: Path) -> People:
-    """Whose rows these are and what they consent to: their own ε, their level under the policy, or one ε for all."""
-    fallback = 1e-5 if asked.delta is None else asked.delta
-    consent = rows.epsilon is not None or rows.levels is not None
-    if consent and asked.epsilon is not None:
-        raise InputError(f"epsilon is {asked.epsilon:g}: {data} says what its people consent to; leave it out")
-    if rows.levels is None and asked.policy is not None:
-        raise InputError(f"a policy is given, and {data} has no consent levels: name their column, or leave it out")
-    if rows.levels is not None:
-        if asked.policy is None:
-            raise InputError(f"{data} has consent levels and no policy: say which ε each level means")
-        if asked.merge_within is not None:
-            raise InputError("merge_within is for budgets that are numbers: levels are few already")
-        given = None if asked.delta is None and asked.policy.delta is not None else fallback
-        return People.from_levels(rows.levels, policy=asked.policy, delta=given, person_id=rows.person_id)
-    if rows.epsilon is None and asked.epsilon is None:
-        raise InputError(f"{data} names no budgets: name its column of consent levels or of ε, or give one ε for all")
-    epsilon = rows.epsilon if rows.epsilon is not None else np.full(rows.n_rows, asked.epsilon)
-    return People.from_budgets(epsilon, delta=fallback, person_id=rows.person_id, merge_within=asked.merge_within)
+    """Return whose rows these are and what they consent to; δ never depends on how many people there are."""
+    delta: float | str = SITE_DELTA if asked.delta is None else asked.delta
+    if asked.delta is None and asked.policy is not None and asked.policy.delta is not None:
+        delta = "auto"  # the policy's
+    return make_people(
+        rows.n_rows, budgets=rows.epsilon, levels=rows.levels, policy=asked.policy, epsilon=asked.epsilon, delta=delta,
+        person_id=rows.person_id, merge_within=asked.merge_within, source=str(data),
+    )  # fmt: skip

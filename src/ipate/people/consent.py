@@ -10,7 +10,7 @@ from ipate.errors import LIMITS, InputError, check_number, show
 from ipate.files import FilePath, Table, read_table
 from ipate.people.budgets import GroupRow
 from ipate.people.meaning import assured
-from ipate.people.people import People
+from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 
 Ints = NDArray[np.int64]
@@ -266,14 +266,15 @@ def check_consent(
 
 def _counted(found: Consent, usable: Usable, policy: Policy, *, delta: float | None, named: bool) -> Consent:
     """Count people, levels and groups among the rows that can be used."""
-    used = delta
-    if used is None:
-        n_people = len(usable.budgets) if usable.ids is None else len(set(usable.ids))
-        used = min(1e-5, 0.1 / n_people)
-    if named:
-        people = People.from_levels(usable.cells, policy=policy, delta=used, person_id=usable.ids)
-    else:
-        people = People.from_budgets(usable.budgets, delta=used, person_id=usable.ids)
+    people = make_people(
+        len(usable.budgets),
+        levels=usable.cells if named else None,
+        budgets=None if named else usable.budgets,
+        policy=policy if named else None,
+        delta="auto" if delta is None else delta,
+        person_id=usable.ids,
+    )
+    used = people.groups[0].delta
     several = np.bincount(people.person_of_row, minlength=people.n_people) > 1
     least, most = np.full(people.n_people, np.inf), np.zeros(people.n_people)
     np.minimum.at(least, people.person_of_row, usable.budgets)

@@ -18,6 +18,11 @@ Where: TypeAlias = Callable[[int], str]
 Name: TypeAlias = Callable[[float, float], str]
 
 
+def usual_delta(n_people: int) -> float:
+    """Return the δ that "auto" stands for: 1e-5, or a tenth of 1/N where that is smaller."""
+    return min(1e-5, 0.1 / n_people)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rows:
     """Whose each row is, and how to name a row in a message."""
@@ -35,6 +40,8 @@ def by_number(
     rows: Rows, epsilon: Floats, delta: Any, given: Floats | None, merge_within: float | None
 ) -> dict[str, Any]:
     """Make the fields of `People` from an ε per row; ids spell ε out, and δ where it is not the usual one."""
+    if isinstance(delta, str) and delta == "auto":
+        delta = usual_delta(len(rows.ids))
     values, code = np.unique(epsilon, return_inverse=True)
     deltas, usual = _deltas(rows, delta, given, dict.fromkeys(values.tolist(), np.nan), code)
 
@@ -47,6 +54,8 @@ def by_number(
 
 def by_level(rows: Rows, levels: Any, policy: Policy, delta: Any, given: Floats | None) -> dict[str, Any]:
     """Make the fields of `People` from a level per row; ids are levels, joined where they mean the same."""
+    if isinstance(delta, str) and delta == "auto":
+        delta = usual_delta(len(rows.ids)) if policy.delta is None else None
     number = {level: place for place, level in enumerate(policy.levels)}
     code = _places(levels, number)
     if (code < 0).any():

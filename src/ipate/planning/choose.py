@@ -59,8 +59,8 @@ class Choice:
     n_teachers: int
     points_per_teacher: int
     sigma: float
-    check_sigma: float
-    threshold: float
+    check_sigma: float | None
+    threshold: float | None
     expected_labels: int
     expected_accuracy: float
     reason: str
@@ -140,6 +140,7 @@ def choose(
     profiles: Sequence[Profile] | None = None,
     points_per_teacher: int | None = None,
     n_teachers: int | None = None,
+    check: bool = True,
     variant: str = "weighting",
     **options: Any,
 ) -> Choice:
@@ -161,6 +162,8 @@ def choose(
         than 25 teachers): what does well on average over them is chosen.
     n_teachers : int, optional
         Fix k; then only noise and threshold are chosen.
+    check : bool
+        Whether there is a consensus check; without it only σ is chosen.
     variant, **options
         As in `ipate.allocation.lay_out`.
     """
@@ -178,7 +181,7 @@ def choose(
             float(gdp.mu_of(g.epsilon, g.delta)) ** 2 / g.sensitivity**2 for g in layout.groups if g.sensitivity > 0
         )
         base = round(layout.n_teachers / layout.scale)
-        scored = _best_noise(known, base, worth * layout.scale**2, n_public)
+        scored = _best_noise(known, base, worth * layout.scale**2, n_public, check=check)
         if best is None or scored[0] > best[0]:
             best = scored
     if best is None:
@@ -186,11 +189,16 @@ def choose(
     return best[1]
 
 
+def usual_points(n_people: int, n_classes: int) -> int:
+    """Return the people per teacher where nothing is given: 10 per class and at least 50, but at least 25 teachers."""
+    return max(1, min(max(50, 10 * n_classes), n_people // FEWEST_TEACHERS))
+
+
 def _default_profiles(people: int, n_classes: int, points: int | None, n_teachers: int | None) -> tuple[Profile, ...]:
     if n_teachers is not None:
         points = max(1, people // n_teachers)
     elif points is None:
-        points = max(1, min(max(50, 10 * n_classes), people // FEWEST_TEACHERS))
+        points = usual_points(people, n_classes)
     return tuple(reference_profile(n_classes, points, skill=skill) for skill in SKILLS)
 
 
@@ -203,9 +211,11 @@ class _Grid:
     accuracy: Floats
 
 
-def _best_noise(profiles: Sequence[Profile], k: int, worth: float, n_public: int) -> tuple[float, Choice]:
+def _best_noise(
+    profiles: Sequence[Profile], k: int, worth: float, n_public: int, *, check: bool
+) -> tuple[float, Choice]:
     """Pick the noise and threshold that do well, relative to the best, on average over the profiles."""
-    grids = [_score(profile, k, worth, n_public) for profile in profiles]
+    grids = [_score(profile, k, worth, n_public, check=check) for profile in profiles]
     allowed = np.array(THRESHOLDS)[None, :, None] <= (1.0 if profiles[0].measured else BLIND_THRESHOLD)
     regret = allowed * np.mean([grid.score / max(float(grid.score.max()), 1e-300) for grid in grids], axis=0)
     place = np.unravel_index(int(np.argmax(regret)), regret.shape)
@@ -217,28 +227,31 @@ def _best_noise(profiles: Sequence[Profile], k: int, worth: float, n_public: int
         n_teachers=k,
         points_per_teacher=points,
         sigma=sigma * k,
-        check_sigma=check_sigma * k,
-        threshold=threshold * k,
+        check_sigma=check_sigma * k if check else None,
+        threshold=threshold * k if check else None,
         expected_labels=labels,
         expected_accuracy=accuracy,
         reason=(
-            f"{k} teachers of about {points} people each, σ = {sigma:g}k, σ_T = {check_sigma:g}k, T = {threshold:g}k: "
-            f"by {profiles[0].source} this affords about {labels} labels, {accuracy:.0%} of them right"
+            f"{k} teachers of about {points} people each, σ = {sigma:g}k"
+            + (f", σ_T = {check_sigma:g}k, T = {threshold:g}k: " if check else ": ")
+            + f"by {profiles[0].source} this affords about {labels} labels, {accuracy:.0%} of them right"
         ),
     )
     return float(np.mean([grid.score[place] for grid in grids])), choice
 
 
-def _score(profile: Profile, k: int, worth: float, n_public: int) -> _Grid:
+def _score(profile: Profile, k: int, worth: float, n_public: int, *, check: bool) -> _Grid:
     """Score every combination at k teachers; `worth` is the smallest μ²/Δ² of all groups."""
     n_classes = profile.shares.shape[1]
     right = np.stack([np.exp(argmax_log_law(profile.shares, sigma)[:, 0]) for sigma in SIGMAS], axis=1)
     top = profile.shares.max(axis=1)
     check_sigma = np.array(CHECK_SIGMAS)[:, None]
     passed = ndtr((top - np.array(THRESHOLDS)[:, None, None]) / check_sigma[None]).transpose(1, 0, 2)
+    if not check:
+        passed = np.ones_like(passed)
     rate = passed.mean(axis=2)[..., None]
     sigma = np.array(SIGMAS)
-    per_query = (1 / check_sigma[..., None] ** 2 + 2 * rate / sigma**2) / k**2
+    per_query = (check / check_sigma[..., None] ** 2 + 2 * rate / sigma**2) / k**2
     labels = rate * np.minimum(worth / per_query, n_public)
     accuracy = (passed @ right) / np.maximum(passed.sum(axis=2), 1e-300)[..., None]
     skill = np.maximum(0.0, (accuracy - 1 / n_classes) / (1 - 1 / n_classes))

@@ -1,8 +1,10 @@
-"""What the classifier and `ipate run` share: settings from public facts, and labels from an allocation."""
+"""The settings of a labelling: chosen once from public facts, stored as JSON, and applied to the votes."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,29 +13,33 @@ from ipate.accounting.calibration import queries_afforded
 from ipate.accounting.meter import Bound, Conversion, Meter
 from ipate.accounting.ptr.design import Design
 from ipate.allocation.allocation import Allocation
-from ipate.errors import InputError
+from ipate.errors import InputError, refuse_name, show
+from ipate.files import write_text
 from ipate.labelling.aggregators import Aggregator, Confident, GNMax, Mechanism
 from ipate.labelling.loop import Stop, label, open_ledger
 from ipate.labelling.noise import make_noise
 from ipate.labelling.results import Labelling
 from ipate.labelling.tested import label_tested
 from ipate.ledger.records import Ledger
-from ipate.people.people import People
+from ipate.people.budgets import Group
 from ipate.planning.choose import Choice, choose, proxy_profiles
-from ipate.planning.reference import Reference, design_for
+from ipate.planning.reference import Reference, Simulator, design_for
 from ipate.votes import Votes
 
+FORMAT = "ipate settings 1"
+AGGREGATORS = ("auto", "gnmax", "confident")
 PROXY_SIZES = (15, 30, 60, 120, 240, 480)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that labelling needs beside votes and people, and why it is what it is.
+    """Everything that labelling needs beside votes and people, and the reason for it; all of it is public.
 
-    σ, σ_T and T are stated for k teachers; an upsampled ensemble scales them with its own number. Under ptr a
-    `reference` says what a design is made from, or the `design` is there already.
+    `sigma`, `check_sigma` and `threshold` are stated for `n_teachers` teachers; a variant that has another number of
+    teachers scales them (`Allocation.scale`).
     """
 
+    variant: str
     n_teachers: int
     sigma: float
     check_sigma: float | None
@@ -42,101 +48,184 @@ class Settings:
     stop: Stop
     max_labels: int | None
     reason: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    reference: Reference | None = None
-    design: Design | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the variant
+    aggregator_name: str = "auto"  # auto: confident if there is a check, gnmax otherwise
+    aggregator_options: Mapping[str, Any] = field(default_factory=dict)
+    reference: Reference | None = None  # ptr: what a design is made from
+    design: Design | None = None  # ptr: the design
 
     def aggregator(self, scale: float = 1.0) -> Aggregator:
-        """Return Confident where there is a check, else GNMax, with the noise scaled."""
+        """Return the aggregator, with noise and threshold multiplied by `scale`."""
+        name = self.aggregator_name
+        if name not in AGGREGATORS:
+            refuse_name("aggregator", name, AGGREGATORS)
+        if name == "gnmax" or (name == "auto" and (self.check_sigma is None or self.threshold is None)):
+            return GNMax(mechanism=Mechanism(sigma=self.sigma * scale), **self.aggregator_options)
         if self.check_sigma is None or self.threshold is None:
-            return GNMax(mechanism=Mechanism(sigma=self.sigma * scale))
-        return Confident(
-            mechanism=Mechanism(
-                sigma=self.sigma * scale, check_sigma=self.check_sigma * scale, threshold=self.threshold * scale
-            )
+            raise InputError("aggregator is 'confident': it needs check_sigma and threshold")
+        mechanism = Mechanism(
+            sigma=self.sigma * scale, check_sigma=self.check_sigma * scale, threshold=self.threshold * scale
         )
+        return Confident(mechanism=mechanism, **self.aggregator_options)
+
+    def to_json(self) -> str:
+        """Return the settings as JSON in full precision, without a reference's votes: its design replaces them."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        reference = self.reference
+        if reference is not None:
+            known = None if reference.simulator is None else asdict(reference.simulator)
+            values["reference"] = known and {
+                "simulator": known, "reserve": reference.reserve, "fallback": reference.fallback,
+            }  # fmt: skip
+        values |= {
+            "meter": asdict(self.meter),
+            "options": dict(self.options),
+            "aggregator_options": dict(self.aggregator_options),
+            "design": None if self.design is None else json.loads(self.design.to_json()),
+        }
+        return json.dumps({"format": FORMAT, **values}, indent=2, ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote; a design is verified again."""
+        try:
+            values = json.loads(text)
+            stated = values.pop("format", None)
+            if stated != FORMAT:
+                raise InputError(f"its format is {show(stated)}, and this version of ipate reads {FORMAT!r}")
+            values["meter"] = Meter(**values["meter"])
+            if values["reference"] is not None:
+                simulator = Simulator(**values["reference"].pop("simulator"))
+                values["reference"] = Reference(simulator=simulator, **values["reference"])
+            if values["design"] is not None:
+                values["design"] = Design.from_json(json.dumps(values["design"]))
+            made = cls(**values)
+            made.aggregator()
+        except InputError:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InputError(f"these are not settings ({type(error).__name__}: {error})") from None
+        return made
+
+    def write(self, path: Path) -> None:
+        """Write the settings, whole or not at all."""
+        write_text(path, self.to_json() + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the settings of a run; every problem is reported in one line."""
+        try:
+            return cls.from_json(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, InputError) as error:
+            raise InputError(
+                f"{path}: the settings of the run cannot be read: {error}; restore the file, or begin a new run in "
+                "another folder"
+            ) from None
 
 
 def choose_settings(
     *,
-    people: People,
+    groups: Sequence[Group],
     n_public: int,
     n_classes: int,
-    variant: str,
-    teacher: Any,
+    variant: str = "weighting",
+    options: Mapping[str, Any] | None = None,
     n_teachers: int | str = "auto",
+    points_per_teacher: int | None = None,
+    aggregator: str = "auto",
     sigma: float | str = "auto",
     check_sigma: float | str | None = "auto",
     threshold: float | str | None = "auto",
-    points_per_teacher: int | None = None,
-    proxy: tuple[NDArray[Any], NDArray[np.int64]] | None = None,
     bound: str = "gdp",
     conversion: str = "improved",
     stop: str = "budget",
     max_labels: int | None = None,
-    seed: int = 0,
-    options: Mapping[str, Any] | None = None,
     reference: Reference | None = None,
     design: Design | None = None,
+    proxy: tuple[NDArray[Any], NDArray[np.int64]] | None = None,
+    teacher: Any = None,
+    seed: int = 0,
 ) -> Settings:
-    """Fill in whatever is "auto" from public information alone: sizes, classes, budgets, a public proxy."""
-    for name, value in (
-        ("n_teachers", n_teachers), ("sigma", sigma), ("check_sigma", check_sigma), ("threshold", threshold),
-    ):  # fmt: skip
+    """Return the settings; whatever is "auto" is chosen from public facts alone.
+
+    Plans, runs, the classifier and sites all come here. The facts are the groups with their numbers of people, the
+    size of the pool, the number of classes and, where given, a public labelled task (`proxy`) on which a few copies
+    of `teacher` are trained; `seed` belongs to that.
+    """
+    requested = {"n_teachers": n_teachers, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold}
+    for name, value in requested.items():
         if isinstance(value, str) and value != "auto":
             raise InputError(f"{name} is {value!r}: it must be a number or 'auto'")
     _check_request(variant, stop, max_labels, points_per_teacher, n_teachers)
     _check_test(bound, variant, stop, max_labels, reference=reference, design=design)
+    if aggregator not in AGGREGATORS:
+        refuse_name("aggregator", aggregator, AGGREGATORS)
+    if aggregator == "gnmax":
+        for name in ("check_sigma", "threshold"):
+            if requested[name] not in ("auto", None):
+                raise InputError(f"{name} is {requested[name]}: gnmax has no check; use confident")
+            requested[name] = None
+    n_people = sum(group.people or 0 for group in groups)
     k = None if n_teachers == "auto" else int(n_teachers)
-    if k is not None and k > people.n_people:
-        raise InputError(f"n_teachers is {k} and there are {people.n_people} people: every teacher needs one at least")
+    if k is not None and k > n_people:
+        raise InputError(f"n_teachers is {k} and there are {n_people} people: every teacher needs one at least")
     extra = dict(options or {})
     choice: Choice | None = None
-    if "auto" in (n_teachers, sigma, check_sigma, threshold):
+    if "auto" in requested.values():
         profiles = None
         if proxy is not None:
-            sizes = PROXY_SIZES if k is None else (max(1, people.n_people // k),)
-            fitting = [size for size in sizes if size * 2 <= people.n_people] or [1]
+            sizes = PROXY_SIZES if k is None else (max(1, n_people // k),)
+            fitting = [size for size in sizes if size * 2 <= n_people] or [1]
             profiles = proxy_profiles(teacher, *proxy, n_classes=n_classes, sizes=fitting, seed=seed)
         choice = choose(
-            groups=people.groups,
+            groups=groups,
             n_public=n_public,
             n_classes=n_classes,
             profiles=profiles,
             points_per_teacher=points_per_teacher,
             n_teachers=k,
+            check=aggregator != "gnmax",
             variant=variant,
             **extra,
         )
 
-    def filled(value: float | str | None, chosen: float | None) -> float | None:
-        return chosen if value == "auto" else None if value is None else float(value)
+    def filled(name: str) -> float | None:
+        value = requested[name]
+        if value == "auto":
+            value = getattr(choice, name)
+        return None if value is None else float(value)
 
-    count = choice.n_teachers if choice is not None and k is None else k
-    noise = filled(sigma, choice.sigma if choice else None)
-    if count is None or noise is None:
-        raise InputError("sigma and n_teachers must be numbers or 'auto'")
-    given = [name for name, value in (("σ", sigma), ("σ_T", check_sigma), ("T", threshold)) if value != "auto"]
-    reason = "parameters as given"
-    if choice is not None:
-        reason = (
-            f"auto chose {choice.reason}" if not given else f"auto chose {count} teachers; {', '.join(given)} as given"
-        )
+    noise = filled("sigma")
+    if noise is None:
+        raise InputError("sigma is None: it must be a number or 'auto'")
     settings = Settings(
-        n_teachers=count,
+        variant=variant,
+        n_teachers=choice.n_teachers if k is None and choice is not None else int(k or 0),
         sigma=noise,
-        check_sigma=filled(check_sigma, choice.check_sigma if choice else None),
-        threshold=filled(threshold, choice.threshold if choice else None),
+        check_sigma=filled("check_sigma"),
+        threshold=filled("threshold"),
         meter=Meter(cast("Bound", bound), cast("Conversion", "gdp" if bound == "gdp" else conversion)),
         stop=cast("Stop", stop),
-        max_labels=max_labels,
-        reason=reason,
+        max_labels=None if max_labels is None else int(max_labels),
+        reason=_reason(choice, k, requested),
         options=extra,
+        aggregator_name=aggregator,
         reference=reference,
         design=design,
     )
-    settings.aggregator()  # refuses noise that cannot be, before anybody trains
+    settings.aggregator()  # refuses impossible noise before anybody trains
     return settings
+
+
+def _reason(choice: Choice | None, k: int | None, requested: Mapping[str, Any]) -> str:
+    """Say what was chosen and why."""
+    symbols = {"sigma": "σ", "check_sigma": "σ_T", "threshold": "T"}
+    given = [symbol for name, symbol in symbols.items() if requested[name] not in ("auto", None)]
+    if choice is None:
+        return "parameters as given"
+    if not given:
+        return f"auto chose {choice.reason}"
+    return f"auto chose {choice.n_teachers if k is None else k} teachers; {', '.join(given)} as given"
 
 
 def _check_request(variant: str, stop: str, max_labels: int | None, points: int | None, n_teachers: int | str) -> None:
@@ -178,12 +267,13 @@ def _check_test(
 
 
 def designed(settings: Settings, allocation: Allocation, *, n_classes: int, queries: Sequence[str]) -> Settings:
-    """Return the settings with their design, made from the reference unless it is there; others as they are."""
-    if settings.reference is None or settings.design is not None:
+    """Return the settings with a design, made from the reference unless there is one; unchanged without either."""
+    reference = settings.reference
+    if reference is None or settings.design is not None:
         return settings
     mechanism = settings.aggregator(allocation.scale).mechanism
-    made = design_for(settings.reference, allocation.panel(), mechanism, n_classes=n_classes, queries=queries)
-    return replace(settings, design=made)
+    made = design_for(reference, allocation.panel(), mechanism, n_classes=n_classes, queries=queries)
+    return replace(settings, design=made, reference=reference if reference.simulator is not None else None)
 
 
 def run_labelling(
@@ -232,14 +322,14 @@ def run_labelling(
     return result, book
 
 
-def standard_labels(settings: Settings, people: People, *, answer_rate: float, n_public: int) -> int:
-    """Return how many labels standard PATE at the strictest budget would have had, by the account alone."""
+def standard_labels(settings: Settings, groups: Sequence[Group], *, answer_rate: float, n_public: int) -> int:
+    """Return how many labels standard PATE would afford at the strictest budget, computed from the account alone."""
     known = settings.meter.data_independent and not settings.meter.whole
     meter = settings.meter if known else Meter("gdp")
     queries = queries_afforded(
         meter,
-        epsilon=min(group.epsilon for group in people.groups),
-        delta=min(group.delta for group in people.groups),
+        epsilon=min(group.epsilon for group in groups),
+        delta=min(group.delta for group in groups),
         sensitivity=1.0,
         sigma=settings.sigma,
         check_sigma=settings.check_sigma,

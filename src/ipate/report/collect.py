@@ -5,14 +5,12 @@ from typing import Any
 
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
-from ipate.planning.reference import read_design
 from ipate.report.assemble import Source, assemble
 from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
 from ipate.report.statement import owed
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import openings_of, reading, reused_by
 from ipate.runs.record import read_record
-from ipate.runs.settings import settings_of
 from ipate.runs.withdrawal import withdrawals
 
 
@@ -30,13 +28,7 @@ def _source(folder: RunFolder) -> Source:
             f"{folder.path}: the run has not labelled yet; finish it with ipate run --resume {folder.path}"
         )
     allocation = Allocation.load(path)
-    settings = settings_of(
-        config,
-        people=allocation.people,
-        n_public=len(record.labels),
-        n_classes=len(data["classes"]),
-        design=read_design(folder.public / "design.json") if config.labelling.bound == "ptr" else None,
-    )
+    settings = folder.settings
     with reading(folder) as ledger:
         paid = ledger.stored().answers
         opening = openings_of(folder, ledger)

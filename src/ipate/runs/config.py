@@ -72,6 +72,7 @@ class LabellingConfig(_Section):
     variant: str = "weighting"
     rule: str | None = None
     power: float | None = None
+    aggregator: str = "auto"
     sigma: Positive | Auto = "auto"
     check_sigma: Positive | Auto = "auto"
     threshold: Annotated[float, Field(allow_inf_nan=False)] | Auto = "auto"

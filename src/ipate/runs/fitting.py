@@ -4,7 +4,7 @@ import secrets
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ from ipate.ledger.memory import MemoryLedger
 from ipate.ledger.opening import name_run, refuse_mixed_noise
 from ipate.ledger.records import Ledger
 from ipate.ledger.sqlite import SqliteLedger
-from ipate.people.people import People
-from ipate.people.policy import Policy
+from ipate.people.people import People, make_people
 from ipate.planning.settings import Settings, run_labelling
 from ipate.teachers.ensemble import fingerprint, train_and_vote
 from ipate.votes import Votes
@@ -31,12 +30,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What `fit` was told about people: budgets or levels per row, and whose row it is."""
+    """What is known about people, as `make_people` takes it: budgets or levels per row, and whose row it is."""
 
     budgets: Any = None
     levels: Any = None
     policy: Any = None
     person_id: Any = None
+    epsilon: float | None = None
+    delta: float | str = "auto"
 
     def __post_init__(self) -> None:
         for name in ("budgets", "levels", "person_id"):  # by position from here on, whatever index they came with
@@ -49,12 +50,11 @@ class Given:
         def taken(values: Any) -> Any:
             return None if values is None else values[rows]
 
-        return Given(
-            budgets=taken(self.budgets),
-            levels=taken(self.levels),
-            policy=self.policy,
-            person_id=taken(self.person_id),
-        )
+        return replace(self, budgets=taken(self.budgets), levels=taken(self.levels), person_id=taken(self.person_id))
+
+    def people(self, n_rows: int) -> People:
+        """Return the people of so many rows."""
+        return make_people(n_rows, **{entry.name: getattr(self, entry.name) for entry in fields(self)})
 
 
 def find_classes(y: NDArray[Any], classes: Sequence[Any] | None) -> NDArray[Any]:
@@ -81,31 +81,6 @@ def encode(classes: NDArray[Any], y: ArrayLike, what: str) -> Ints:
         bad = values[~known].tolist()[0]
         raise InputError(f"{what} holds {bad!r}: the classes are {', '.join(map(str, classes.tolist()))}")
     return places.astype(np.int64)
-
-
-def make_people(n: int, given: Given, *, epsilon: float | None, delta: float | str) -> People:
-    """Return the people of n rows with their budgets, from whatever was given."""
-    if given.budgets is not None and given.levels is not None:
-        raise InputError("budgets and levels are both given: give one of them")
-    people_there = n if given.person_id is None else len(np.unique(given.person_id.astype(str)))
-    usual = min(1e-5, 0.1 / people_there) if delta == "auto" else float(delta)
-    if given.levels is not None:
-        if given.policy is None:
-            raise InputError("levels are given without a policy: say which ε each level means")
-        rule = given.policy
-        if isinstance(rule, Mapping):
-            rule = Policy.from_mapping(rule)
-        stated = None if delta == "auto" and rule.delta is not None else usual
-        people = People.from_levels(given.levels, policy=rule, delta=stated, person_id=given.person_id)
-    else:
-        if given.budgets is None and epsilon is None:
-            raise InputError("no budgets: pass budgets= or levels= and policy= to fit, or epsilon= to PATEClassifier")
-        rows = np.full(n, epsilon, dtype=np.float64) if given.budgets is None else np.asarray(given.budgets)
-        people = People.from_budgets(rows, delta=usual, person_id=given.person_id)
-    if people.n_rows != n:
-        name = "levels" if given.levels is not None else "budgets"
-        raise InputError(f"{name} has {people.n_rows} entries and X has {n} rows: there must be one per row")
-    return people
 
 
 def split_public(people: People, share: float | None, *, seed: int) -> tuple[Ints, Ints]:

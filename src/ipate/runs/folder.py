@@ -15,10 +15,12 @@ from ipate._version import library_versions
 from ipate.errors import InputError
 from ipate.files import write_text
 from ipate.ledger.opening import is_seeded, name_run
+from ipate.planning.settings import Settings
 from ipate.runs.config import RunConfig
 from ipate.teachers.models import NETS
 
 _ATTEMPTS = 5
+_FORMAT = "ipate run 1"
 _PRIVATE_NOTE = """What lies here is private: the votes of the teachers, who taught which teacher, what was charged to
 whom, and costs that were computed from votes. Nobody but the holder of the data may see it; publish from the folder
 'public' only.
@@ -53,6 +55,7 @@ class RunFolder:
         folder.private.chmod(0o700)
         write_text(folder.private / "README", _PRIVATE_NOTE)
         facts = {
+            "format": _FORMAT,
             "id": name_run(f"{path.absolute().name}-{secrets.token_hex(4)}", seeded=config.seed is not None),
             "begun": datetime.now(UTC).isoformat(timespec="microseconds"),
             "noise": "secure" if config.seed is None else "seeded",
@@ -97,7 +100,22 @@ class RunFolder:
             raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
         if found is None or not {"id", "versions"} <= found.keys():
             raise InputError(f"{stated}: it is not there or says nothing; the run cannot be continued without it")
+        if found.get("format") != _FORMAT:
+            raise InputError(
+                f"{stated}: its format is {found.get('format')!r}, and this version of ipate reads {_FORMAT!r}; "
+                "begin a new run in another folder"
+            )
         return found
+
+    @property
+    def begun(self) -> bool:
+        """Whether the settings were resolved: from then on they are read from the folder."""
+        return (self.path / "settings.json").is_file() or (self.private / "allocation.npz").is_file()
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings that the run began with, from `settings.json`; nobody chooses them again."""
+        return Settings.read(self.path / "settings.json")
 
     def note_versions(self) -> None:
         """Note the versions of whoever continues the run, where they are others than before."""

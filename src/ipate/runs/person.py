@@ -55,9 +55,8 @@ def find_person(allocation: Allocation, person: str) -> int:
 
 def kind_of(folder: RunFolder) -> Kind:
     """Return whether a run's figures may be told: not where costs are private, nor where the noise was seeded."""
-    bound = cast("Bound", folder.config.labelling.bound)
     seeded = folder.config.seed is not None
-    found = state_guarantee(Meter(bound), stopped_by="account", seeded=seeded)
+    found = state_guarantee(folder.settings.meter, stopped_by="account", seeded=seeded)
     return "private" if found.seeded else found.kind
 
 
