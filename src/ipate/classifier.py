@@ -8,8 +8,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -24,6 +22,7 @@ from ipate.planning.settings import Settings, choose_settings, designed
 from ipate.runs.fitting import Given, charge_labels, collect_votes, encode, find_classes, split_public
 from ipate.students import fit_student
 from ipate.teachers.ensemble import allows_missing, fingerprint
+from ipate.teachers.models import make_model
 
 
 class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -34,7 +33,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     teacher : scikit-learn classifier, default LogisticRegression
         Cloned for every teacher. Put scalers and imputers inside it (a Pipeline as `teacher`), not in
         front of this estimator: in front they would be fitted on private rows and miss `X_public`.
-    student : scikit-learn classifier, default RandomForestClassifier
+    student : scikit-learn classifier, default LogisticRegression
         Trained on the public points that got a label.
     variant : {"weighting", "upsampling", "vanishing", "standard"}
         How a larger budget becomes more influence.
@@ -181,7 +180,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         levels, policy
             a consent level per row, and what each level means; or `epsilon` of the constructor.
         person_id : sequence of length n, optional
-            Whose row it is; every row is a person of its own unless said.
+            Whose row it is; by default every row is a person.
         X_public : array, optional
             The public pool. Required unless `public_fraction` is set.
         y_public : array, optional
@@ -325,10 +324,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return validate_data(self, X, ensure_all_finite=finite, allow_nd=True, reset="y" in options, **options)
 
     def _teacher(self) -> Any:
-        return LogisticRegression(max_iter=200) if self.teacher is None else self.teacher
+        return make_model() if self.teacher is None else self.teacher
 
     def _student(self, seed: int) -> Any:
-        model = RandomForestClassifier() if self.student is None else clone(self.student)
+        model = make_model() if self.student is None else clone(self.student)
         if model.get_params().get("random_state", 0) is None:
             model.set_params(random_state=seed)
         return model

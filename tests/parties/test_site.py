@@ -26,7 +26,7 @@ COLUMNS = {"label": "diagnosis", "level": "consent", "person": "patient"}
 
 
 def asked_of(site, **changes):
-    return Asked(**{**COLUMNS, "policy": Policy.from_mapping(tomllib.loads(POLICY[site])), "teachers": 10, **changes})
+    return Asked(**{**COLUMNS, "policy": Policy.from_mapping(tomllib.loads(POLICY[site])), "n_teachers": 10, **changes})
 
 
 def fitted(folder, site="north", *, encoding, estimator=None, out=None, **changes):
@@ -251,7 +251,7 @@ def test_an_interrupted_fitting_is_continued_with_the_same_data_only(tmp_path, p
     with pytest.raises(InputError, match="holds no fitted site"):
         Site.open(tmp_path / "north" / "site")
     with pytest.raises(InputError, match="another fitting was begun here"):
-        fitted(tmp_path / "north", encoding=pool.encoding, teachers=20)
+        fitted(tmp_path / "north", encoding=pool.encoding, n_teachers=20)
     site = fitted(tmp_path / "north", encoding=pool.encoding)
     assert sorted(trained) == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9]
     assert len(site.hashes) == 10
@@ -310,7 +310,7 @@ def test_numbers_of_people_s_own_become_groups(tmp_path, pool):
         feature_names=["age", "bmi"],
         epsilon=np.where(np.arange(90) < 30, 1.0, np.where(np.arange(90) < 60, 1.02, 4.0)),
     )
-    asked = Asked(merge_within=0.05, points=10)
+    asked = Asked(merge_within=0.05, points_per_teacher=10)
     site = fit_east(folder / "rows.npz", folder / "site", pool.encoding, asked)
     assert [(g.id, g.epsilon, g.teachers) for g in site.groups] == [("east/eps=1", 1.0, 6), ("east/eps=4", 4.0, 3)]
 
@@ -338,7 +338,7 @@ MISMATCHED = {
 def test_rows_that_are_encoded_otherwise_than_the_queries_are_refused(tmp_path, pool, case):
     changes, words = MISMATCHED[case]
     with pytest.raises(InputError, match=words):
-        fit_east(arrays(tmp_path, **changes), tmp_path / "site", pool.encoding, Asked(teachers=2))
+        fit_east(arrays(tmp_path, **changes), tmp_path / "site", pool.encoding, Asked(n_teachers=2))
     assert not (tmp_path / "site").exists()
 
 
@@ -359,7 +359,7 @@ def test_images_are_voted_on_as_they_are(tmp_path):
         tmp_path / "rows.npz",
         tmp_path / "site",
         asked.encoding,
-        Asked(teachers=4),
+        Asked(n_teachers=4),
         estimator=make_model("forest", {"n_estimators": 3}),
     )
     site.vote(asked, tmp_path / "votes.npz")
@@ -372,7 +372,7 @@ def test_a_delta_of_one_in_all_people_is_warned_of_and_a_group_of_one_class_too(
         fitted(tmp_path / "a", encoding=pool.encoding, delta=0.01, level=None, policy=None, epsilon=1.0)
     path = arrays(tmp_path, epsilon=np.where(np.arange(40) % 2, 1.0, 3.0))
     with pytest.warns(SingleClassWarning):
-        site = fit_east(path, tmp_path / "site", pool.encoding, Asked(teachers=4))
+        site = fit_east(path, tmp_path / "site", pool.encoding, Asked(n_teachers=4))
     site.vote(pool, tmp_path / "votes.npz")
     votes, _, _ = read_file(tmp_path / "votes.npz")
     assert {tuple(np.unique(row)) for row in votes} == {(0,), (1,)}  # nothing to learn: a fixed vote

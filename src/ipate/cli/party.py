@@ -42,8 +42,12 @@ def fit(
         float | None, typer.Option(help="Merge numbers ε within this relative tolerance, downwards.")
     ] = None,
     variant: Annotated[str, typer.Option(help="weighting, or standard: everyone here at the strictest.")] = "weighting",
-    teachers: Annotated[int | None, typer.Option(help="How many teachers; people over --points unless said.")] = None,
-    points: Annotated[int, typer.Option(help="People per teacher; sites should agree on it.")] = 50,
+    teachers: Annotated[
+        int | None, typer.Option(help="How many teachers; chosen as in ipate run unless given.")
+    ] = None,
+    points_per_teacher: Annotated[
+        int | None, typer.Option(help="People per teacher; sites should agree on it. Chosen as in ipate run.")
+    ] = None,
     teacher: Annotated[
         str, typer.Option(help="logistic, forest, boosting, bayes, a net or module:attribute.")
     ] = "logistic",
@@ -64,7 +68,8 @@ def fit(
     asked = Asked(
         label=label, level=level, epsilon_column=epsilon_column, person=person,
         policy=None if policy is None else Policy.from_file(policy), epsilon=epsilon, delta=delta,
-        merge_within=merge_within, variant=variant, teachers=teachers, points=points, seed=split_seed,
+        merge_within=merge_within, variant=variant, n_teachers=teachers,
+        points_per_teacher=points_per_teacher, seed=split_seed,
     )  # fmt: skip
     fitted = fit_site(
         data,

@@ -21,6 +21,7 @@ from ipate.files import read_npz, read_table
 from ipate.parties.archive import Encoding, array_sha256, canonical, new_npz, read_bounds, require_new, sha256
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
+from ipate.planning.choose import usual_points
 
 _MEMBERS = ("X", "ids", "encoding")
 _POOL = ("X", "feature_names", "bounds", "classes", "queries")
@@ -220,8 +221,9 @@ class Asked:
     merge_within : float, optional
         As in `People.from_budgets`.
     variant : {"weighting", "standard"}
-    teachers, points : int
-        How many teachers, or how many people each should have.
+    n_teachers, points_per_teacher : int, optional
+        How many teachers, or how many people each should have; by the chooser's rule for the site's own people
+        unless given.
     seed : int
         The public split seed.
     """
@@ -235,8 +237,8 @@ class Asked:
     delta: float | None = None
     merge_within: float | None = None
     variant: str = "weighting"
-    teachers: int | None = None
-    points: int = 50
+    n_teachers: int | None = None
+    points_per_teacher: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -265,8 +267,12 @@ def read_rows(data: Path, encoding: Encoding, asked: Asked) -> Dataset:
 def allocate_people(rows: Dataset, asked: Asked, data: Path) -> Allocation:
     """Deal a site's people to its teachers; more groups than teachers would be refused, so each has one at least."""
     people = _people(rows, asked, data)
-    points = check_count("points", asked.points)
-    wanted = max(len(people.groups), people.n_people // points) if asked.teachers is None else asked.teachers
+    wanted = asked.n_teachers
+    if wanted is None:
+        points = usual_points(people.n_people, rows.n_classes)
+        if asked.points_per_teacher is not None:
+            points = check_count("points_per_teacher", asked.points_per_teacher)
+        wanted = max(len(people.groups), people.n_people // points)
     return allocate(asked.variant, people=people, n_teachers=wanted, seed=asked.seed)
 
 

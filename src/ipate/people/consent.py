@@ -209,7 +209,7 @@ def check_consent(
     *,
     policy: Policy,
     level: str | None = None,
-    epsilon: str | None = None,
+    epsilon_column: str | None = None,
     person: str | None = None,
     delta: float | None = None,
     progress: Callable[[int], None] | None = None,
@@ -222,7 +222,7 @@ def check_consent(
         One row or several per person; other columns are left alone.
     policy : Policy
         What levels mean, and the most that anybody may give.
-    level, epsilon : str, optional
+    level, epsilon_column : str, optional
         The column of consent levels ("level" unless said), or else the column of numbers.
     person : str, optional
         The column that says whose a row is; without it every row is a person.
@@ -233,18 +233,20 @@ def check_consent(
         Receives 1 when the file is read, 2 when every cell is judged, 3 when people are counted.
     """
     told = progress or (lambda _: None)
-    if level is not None and epsilon is not None:
-        raise InputError(f"level is {show(level)} and epsilon is {show(epsilon)}: people chose one or the other")
+    if level is not None and epsilon_column is not None:
+        raise InputError(
+            f"level is {show(level)} and epsilon_column is {show(epsilon_column)}: name the one that people chose"
+        )
     if delta is not None:
         check_number("delta", delta)
         if policy.delta is not None and delta > policy.delta:
             raise InputError(f"delta is {delta!r}: at most the policy's {policy.delta!r} is allowed")
-    column = epsilon or level or "level"
+    column = epsilon_column or level or "level"
     wanted = [column] if person is None else [column, person]
     table = read_table(path, required=list(dict.fromkeys(wanted)), others=True)
     told(1)
     cells, ids = table.columns[column], None if person is None else table.columns[person]
-    problems, budgets = read_budgets(table, column, policy, numbers=epsilon is not None)
+    problems, budgets = read_budgets(table, column, policy, numbers=epsilon_column is not None)
     good = ~np.isnan(budgets)
     if person is not None:
         unnamed, named = read_ids(table, person)
@@ -258,7 +260,7 @@ def check_consent(
         usable if good.all() else usable.part(np.flatnonzero(good)),
         policy,
         delta=delta if delta is not None else policy.delta,
-        named=epsilon is None,
+        named=epsilon_column is None,
     )
     told(3)
     return found

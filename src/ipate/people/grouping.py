@@ -9,18 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ipate.errors import LIMITS, DeltaWarning, InputError, check_number, show
-from ipate.people.budgets import Budget, Group
+from ipate.people.budgets import Budget, Group, usual_delta
 from ipate.people.policy import Policy
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Where: TypeAlias = Callable[[int], str]
 Name: TypeAlias = Callable[[float, float], str]
-
-
-def usual_delta(n_people: int) -> float:
-    """Return the δ that "auto" stands for: 1e-5, or a tenth of 1/N where that is smaller."""
-    return min(1e-5, 0.1 / n_people)
 
 
 @dataclass(frozen=True, kw_only=True)

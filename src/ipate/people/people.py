@@ -1,7 +1,7 @@
 """People and their budgets: who asks for how much privacy, and which people share a budget.
 
-A group is known by its id, never by its place in an order; every change to somebody's budget makes it
-stricter and is said in `People.notes`. How many people there are, their budgets and who shares a teacher
+A group is identified by its id, never by its position; every change to a person's budget makes it
+stricter and is reported in `People.notes`. How many people there are, their budgets and who shares a teacher
 are public.
 """
 

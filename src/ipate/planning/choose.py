@@ -1,8 +1,8 @@
-"""How many teachers and how much noise, chosen from public information alone.
+"""The chooser: the number of teachers and the noise, from public information alone.
 
-Under the releasable account labels grow with k² at equal σ/k, until teachers have too little data. What
-is best therefore depends on how well teachers of p points agree, and that must not be read off private
-votes: it comes from a public proxy task, or from a stated reference profile of vote shares.
+Under the gdp account labels grow with k² at equal σ/k, until teachers have too little data. The best choice depends on
+how well teachers of p points agree. Private votes must not decide that, so it comes from a public proxy task or from
+stated reference profiles of vote shares.
 """
 
 from collections.abc import Sequence
@@ -32,29 +32,17 @@ PROXY_TEACHERS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """How teachers of some size vote on public points: shares of the votes per point and class.
+    """How teachers with so many points vote: shares of the votes per public point and class."""
 
-    Attributes
-    ----------
-    shares : array of shape (points, C)
-        Each row sums to 1; the first column is the true class.
-    points_per_teacher : int
-        How much data such teachers have.
-    source : str
-        Where the profile comes from, in words.
-    measured : bool
-        Whether teachers were really trained for it, on public data.
-    """
-
-    shares: Floats
+    shares: Floats  # (points, C); each row sums to 1, the first column is the true class
     points_per_teacher: int
-    source: str
-    measured: bool = False
+    source: str  # where the profile comes from, in words
+    measured: bool = False  # whether teachers were trained for it, on public data
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Parameters of a run, and why: everything that led to them is public."""
+    """What was chosen, and the reason; it depends on public facts alone."""
 
     n_teachers: int
     points_per_teacher: int
@@ -67,10 +55,10 @@ class Choice:
 
 
 def reference_profile(n_classes: int, points_per_teacher: int, *, skill: float = 0.6) -> Profile:
-    """Return a stated difficulty mix: a teacher is right with a chance that varies from point to point.
+    """Return a stated mix of difficulties: a teacher is right with a probability that varies from point to point.
 
-    The chance follows a Beta distribution of concentration 3 whose mean is `skill` of the way from
-    guessing to always right; half of the errors fall on one rival class, the rest on all others alike.
+    It follows a Beta distribution of concentration 3 whose mean is `skill` of the way from guessing to always right;
+    half of the errors fall on one rival class, the rest evenly on all others.
     """
     accuracy = 1 / n_classes + skill * (1 - 1 / n_classes)
     chance = beta.ppf((np.arange(200) + 0.5) / 200, 3 * accuracy, 3 * (1 - accuracy))
@@ -90,16 +78,9 @@ def reference_profile(n_classes: int, points_per_teacher: int, *, skill: float =
 def proxy_profiles(
     estimator: Any, X: NDArray[Any], y: NDArray[np.int64], *, n_classes: int, sizes: Sequence[int], seed: int = 0
 ) -> tuple[Profile, ...]:
-    """Train a few teachers of each size on half of a public labelled task; let them vote on the other half.
+    """Train a few teachers of each size on half of a public labelled task and let them vote on the other half.
 
-    Parameters
-    ----------
-    estimator : scikit-learn classifier
-        The teacher.
-    X, y : arrays
-        Public labelled data that resembles the private task.
-    sizes : sequence of int
-        Points per teacher to try; those that the data cannot supply are left out.
+    Sizes that the task cannot supply are left out.
     """
     from sklearn.base import clone
 
@@ -146,26 +127,13 @@ def choose(
 ) -> Choice:
     """Return k, σ, σ_T and T that promise the best student under the releasable gdp account.
 
-    Every candidate is scored by the labels it affords times ((a − 1/C)/(1 − 1/C))², a the expected share of
-    right labels: the number of clean labels that teach as much as that many noisy ones. Labels are
-    those of the group that is exhausted first, at most the answered part of the pool.
+    Every candidate is scored by the labels it affords times ((a − 1/C)/(1 − 1/C))², where a is the expected share of
+    right labels: the number of clean labels that teach as much as that many noisy ones. Labels are those of the group
+    that is exhausted first, and at most the answered part of the pool.
 
-    Parameters
-    ----------
-    groups : sequence of Group
-        With budgets and numbers of people.
-    n_public, n_classes : int
-        The size of the pool, and C.
-    profiles : sequence of Profile, optional
-        Candidates. Without them reference profiles of several skills, of which nothing is known, at
-        `points_per_teacher`, or at 10 points per class and at least 50 (fewer where there would be less
-        than 25 teachers): what does well on average over them is chosen.
-    n_teachers : int, optional
-        Fix k; then only noise and threshold are chosen.
-    check : bool
-        Whether there is a consensus check; without it only σ is chosen.
-    variant, **options
-        As in `ipate.allocation.lay_out`.
+    Without `profiles` the best on average over reference profiles of several skills is chosen, at
+    `points_per_teacher` or `usual_points`. `n_teachers` fixes k. Without a consensus `check` only σ is chosen.
+    Further options are those of `ipate.allocation.lay_out`.
     """
     people = sum(group.people or 0 for group in groups)
     if people < 1:

@@ -1,7 +1,7 @@
-"""The settings of a labelling: chosen once from public facts, stored as JSON, and applied to the votes."""
+"""The settings of a labelling: chosen once from public facts and stored as JSON."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self, cast
@@ -9,22 +9,17 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.calibration import queries_afforded
-from ipate.accounting.meter import Bound, Conversion, Meter
+from ipate.accounting.meter import PAPER_ORDERS, Bound, Conversion, Meter
 from ipate.accounting.ptr.design import Design
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError, refuse_name, show
 from ipate.files import write_text
 from ipate.labelling.aggregators import Aggregator, Confident, GNMax, Mechanism
-from ipate.labelling.loop import Stop, label, open_ledger
-from ipate.labelling.noise import make_noise
-from ipate.labelling.results import Labelling
-from ipate.labelling.tested import label_tested
-from ipate.ledger.records import Ledger
+from ipate.labelling.loop import Stop
 from ipate.people.budgets import Group
 from ipate.planning.choose import Choice, choose, proxy_profiles
+from ipate.planning.plan import scaled
 from ipate.planning.reference import Reference, Simulator, design_for
-from ipate.votes import Votes
 
 FORMAT = "ipate settings 1"
 AGGREGATORS = ("auto", "gnmax", "confident")
@@ -59,14 +54,13 @@ class Settings:
         name = self.aggregator_name
         if name not in AGGREGATORS:
             refuse_name("aggregator", name, AGGREGATORS)
-        if name == "gnmax" or (name == "auto" and (self.check_sigma is None or self.threshold is None)):
-            return GNMax(mechanism=Mechanism(sigma=self.sigma * scale), **self.aggregator_options)
-        if self.check_sigma is None or self.threshold is None:
+        missing = self.check_sigma is None or self.threshold is None
+        if name == "gnmax" or (name == "auto" and missing):
+            return GNMax(mechanism=scaled(Mechanism(sigma=self.sigma), scale), **self.aggregator_options)
+        if missing:
             raise InputError("aggregator is 'confident': it needs check_sigma and threshold")
-        mechanism = Mechanism(
-            sigma=self.sigma * scale, check_sigma=self.check_sigma * scale, threshold=self.threshold * scale
-        )
-        return Confident(mechanism=mechanism, **self.aggregator_options)
+        noise = Mechanism(sigma=self.sigma, check_sigma=self.check_sigma, threshold=self.threshold)
+        return Confident(mechanism=scaled(noise, scale), **self.aggregator_options)
 
     def to_json(self) -> str:
         """Return the settings as JSON in full precision, without a reference's votes: its design replaces them."""
@@ -138,6 +132,7 @@ def choose_settings(
     threshold: float | str | None = "auto",
     bound: str = "gdp",
     conversion: str = "improved",
+    orders: Sequence[float] = PAPER_ORDERS,
     stop: str = "budget",
     max_labels: int | None = None,
     reference: Reference | None = None,
@@ -204,7 +199,7 @@ def choose_settings(
         sigma=noise,
         check_sigma=filled("check_sigma"),
         threshold=filled("threshold"),
-        meter=Meter(cast("Bound", bound), cast("Conversion", "gdp" if bound == "gdp" else conversion)),
+        meter=Meter(cast("Bound", bound), cast("Conversion", "gdp" if bound == "gdp" else conversion), orders),
         stop=cast("Stop", stop),
         max_labels=None if max_labels is None else int(max_labels),
         reason=_reason(choice, k, requested),
@@ -229,11 +224,11 @@ def _reason(choice: Choice | None, k: int | None, requested: Mapping[str, Any]) 
 
 
 def _check_request(variant: str, stop: str, max_labels: int | None, points: int | None, n_teachers: int | str) -> None:
-    """Refuse before training what could only fail after it."""
+    """Refuse impossible requests before anybody trains."""
     if stop not in ("budget", "drop", "count"):
         raise InputError(f"stop is {stop!r}: it must be budget, drop or count")
     if stop == "count" and max_labels is None:
-        raise InputError("stop is 'count' without max_labels: say how many labels, fixed beforehand")
+        raise InputError("stop is 'count' without max_labels: say how many labels there are to be")
     if stop == "drop" and variant in ("upsampling", "vanishing"):
         raise InputError(f"stop is 'drop' under {variant}: groups can leave only where each teacher has one and votes")
     for name, value in (("max_labels", max_labels), ("points_per_teacher", points), ("n_teachers", n_teachers)):
@@ -251,7 +246,7 @@ def _check_test(
     reference: Reference | None,
     design: Design | None,
 ) -> None:
-    """Refuse, before training, a tested release that lacks its reference, and a reference that nothing uses."""
+    """Refuse a tested release without its reference, and a reference that nothing uses, before anybody trains."""
     if bound != "ptr":
         if reference is not None or design is not None:
             raise InputError(f"bound is {bound!r}: a reference or a design is for the bound ptr")
@@ -274,66 +269,3 @@ def designed(settings: Settings, allocation: Allocation, *, n_classes: int, quer
     mechanism = settings.aggregator(allocation.scale).mechanism
     made = design_for(reference, allocation.panel(), mechanism, n_classes=n_classes, queries=queries)
     return replace(settings, design=made, reference=reference if reference.simulator is not None else None)
-
-
-def run_labelling(
-    votes: Votes,
-    allocation: Allocation,
-    settings: Settings,
-    *,
-    noise_seed: int | None = None,
-    ledger: Ledger | None = None,
-    order: NDArray[np.int64] | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> tuple[Labelling, Ledger]:
-    """Label the pool with the votes of an allocation's teachers; return the labelling and its ledger."""
-    aggregator = settings.aggregator(allocation.scale)
-    ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
-    if allocation.participation is not None:
-        held = allocation.participation.participants(np.arange(votes.n_queries))
-        present = held if order is None else np.empty_like(held)
-        if order is not None:
-            present[:, order] = held
-        ballot = replace(ballot, participation=present, weights=None)
-    panel = allocation.panel()
-    book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
-    if settings.meter.whole:
-        asked = np.arange(votes.n_queries) if order is None else order
-        chosen = designed(settings, allocation, n_classes=votes.n_classes, queries=[str(i) for i in asked.tolist()])
-        if chosen.design is None:
-            raise InputError("bound is 'ptr' without a design or a reference to make one from")
-        tested = label_tested(
-            ballot, panel, aggregator, chosen.design,
-            order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
-        )  # fmt: skip
-        return tested, book
-    result = label(
-        ballot,
-        panel,
-        aggregator,
-        settings.meter,
-        stop=settings.stop,
-        max_labels=settings.max_labels,
-        order=order,
-        noise=make_noise(noise_seed),
-        ledger=book,
-        progress=progress,
-    )
-    return result, book
-
-
-def standard_labels(settings: Settings, groups: Sequence[Group], *, answer_rate: float, n_public: int) -> int:
-    """Return how many labels standard PATE would afford at the strictest budget, computed from the account alone."""
-    known = settings.meter.data_independent and not settings.meter.whole
-    meter = settings.meter if known else Meter("gdp")
-    queries = queries_afforded(
-        meter,
-        epsilon=min(group.epsilon for group in groups),
-        delta=min(group.delta for group in groups),
-        sensitivity=1.0,
-        sigma=settings.sigma,
-        check_sigma=settings.check_sigma,
-        answer_rate=answer_rate,
-    )
-    labels = int(min(queries, n_public) * answer_rate)
-    return labels if settings.max_labels is None else min(labels, settings.max_labels)

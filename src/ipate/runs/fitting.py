@@ -1,9 +1,9 @@
-"""The steps of `PATEClassifier.fit` before labelling: classes, people, the public pool, the votes."""
+"""The steps of `PATEClassifier.fit`: classes, people, pool, votes; and the labelling, which runs share."""
 
 import secrets
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ipate.accounting.calibration import queries_afforded
+from ipate.accounting.meter import Meter
 from ipate.allocation.allocation import Allocation
 from ipate.errors import ClassesWarning, InputError, PublicRowsWarning
-from ipate.labelling.loop import account_terms
+from ipate.labelling.loop import account_terms, label, open_ledger
+from ipate.labelling.noise import make_noise
 from ipate.labelling.results import Labelling
+from ipate.labelling.tested import label_tested
 from ipate.ledger.memory import MemoryLedger
 from ipate.ledger.opening import name_run, refuse_mixed_noise
 from ipate.ledger.records import Ledger
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.people.budgets import Group
 from ipate.people.people import People, make_people
-from ipate.planning.settings import Settings, run_labelling
+from ipate.planning.settings import Settings, designed
 from ipate.teachers.ensemble import fingerprint, train_and_vote
 from ipate.votes import Votes
 from ipate.votes.store import VoteStore
@@ -40,7 +45,7 @@ class Given:
     delta: float | str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("budgets", "levels", "person_id"):  # by position from here on, whatever index they came with
+        for name in ("budgets", "levels", "person_id"):  # aligned by position, whatever their index
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else np.asarray(value))
 
@@ -132,6 +137,61 @@ def collect_votes(
             address=address,
         )  # fmt: skip
         return Votes(votes=np.array(store.matrix), n_classes=n_classes, labels=truth)
+
+
+def run_labelling(
+    votes: Votes,
+    allocation: Allocation,
+    settings: Settings,
+    *,
+    noise_seed: int | None = None,
+    ledger: Ledger | None = None,
+    order: NDArray[np.int64] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Labelling, Ledger]:
+    """Label the pool with the votes of an allocation's teachers; return the labelling and its ledger."""
+    aggregator = settings.aggregator(allocation.scale)
+    ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
+    if allocation.participation is not None:
+        held = allocation.participation.participants(np.arange(votes.n_queries))
+        present = held if order is None else np.empty_like(held)
+        if order is not None:
+            present[:, order] = held
+        ballot = replace(ballot, participation=present, weights=None)
+    panel = allocation.panel()
+    book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
+    if settings.meter.whole:
+        asked = np.arange(votes.n_queries) if order is None else order
+        chosen = designed(settings, allocation, n_classes=votes.n_classes, queries=[str(i) for i in asked.tolist()])
+        if chosen.design is None:
+            raise InputError("bound is 'ptr' without a design or a reference to make one from")
+        tested = label_tested(
+            ballot, panel, aggregator, chosen.design,
+            order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
+        )  # fmt: skip
+        return tested, book
+    result = label(
+        ballot, panel, aggregator, settings.meter, stop=settings.stop, max_labels=settings.max_labels,
+        order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
+    )  # fmt: skip
+    return result, book
+
+
+def standard_labels(settings: Settings, groups: Sequence[Group], *, answer_rate: float, n_public: int) -> int:
+    """Return how many labels standard PATE would afford at the strictest budget, computed from the account alone."""
+    known = settings.meter.data_independent and not settings.meter.whole
+    meter = settings.meter if known else Meter("gdp")
+    queries = queries_afforded(
+        meter,
+        epsilon=min(group.epsilon for group in groups),
+        delta=min(group.delta for group in groups),
+        sensitivity=1.0,
+        sigma=settings.sigma,
+        check_sigma=settings.check_sigma,
+        answer_rate=answer_rate,
+    )
+    labels = int(min(queries, n_public) * answer_rate)
+    return labels if settings.max_labels is None else min(labels, settings.max_labels)
 
 
 Floats = NDArray[np.float64]

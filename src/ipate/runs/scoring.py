@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from ipate.accounting.meter import Meter
 from ipate.allocation.allocation import Allocation
-from ipate.planning.settings import Settings, run_labelling
+from ipate.planning.settings import Settings
 from ipate.runs.config import RunConfig
+from ipate.runs.fitting import run_labelling
 from ipate.runs.folder import RunFolder
 from ipate.runs.record import Record
 from ipate.runs.task import Task, make_models

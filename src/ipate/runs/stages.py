@@ -1,4 +1,4 @@
-"""The stages of a run, one after the other; what a stage has made is found again when a run is resumed."""
+"""The stages of a run in order; a resumed run reads what earlier stages have written."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,7 +14,8 @@ from ipate.allocation.allocation import Allocation, class_warning
 from ipate.errors import InputError, IpateError
 from ipate.files import replacing
 from ipate.planning.reference import write_design
-from ipate.planning.settings import Settings, choose_settings, designed, standard_labels
+from ipate.planning.settings import Settings, choose_settings, designed
+from ipate.runs.fitting import standard_labels
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import check_affordable, ledger_path
 from ipate.runs.record import Record, label_once, publish
@@ -66,7 +67,7 @@ def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSumm
     make_models(config)  # refuses what cannot be made before anything is written
     task = prepare(config)
     pool = _data(folder, task)
-    settings = _resolved(folder, task)
+    settings = resolve_settings(folder, task)
     allocation = _allocation(folder, task, settings)
     for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
         say(line)
@@ -85,7 +86,7 @@ def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSumm
 
 
 def _data(folder: RunFolder, task: Task) -> str:
-    """Note what the data was: classes, sizes, notes. Return the name of the pool, a hash of its points and classes."""
+    """Write classes, sizes and notes of the data. Return the pool's name, a hash of its points and classes."""
     path = folder.path / "data.json"
     facts = {
         "name": task.data.name,
@@ -108,7 +109,7 @@ def _data(folder: RunFolder, task: Task) -> str:
 
 
 def _refuse_failed(folder: RunFolder, record: Record) -> None:
-    """Say that a test was not passed and left no label: there is nothing to teach a student with."""
+    """Raise if the private test failed and left no label: there is nothing to train a student on."""
     if record.passed is False and not record.n_labels:
         raise IpateError(
             "the private test was not passed: no label was released, and the budgets are spent, as they would be after "
@@ -117,7 +118,7 @@ def _refuse_failed(folder: RunFolder, record: Record) -> None:
 
 
 def _told(task: Task) -> str:
-    """Who is protected and who is not, in a sentence."""
+    """Return one sentence on who is protected and who is not."""
     sizes = ", ".join(f"{group.id} ε = {group.epsilon:g}: {group.people} people" for group in task.people.groups)
     return (
         f"{len(task.parts.public)} rows are treated as public and {len(task.parts.test)} as test data, and no budget "
@@ -125,8 +126,8 @@ def _told(task: Task) -> str:
     )
 
 
-def _resolved(folder: RunFolder, task: Task) -> Settings:
-    """Return the settings of the run: chosen and written once, before anybody trains, and read ever after.
+def resolve_settings(folder: RunFolder, task: Task) -> Settings:
+    """Return the settings of the run: chosen and written once, before anybody trains, and read from then on.
 
     The design of a tested release is part of them, so that the test and the labels after it share one design; its
     file in the public folder is a copy for readers.
@@ -175,12 +176,12 @@ def _allocation(folder: RunFolder, task: Task, settings: Settings) -> Allocation
 
 
 def allocated(folder: RunFolder) -> Allocation:
-    """Return the run's allocation as it stands; one that has none yet is dealt now."""
+    """Return the run's current allocation; it is made now if there is none yet."""
     path = folder.private / "allocation.npz"
     if path.is_file():
         return settle(folder, Allocation.load(path))
     task = prepare(folder.config)
-    return _allocation(folder, task, _resolved(folder, task))
+    return _allocation(folder, task, resolve_settings(folder, task))
 
 
 def _same(kept: Allocation, made: Allocation) -> bool:
@@ -239,7 +240,7 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
 def _taught(folder: RunFolder, task: Task, settings: Settings, record: Record) -> dict[str, Any]:
     """Teach and score the student, unless that was done."""
     shown = folder.public if record.publishable else folder.private
-    path = folder.private / "metrics.json"  # scored with true labels, which nobody gave away
+    path = folder.private / "metrics.json"  # computed with true labels, which are not released
     kept = folder.read(path)
     if kept is not None and (shown / "student.joblib").is_file():
         return kept

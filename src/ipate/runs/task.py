@@ -1,4 +1,4 @@
-"""What a run starts from: the data, parted, and the people of its private part with their budgets."""
+"""What a run starts from: the partitioned data, the people with their budgets, and the requested settings."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +23,14 @@ DEFAULT_POLICY = {"high": 1.0, "average": 2.0, "low": 3.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """The data of a run, parted, with its people: everything that later stages start from."""
+    """The partitioned data of a run and the people of its private part."""
 
     data: Dataset
     parts: Partition
     people: People
 
     def features(self, rows: Ints, *, model: str = "") -> NDArray[Any]:
-        """Return rows as a model wants them: images for nets, channels first, one line of numbers otherwise."""
+        """Return rows in the shape that a model needs: images, channels first, for nets, and vectors otherwise."""
         if model not in NETS:
             return np.asarray(self.data.features(rows))
         if self.data.kind != "image":
@@ -40,7 +40,7 @@ class Task:
 
 
 def prepare(config: RunConfig) -> Task:
-    """Load the data, part it, and find the people of the private part with their budgets."""
+    """Load and partition the data, and find the people of the private part with their budgets."""
     wanted = config.data
     if wanted.file is not None:
         data = read_data(
@@ -66,7 +66,7 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
     are drawn at random, so one ε for everybody may replace them and they have a default policy.
     """
     given, own = config.budgets, config.data.file is not None
-    persons = private if data.person_id is None else data.person_id[private]  # a row of the data, or whose it is
+    persons = private if data.person_id is None else data.person_id[private]  # without ids every row is a person
     epsilon, levels = (None if column is None else column[private] for column in (data.epsilon, data.levels))
     if given.shares is not None and (epsilon is not None or levels is not None):
         raise InputError("budgets.shares is given: the data says what its people consent to; leave it out")
@@ -89,7 +89,7 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
 
 
 def _drawn(shares: dict[str, float], n: int, seed: int) -> NDArray[np.str_]:
-    """Levels in the given shares, to people at random."""
+    """Draw consent levels in the given shares at random."""
     names = list(shares)
     edges = np.round(np.cumsum(list(shares.values())) / sum(shares.values()) * n).astype(int)
     levels = np.array(names)[np.searchsorted(edges, np.arange(n), side="right")]
@@ -137,7 +137,7 @@ def make_models(config: RunConfig) -> tuple[Any, Any]:
 
 
 def check_engine(config: RunConfig) -> None:
-    """Refuse an engine that is not there, before anything is made for it."""
+    """Refuse an engine that is not available, before the run's folder is made."""
     from ipate.teachers.engines import Engine
 
     wanted = config.teachers

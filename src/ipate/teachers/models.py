@@ -42,7 +42,11 @@ MODELS: Mapping[str, Callable[..., Any]] = {
 """Classifiers by name: logistic regression, random forest, gradient boosting, naive Bayes."""
 
 
-def make_model(name: str, options: Mapping[str, Any], *, seed: int | None = None) -> Any:
+DEFAULT = "logistic"
+"""The default teacher and the default student of runs and of the classifier."""
+
+
+def make_model(name: str = DEFAULT, options: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Any:
     """Return the classifier of this name, with its options; `seed` fills an empty random_state."""
     if name in NETS:
         maker = _net(name)
@@ -57,7 +61,7 @@ def make_model(name: str, options: Mapping[str, Any], *, seed: int | None = None
             refuse_name("model", name, (*MODELS, *NETS, "module:attribute"))
         maker = MODELS[name]
     try:
-        model = maker(**options)
+        model = maker(**(options or {}))
     except TypeError as error:
         raise InputError(f"options of model {name!r}: {error}") from None
     if seed is not None and hasattr(model, "get_params") and model.get_params().get("random_state", 0) is None:
