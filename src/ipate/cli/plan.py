@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from ipate.people.budgets import Group
-    from ipate.planning.plan import Plan, VariantPlan
+    from ipate.planning.plan import GroupPlan, Plan, VariantPlan
     from ipate.planning.reference import Forecast, Reference
     from ipate.planning.settings import Settings
 
@@ -17,10 +17,7 @@ EXAMPLE = (
     "Examples: ipate plan hospital.toml, for the people that ipate run hospital.toml would have; ipate plan --people "
     "people.csv --level consent --policy policy.toml --classes 2, with one row per person; ipate plan --groups "
     "groups.csv --people 60000 --share high=0.54 --share mid=0.37 --share low=0.09 --classes 10, with a csv that has "
-    "the columns group,epsilon and optionally delta, and share or people instead of --share. The keys of --json: "
-    "groups, n_people, n_teachers, classes, pool, variant, reason, bound, conversion, variants (each with its rule, "
-    "n_teachers, people_per_teacher, scale, sigma, check_sigma, threshold, groups and guaranteed), more_teachers, "
-    "suits, why, chances, notes, expected."
+    "the columns group,epsilon and optionally delta, and share or people instead of --share."
 )
 POOL, CLASSES = 10_000, 10
 
@@ -236,19 +233,7 @@ def _show(
             f"{variant.variant} ({variant.layout.rule}): {variant.n_teachers} teachers of "
             f"{variant.people_per_teacher:.4g} people, σ = {noise.sigma:.5g}{check}",
             ["group", "ε", "δ", "people", "teachers", variant.influence, "Δ", *(f"queries at {r:.0%}" for r in RATES)],
-            [
-                [
-                    group.account.id,
-                    f"{group.account.epsilon:.4g}",
-                    f"{group.account.delta:g}",
-                    str(group.account.people),
-                    str(group.teachers),
-                    f"{group.influence:.4g}",
-                    f"{group.account.sensitivity:.4g}",
-                    *("far more" if n is None else str(n) for n in group.queries),
-                ]
-                for group in variant.groups
-            ],
+            [_row(group) for group in variant.groups],
             variant.layout.notes,
         )
     print_table(
@@ -265,10 +250,7 @@ def _show(
                 [row.variant, f"{row.answer_rate:.0%}", *(str(row.labels[bound]) for bound in ("gdp", "sup", "ptr"))]
                 for row in expected
             ],
-            [
-                "gdp and sup hold whatever the votes. ptr asks one private yes/no question first: all labels or none.",
-                "All three may be published.",
-            ],
+            ["gdp and sup hold for all votes. ptr asks one private yes/no question first. All three may be published."],
         )
     names = list(plan.more[0].labels)
     print_table(
@@ -286,6 +268,15 @@ def _show(
     )
 
 
+def _row(group: "GroupPlan") -> list[str]:
+    account = group.account
+    return [
+        *(account.id, f"{account.epsilon:.4g}", f"{account.delta:g}", str(account.people), str(group.teachers)),
+        *(f"{group.influence:.4g}", f"{account.sensitivity:.4g}"),
+        *("far more" if n is None else str(n) for n in group.queries),
+    ]
+
+
 def _guaranteed(variant: "VariantPlan") -> list[str]:
     last = variant.guaranteed[-1].ratio
     cells = [f"{given.labels} ({given.binding})" for given in variant.guaranteed]
@@ -293,15 +284,15 @@ def _guaranteed(variant: "VariantPlan") -> list[str]:
 
 
 def _chances(plan: "Plan") -> list[str]:
-    said, chances = [], plan.chances
+    notes, chances = [], plan.chances
     if chances.unanimous_passes is not None:
-        said.append(
+        notes.append(
             f"A unanimous vote passes the check with the probability {chances.unanimous_passes:.2f}: "
             "expect no higher answer rate."
         )
     if chances.label_right is not None:
-        said.append(
+        notes.append(
             f"Where {chances.share:.0%} of the votes go to one of {plan.n_classes} classes and the rest is spread "
             f"evenly, the label names it with the probability {chances.label_right:.4f}."
         )
-    return said
+    return notes

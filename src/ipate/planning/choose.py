@@ -45,12 +45,9 @@ class Choice:
     """What was chosen, and the reason; it depends on public facts alone."""
 
     n_teachers: int
-    points_per_teacher: int
     sigma: float
     check_sigma: float | None
     threshold: float | None
-    expected_labels: int
-    expected_accuracy: float
     reason: str
 
 
@@ -193,12 +190,9 @@ def _best_noise(
     points = profiles[0].points_per_teacher
     choice = Choice(
         n_teachers=k,
-        points_per_teacher=points,
         sigma=sigma * k,
         check_sigma=check_sigma * k if check else None,
         threshold=threshold * k if check else None,
-        expected_labels=labels,
-        expected_accuracy=accuracy,
         reason=(
             f"{k} teachers of about {points} people each, σ = {sigma:g}k"
             + (f", σ_T = {check_sigma:g}k, T = {threshold:g}k: " if check else ": ")

@@ -10,7 +10,7 @@ votes go to the query's own list of wrong classes: the first takes the share `co
 of what is left, and so on, the last what remains. Given the query, teachers vote independently.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,15 +81,7 @@ class Simulator:
         )
 
 
-def votes_profile(
-    setting: Setting,
-    panel: Panel,
-    votes: Votes,
-    *,
-    source: str,
-    radii: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Profile:
+def votes_profile(setting: Setting, panel: Panel, votes: Votes, *, source: str, radii: int | None = None) -> Profile:
     """Make a profile of reference votes: as many teachers as the panel has, weighted as it says."""
     if votes.n_teachers != panel.n_teachers:
         raise InputError(
@@ -103,20 +95,13 @@ def votes_profile(
             for start in range(0, votes.n_queries, _BLOCK)
         ]
     )
-    return profile_of(setting, counts, source=source, source_hash=votes_hash(votes), radii=radii, progress=progress)
+    return profile_of(setting, counts, source=source, source_hash=votes_hash(votes), radii=radii)
 
 
-def simulated_profile(
-    setting: Setting,
-    panel: Panel,
-    simulator: Simulator,
-    *,
-    radii: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Profile:
+def simulated_profile(setting: Setting, panel: Panel, simulator: Simulator, *, radii: int | None = None) -> Profile:
     """Make a profile of simulated votes."""
     votes = simulator.votes(n_teachers=panel.n_teachers, n_classes=setting.classes)
-    return votes_profile(setting, panel, votes, source=str(simulator), radii=radii, progress=progress)
+    return votes_profile(setting, panel, votes, source=str(simulator), radii=radii)
 
 
 RESERVE = 0.1

@@ -152,7 +152,7 @@ def choose_settings(
         if isinstance(value, str) and value != "auto":
             raise InputError(f"{name} is {value!r}: it must be a number or 'auto'")
     _check_request(variant, stop, max_labels, points_per_teacher, n_teachers)
-    _check_test(bound, variant, stop, max_labels, reference=reference, design=design)
+    _check_test(bound, variant, stop, max_labels, described=reference is not None or design is not None)
     if aggregator not in AGGREGATORS:
         refuse_name("aggregator", aggregator, AGGREGATORS)
     if aggregator == "gnmax":
@@ -237,21 +237,13 @@ def _check_request(variant: str, stop: str, max_labels: int | None, points: int 
             raise InputError(f"{name} is {value!r}: it must be a whole number of at least 1")
 
 
-def _check_test(
-    bound: str,
-    variant: str,
-    stop: str,
-    max_labels: int | None,
-    *,
-    reference: Reference | None,
-    design: Design | None,
-) -> None:
-    """Refuse a tested release without its reference, and a reference that nothing uses, before anybody trains."""
+def _check_test(bound: str, variant: str, stop: str, max_labels: int | None, *, described: bool) -> None:
+    """Refuse a tested release without a reference or design, and those without a tested release."""
     if bound != "ptr":
-        if reference is not None or design is not None:
+        if described:
             raise InputError(f"bound is {bound!r}: a reference or a design is for the bound ptr")
         return
-    if reference is None and design is None:
+    if not described:
         raise InputError(
             "bound is 'ptr' without a reference: say how often a teacher is expected to be right (accuracy), from "
             "public knowledge, or give votes of other teachers on public data"
