@@ -8,8 +8,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -22,9 +20,10 @@ from ipate.people.people import People
 from ipate.people.policy import Policy
 from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings, designed
-from ipate.runs.fitting import Given, charge_labels, collect_votes, encode, find_classes, make_people, split_public
+from ipate.runs.fitting import Given, charge_labels, collect_votes, encode, find_classes, split_public
 from ipate.students import find_student
 from ipate.teachers.ensemble import allows_missing, fingerprint
+from ipate.teachers.models import DEFAULT, make_model
 
 
 class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -35,7 +34,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     teacher : scikit-learn classifier, default LogisticRegression
         Cloned for every teacher. Put scalers and imputers inside it (a Pipeline as `teacher`), not in
         front of this estimator: in front they would be fitted on private rows and miss `X_public`.
-    student : scikit-learn classifier or str, default RandomForestClassifier
+    student : scikit-learn classifier or str, default LogisticRegression
         Trained on the public points that got a label; a name is one of `ipate.students.STUDENTS`.
     variant : {"weighting", "upsampling", "vanishing", "standard"}
         How a larger budget becomes more influence.
@@ -187,7 +186,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         levels, policy
             a consent level per row, and what each level means; or `epsilon` of the constructor.
         person_id : sequence of length n, optional
-            Whose row it is; every row is a person of its own unless said.
+            Whose row it is; by default every row is a person.
         X_public : array, optional
             The public pool. Required unless `public_fraction` is set.
         y_public : array, optional
@@ -199,20 +198,23 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_ = find_classes(y, self.classes)
         codes = encode(self.classes_, y, "y")
-        given = Given(budgets=budgets, levels=levels, policy=policy, person_id=person_id)
+        given = Given(
+            budgets=budgets, levels=levels, policy=policy, person_id=person_id, delta=self.delta,
+            epsilon=self.epsilon if budgets is None and levels is None else None,
+        )  # fmt: skip
         if self.ledger is not None and person_id is None:
             raise InputError(
                 f"ledger is {str(self.ledger)!r} without person_id: say whose each row is, or what somebody spent "
                 "could not be found again"
             )
-        people = make_people(len(codes), given, epsilon=self.epsilon, delta=self.delta)
+        people = given.people(len(codes))
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         truth = None
         if X_public is None:
             private, public = split_public(people, self.public_fraction, seed=seed)
             pool, truth = X[public], codes[public]
             X, codes = X[private], codes[private]
-            people = make_people(len(codes), given.of(private), epsilon=self.epsilon, delta=self.delta)
+            people = given.of(private).people(len(codes))
         else:
             pool = self._validated(X_public)
             truth = None if y_public is None else encode(self.classes_, y_public, "y_public")
@@ -252,7 +254,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         extra = None
         if labelled is not None:
             extra = self._validated(labelled[0]), encode(self.classes_, labelled[1], "labelled y")
-        student = find_student(RandomForestClassifier() if self.student is None else self.student)
+        student = find_student(DEFAULT if self.student is None else self.student)
         model = student.make({}, seed=seed)
         self.student_ = student.fit(model, pool, self.labels_, n_classes=len(self.classes_), labelled=extra)
         self.guarantee_, self.guarantees_ = self.labelling_.guarantee, self.labelling_.groups
@@ -337,14 +339,14 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return validate_data(self, X, ensure_all_finite=finite, allow_nd=True, reset="y" in options, **options)
 
     def _teacher(self) -> Any:
-        return LogisticRegression(max_iter=200) if self.teacher is None else self.teacher
+        return make_model() if self.teacher is None else self.teacher
 
     def _settings(self, people: People, n_public: int, seed: int) -> Settings:
         proxy = None
         if self.proxy is not None:
             proxy = self._validated(self.proxy[0]), encode(self.classes_, self.proxy[1], "proxy y")
         return choose_settings(
-            people=people,
+            groups=people.groups,
             n_public=n_public,
             n_classes=len(self.classes_),
             variant=self.variant,

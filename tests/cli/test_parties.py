@@ -49,8 +49,8 @@ def party(process, folder, site):
     """Fit a site in a folder with its rows and the public queries, then vote without the rows."""
     ran = process(
         "party", "fit", "rows.csv", "--queries", "queries.npz", "--site", site, "--label", "diagnosis", "--level",
-        "consent", "--person", "patient", "--policy", "policy.toml", "--teacher", "bayes", "--points", "20", "--out",
-        "site", cwd=folder,
+        "consent", "--person", "patient", "--policy", "policy.toml", "--teacher", "bayes",
+        "--points-per-teacher", "20", "--out", "site", cwd=folder,
     )  # fmt: skip
     assert ran.code == 0, ran.err
     (folder / "rows.csv").unlink()

@@ -308,7 +308,8 @@ def _design_and_counts(config):
 def test_the_plan_shows_ptr_beside_gdp_and_sup(run, tmp_path):
     (tmp_path / "g.csv").write_text("group,epsilon,people\nhigh,1,3000\nlow,2,3000\n")
     arguments = ["plan", "--groups", tmp_path / "g.csv", "--teachers", "60", "--classes", "3", "--accuracy", "0.95",
-                 "--tolerance", "0.2", "--delta", "1e-4", "--json"]  # fmt: skip
+                 "--tolerance", "0.2", "--delta", "1e-4", "--sigma", "9.6", "--check-sigma", "36", "--threshold", "48",
+                 "--json"]  # fmt: skip
     expected = json.loads(run(*arguments).out)["expected"]
     assert [row["variant"] for row in expected] == ["standard", "upsampling", "weighting"]
     for row in expected:

@@ -146,10 +146,10 @@ def test_a_run_is_not_resumed_with_other_people_or_other_consent(tmp_path, capsy
 
 def test_consent_in_a_file_is_never_overridden_or_guessed(tmp_path, capsys):
     config = people_run(tmp_path, ["high", "low"] * 300)
-    assert "budgets.epsilon is 50" in refusal(capsys, config, "--epsilon", "50", "--out", tmp_path / "a")
+    assert "epsilon is 50: people.csv says" in refusal(capsys, config, "--epsilon", "50", "--out", tmp_path / "a")
     text = config.read_text()
     config.write_text(text.replace("policy = { high = 2.0, low = 8.0 }", ""))
-    assert "budgets.policy is not given" in refusal(capsys, config, "--out", tmp_path / "b")
+    assert "people.csv has consent levels without a policy" in refusal(capsys, config, "--out", tmp_path / "b")
     config.write_text(text.replace("public = 200", ""))
     assert "a file needs public and test" in refusal(capsys, config, "--out", tmp_path / "c")
 

@@ -158,7 +158,7 @@ def test_site_votes_on_images(tmp_path):
         tmp_path / "rows.npz",
         tmp_path / "site",
         asked.encoding,
-        SiteOptions(teachers=4),
+        SiteOptions(n_teachers=4),
         estimator=make_model("forest", {"n_estimators": 3}),
     )
     site.vote(asked, tmp_path / "votes.npz")

@@ -77,14 +77,14 @@ def test_a_row_with_two_problems_is_one_row(tmp_path):
 
 def test_numbers_above_the_most_allowed_are_refused(tmp_path):
     rows = ["p1,1,3", "p2,3.0,4", "p3,3.01,3", "p4,nan,3", "p5,-1,1", "p6,much,2", "p7,inf,2"]
-    found = check(tmp_path, rows, level=None, epsilon="consent")
+    found = check(tmp_path, rows, level=None, epsilon_column="consent")
     assert counts(found) == {"eps=1": (1, 1), "eps=3": (1, 1)}
     assert [(problem.kind, problem.lines) for problem in found.problems] == [
         ("above the most allowed", (4,)), ("no number", (5,)), ("no number", (6,)), ("no number", (7,)),
         ("no number", (8,)),
     ]  # fmt: skip
     assert "at most max_epsilon = 3.0 is allowed" in found.problems[0].text
-    free = check(tmp_path, rows[:3], level=None, epsilon="consent", policy=replace(POLICY, max_epsilon=None))
+    free = check(tmp_path, rows[:3], level=None, epsilon_column="consent", policy=replace(POLICY, max_epsilon=None))
     assert free.problems == ()
     assert [row.epsilon for row in free.groups] == [1.0, 3.0, 3.01]
 
@@ -128,8 +128,8 @@ def test_delta_is_the_policys_or_less_or_small_for_so_many_people(tmp_path):
     assert "δ = 1e-05 is used, for 30 people" in silent.notes[-1]
     with pytest.warns(DeltaWarning):
         check(tmp_path, rows, policy=replace(POLICY, delta=None), delta=0.2)
-    with pytest.raises(InputError, match="one or the other"):
-        check(tmp_path, rows, epsilon="age")
+    with pytest.raises(InputError, match="name the one that people chose"):
+        check(tmp_path, rows, epsilon_column="age")
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

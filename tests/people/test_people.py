@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ipate.errors import DeltaWarning, InputError, PolicyWarning
 from ipate.people.budgets import Budget, Group
-from ipate.people.people import People
+from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 
 POLICY = Policy.from_mapping({"low": 3.0, "average": 2.0, "high": 1.0})
@@ -445,3 +445,38 @@ def test_the_page_runs(tmp_path, monkeypatch):
 def test_importing_budgets_stays_light():
     code = "import sys, ipate.people.people; sys.exit('scipy' in sys.modules or 'pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"budgets": [1.0, 2.0], "levels": ["low", "low"]}, "both given"),
+        ({"budgets": [1.0, 2.0], "epsilon": 3.0}, "epsilon is 3: the file says what its people consent to"),
+        ({"levels": ["low", "low"], "policy": POLICY, "epsilon": 3.0}, "epsilon is 3"),
+        ({"levels": ["low", "low"]}, "without a policy"),
+        ({"epsilon": 1.0, "policy": POLICY}, "the file has no consent levels"),
+        ({}, "no budgets"),
+        ({"levels": ["low", "low"], "policy": POLICY, "merge_within": 0.1}, "merge_within is 0.1"),
+        ({"budgets": [1.0, 2.0, 3.0]}, "3 entries and there are 2 rows"),
+        ({"epsilon": 1.0, "person_id": [1]}, "person_id has 1 entries"),
+        ({"epsilon": -1.0}, "epsilon is -1"),
+    ],
+)
+def test_make_people_refuses_conflicting_input(given, words):
+    with pytest.raises(InputError, match=words):
+        make_people(2, source="the file", **given)
+
+
+def test_make_people_takes_all_three_kinds_of_budgets():
+    assert make_people(2, budgets=[1.0, 2.0], delta=TINY).group_sizes == {"eps=1": 1, "eps=2": 1}
+    assert make_people(2, epsilon=3.0, delta=TINY).group_sizes == {"eps=3": 2}
+    people = make_people(2, levels=["low", "high"], policy={"low": 3.0, "high": 1.0}, delta=TINY)
+    assert [(group.id, group.epsilon) for group in people.groups] == [("low", 3.0), ("high", 1.0)]
+
+
+def test_auto_delta_counts_people_unless_the_policy_has_one():
+    rows = 50_000
+    assert make_people(rows, epsilon=1.0).groups[0].delta == 0.1 / rows
+    assert make_people(rows, epsilon=1.0, person_id=np.arange(rows) // 25).groups[0].delta == 1e-5
+    for policy, delta in (({"low": 3.0}, 2e-6), ({"low": 3.0, "delta": 1e-6}, 1e-6)):
+        assert make_people(rows, levels=["low"] * rows, policy=policy).groups[0].delta == delta

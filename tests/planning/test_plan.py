@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,19 +12,36 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from allocation.cases import many_groups
+from ipate import PATEClassifier
 from ipate.accounting.bounds import Meter
 from ipate.allocation import lay_out
 from ipate.cli import plan as command
 from ipate.errors import InputError, ReproductionWarning
 from ipate.labelling.aggregators import Mechanism
-from ipate.people.budgets import Budget, Group
-from ipate.planning.afforded import RATES, auto_teachers, default_mechanism, groups_of_shares, labels_in
-from ipate.planning.plan import make_plan
+from ipate.parties.queries import Asked, allocate_people
+from ipate.people.budgets import Budget, Group, sizes_of
+from ipate.people.policy import Policy
+from ipate.planning import plan as planning
+from ipate.planning.plan import RATES, labels_in, plan_variant
+from ipate.runs.config import RunConfig
+from ipate.runs.folder import RunFolder
+from ipate.runs.stages import resolve_settings
+from ipate.runs.task import DEFAULT_POLICY, prepare
 
 PAPER = [
     Group(id=name, budget=Budget(epsilon, 1e-5), people=people)
     for name, epsilon, people in (("low", 3.0, 5400), ("high", 1.0, 32400), ("mid", 2.0, 22200))
 ]
+
+
+def paper_noise(k, *, check=True):
+    """The noise of the paper's MNIST experiments per teacher: σ 40, σ_T 150, T 200 at 250 teachers."""
+    return Mechanism(sigma=0.16 * k, **({"check_sigma": 0.6 * k, "threshold": 0.8 * k} if check else {}))
+
+
+def make_plan(*, n_teachers, mechanism=None, **options):
+    noise = mechanism or paper_noise(max(1, n_teachers))
+    return planning.make_plan(n_teachers=n_teachers, mechanism=noise, **options)
 
 
 def affordable(mu2, epsilon, delta):
@@ -40,8 +58,7 @@ def spent(group, noise, queries, labels):
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("rate", RATES)
 def test_guaranteed_labels_are_affordable_and_one_more_query_is_not(rate, check):
-    noise = default_mechanism(250, aggregator="confident" if check else "gnmax")
-    made = make_plan(groups=PAPER, n_teachers=250, mechanism=noise)
+    made = make_plan(groups=PAPER, n_teachers=250, mechanism=paper_noise(250, check=check))
     for variant in made.variants[:3]:
         given_ = next(g for g in variant.guaranteed if g.rate == rate)
         n = given_.queries
@@ -79,11 +96,9 @@ def test_every_group_of_every_variant_is_counted_with_its_own_sensitivity(groups
 
 
 def _variants(groups, n_teachers, names):
-    from ipate.planning.afforded import plan_variant
-
     for name in names:
         layout = lay_out(name, groups=groups, n_teachers=n_teachers)
-        yield plan_variant(layout, default_mechanism(n_teachers), Meter(), RATES)
+        yield plan_variant(layout, paper_noise(n_teachers), Meter(), RATES)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -185,11 +200,9 @@ def test_chances():
 
 
 def test_shares_become_people():
-    rows = [("a", 1.0, 1e-5), ("b", 2.0, 1e-5), ("c", 3.0, 1e-5)]
-    made = groups_of_shares(rows, shares={"c": 1 / 3, "a": 1 / 3, "b": 1 / 3}, n_people=100)
-    assert [(group.id, group.people) for group in made] == [("a", 34), ("b", 33), ("c", 33)]
-    made = groups_of_shares(rows, shares={"c": 0.09, "b": 0.37, "a": 0.54}, n_people=60000)
-    assert [group.people for group in made] == [32400, 22200, 5400]
+    assert sizes_of("abc", shares={"c": 1 / 3, "a": 1 / 3, "b": 1 / 3}, n_people=100) == {"a": 34, "b": 33, "c": 33}
+    sizes = sizes_of("abc", shares={"c": 0.09, "b": 0.37, "a": 0.54}, n_people=60000)
+    assert sizes == {"a": 32400, "b": 22200, "c": 5400}
     for shares, part in [
         ({"a": 0.5, "b": 0.5}, "'c'"),
         ({"a": 0.5, "b": 0.4, "c": 0.4}, "sum to 1.3"),
@@ -198,13 +211,7 @@ def test_shares_become_people():
         ({"a": 0.5, "b": 0.4999999, "c": 1e-7}, "nobody"),
     ]:
         with pytest.raises(InputError, match=part):
-            groups_of_shares(rows, shares=shares, n_people=1000)
-
-
-def test_auto_teachers():
-    assert auto_teachers(PAPER) == 250
-    assert auto_teachers(PAPER, points_per_teacher=60) == 1000
-    assert auto_teachers([Group(id=n, budget=Budget(1.0, 1e-5), people=9) for n in "abc"]) == 3
+            sizes_of("abc", shares=shares, n_people=1000)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +232,14 @@ def test_bad_input_is_named(options, parts):
         assert part in str(caught.value)
 
 
+CONFIG = """
+[data]
+name = "synthetic"
+[teachers]
+model = "bayes"
+"""
+
+
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -235,6 +250,7 @@ def run(tmp_path, monkeypatch, capsys):
         "id,consent\n" + "".join(f"{i},{'low' if i % 3 else 'high'}\n" for i in range(999))
     )
     (tmp_path / "policy.toml").write_text("low = 3.0\nhigh = 1.0\ndelta = 1e-6\n")
+    (tmp_path / "run.toml").write_text(CONFIG)
     app = typer.Typer()
     app.command("plan", epilog=command.EXAMPLE)(command.command)
 
@@ -249,9 +265,9 @@ SHARES = "--groups groups.csv --people 60000 --share high=.54 --share mid=.37 --
 
 
 def test_command_json(run):
-    out = json.loads(run(f"{SHARES} --teachers 250 --classes 10 --json"))
+    out = json.loads(run(f"{SHARES} --teachers 250 --sigma 40 --check-sigma 150 --threshold 200 --json"))
     assert {"groups", "n_people", "n_teachers", "classes", "bound", "variants", "more_teachers", "suits"} <= set(out)
-    assert [group["delta"] for group in out["groups"]] == [1e-5, 1e-6, 1e-5]
+    assert [group["delta"] for group in out["groups"]] == [0.1 / 60000, 1e-6, 0.1 / 60000]
     assert [group["people"] for group in out["groups"]] == [5400, 32400, 22200]
     made = {variant["variant"]: variant for variant in out["variants"]}
     assert list(made) == ["standard", "upsampling", "weighting", "vanishing"]
@@ -274,11 +290,15 @@ def test_command_table_and_other_sources(run):
         assert part in text
     assert json.loads(run("--groups shares.csv --people 1000 --teachers 20 --json"))["groups"][0]["people"] == 100
     assert json.loads(run("--groups counts.csv --teachers 20 --json --parties"))["suits"] == "weighting"
-    out = json.loads(run("--people people.csv --level-column consent --policy policy.toml --json --aggregator gnmax"))
-    assert out["n_teachers"] == 4
+    out = json.loads(run("--people people.csv --level consent --policy policy.toml --json --aggregator gnmax"))
+    assert out["n_teachers"] == 25  # fewer people each than 50, so that there are 25 teachers
+    assert out["classes"] == 10
+    assert "10 classes are assumed" in " ".join(out["notes"])
     assert {group["id"]: group["people"] for group in out["groups"]} == {"high": 333, "low": 666}
     assert {group["delta"] for group in out["groups"]} == {1e-6}
     assert out["variants"][0]["check_sigma"] is None
+    out = json.loads(run("--people 5000 --epsilon 2 --classes 2 --json"))
+    assert (out["n_teachers"], out["groups"][0]["people"], out["groups"][0]["delta"]) == (100, 5000, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -303,6 +323,13 @@ def test_command_table_and_other_sources(run):
         ("--groups counts.csv --people 7", ["people is 7", "1000"]),
         ("--groups groups.csv --people people.csv", ["people.csv", "whole number"]),
         ("--people people.csv --share a=1", ["share"]),
+        ("--people people.csv --epsilon 1", ["--epsilon-column"]),
+        (f"{SHARES} --epsilon 1", ["epsilon", "--people"]),
+        (f"{SHARES} --classes 1", ["classes is 1"]),
+        ("--people 0 --epsilon 1", ["people is 0"]),
+        ("run.toml --classes 3", ["classes is 3", "run.toml"]),
+        ("run.toml --people 100", ["people is 100", "run.toml"]),
+        ("none.toml", ["no such file"]),
     ],
 )
 def test_command_refuses_in_one_line(run, text, parts):
@@ -311,3 +338,48 @@ def test_command_refuses_in_one_line(run, text, parts):
     assert "\n" not in str(caught.value)
     for part in parts:
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("variant", ["weighting", "upsampling", "standard"])
+def test_plan_of_configuration_names_the_runs_settings(run, tmp_path, variant):
+    (tmp_path / "run.toml").write_text(f'{CONFIG}[labelling]\nvariant = "{variant}"\n')
+    out = json.loads(run("run.toml --json"))
+    config = RunConfig.from_file(tmp_path / "run.toml")
+    task = prepare(config)
+    ran = resolve_settings(RunFolder.create(tmp_path / "run", config), task)
+    assert (out["n_teachers"], out["reason"], out["variant"]) == (ran.n_teachers, ran.reason, variant)
+    planned = next(entry for entry in out["variants"] if entry["variant"] == variant)
+    noise = ran.aggregator(planned["scale"]).mechanism
+    stated = (planned["sigma"], planned["check_sigma"], planned["threshold"])
+    assert stated == pytest.approx((noise.sigma, noise.check_sigma, noise.threshold))
+    assert [group["delta"] for group in out["groups"]] == [group.delta for group in task.people.groups]
+    assert (out["pool"], out["classes"]) == (len(task.parts.public), task.data.n_classes)
+
+
+def test_every_entry_point_chooses_the_same_teachers_and_noise(run, tmp_path):
+    """The demo's people: a run, a plan of their csv, the classifier and one site that holds them all."""
+    config = RunConfig.from_mapping({"data": {"name": "synthetic"}})
+    task = prepare(config)
+    ran = resolve_settings(RunFolder.create(tmp_path / "run", config), task)
+    private = task.parts.private
+    (tmp_path / "all.csv").write_text("\n".join(["consent", *task.data.levels[private]]) + "\n")
+    (tmp_path / "levels.toml").write_text("".join(f"{name} = {value}\n" for name, value in DEFAULT_POLICY.items()))
+    text = "--people all.csv --level consent --policy levels.toml --classes 6 --json --pool"
+    out = json.loads(run(f"{text} {len(task.parts.public)}"))
+    planned = next(entry for entry in out["variants"] if entry["variant"] == "weighting")
+    assert (out["n_teachers"], planned["sigma"], planned["check_sigma"]) == (ran.n_teachers, ran.sigma, ran.check_sigma)
+    model = PATEClassifier(classes=range(6))
+    model.classes_ = np.arange(6)
+    chosen = model._settings(task.people, len(task.parts.public), seed=0)
+    assert (chosen.n_teachers, chosen.sigma, chosen.threshold) == (ran.n_teachers, ran.sigma, ran.threshold)
+    names = {"levels": task.data.levels[private], "person_id": None}
+    rows = replace(task.data, X=task.data.X[private], y=task.data.y[private], **names)
+    site = allocate_people(rows, Asked(policy=Policy.from_mapping(DEFAULT_POLICY)), tmp_path / "rows.csv")
+    assert site.n_teachers == ran.n_teachers
+
+
+def test_explicit_options_win_over_the_configuration(run, tmp_path):
+    (tmp_path / "run.toml").write_text(CONFIG + 'number = 40\n[labelling]\nsigma = 9.0\nbound = "tight"\n')
+    out = json.loads(run("run.toml --json --teachers 50"))
+    assert (out["n_teachers"], out["bound"], out["variants"][0]["sigma"]) == (50, "gdp", 9.0)
+    assert "counts by gdp" in " ".join(out["notes"])

@@ -226,9 +226,9 @@ def test_an_interrupted_run_whose_ledger_went_on_is_told_to_begin_anew(tmp_path)
     record = tmp_path / "a" / "private" / "labelling.json"
     text = record.read_text()
     record.unlink()
-    stated = RunFolder.read(tmp_path / "a" / "config.json")
-    stated["labelling"]["max_labels"] = 9
-    RunFolder.write(tmp_path / "a" / "config.json", stated)
+    stated = RunFolder.read(tmp_path / "a" / "settings.json")
+    stated["max_labels"] = 9
+    RunFolder.write(tmp_path / "a" / "settings.json", stated)
     run(tmp_path / "b", ledger=ledger, budgets=ALIKE, data={"public": 400}, labelling=labels(2))
     with pytest.raises(IpateError, match="has ended: a later run continues its balances, so begin a new one"):
         resumed(tmp_path / "a")

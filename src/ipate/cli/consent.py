@@ -29,7 +29,7 @@ def command(
     ] = None,
     person: Annotated[str | None, typer.Option(help="The column with the person; else each row is one.")] = None,
     level: Annotated[str | None, typer.Option(help="The column with the consent level; level unless said.")] = None,
-    epsilon: Annotated[str | None, typer.Option(help="The column with an ε, instead of levels.")] = None,
+    epsilon_column: Annotated[str | None, typer.Option(help="The column with an ε, instead of levels.")] = None,
     delta: Annotated[float | None, typer.Option(help="δ for all; the policy's unless said, and at most that.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
@@ -46,7 +46,7 @@ def command(
     rules = Policy.from_file(policy)
     with progress_bar("file read, rows judged, people counted", 3, quiet=as_json) as bar:
         found = check_consent(
-            people, policy=rules, level=level, epsilon=epsilon, person=person, delta=delta, progress=bar
+            people, policy=rules, level=level, epsilon_column=epsilon_column, person=person, delta=delta, progress=bar
         )
     written = out if out is not None and not found.problems else None
     if written is not None:

@@ -61,6 +61,11 @@ def load_npy(path: Path, what: str) -> NDArray[Any]:
     return array
 
 
+def whole_number(text: str | None) -> int | str | None:
+    """Return a whole number as an int and other text, such as auto, as it is."""
+    return int(text) if text is not None and text.lstrip("-").isdecimal() else text
+
+
 def load_probs(path: Path | None, votes: Votes) -> NDArray[np.float64] | None:
     """Read the student's probabilities, queries × classes, each row summing to 1."""
     if path is None:

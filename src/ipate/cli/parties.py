@@ -115,14 +115,22 @@ def _list(text: str | None) -> list[str] | None:
 
 def _show(merged: "Merged", out: Path, notes: list[str]) -> None:
     from ipate.cli.output import print_table
-    from ipate.planning.afforded import default_mechanism
+    from ipate.people.budgets import Budget, Group
+    from ipate.planning.choose import choose
 
-    k, n_queries = len(merged.teacher_groups), merged.files[0].manifest.n_queries
-    noise = default_mechanism(k)
+    k, manifest = len(merged.teacher_groups), merged.files[0].manifest
+    n_queries = manifest.n_queries
+    noise = choose(  # sites declare teachers, not people: one person per teacher has the same weights
+        groups=[Group(id=g.id, budget=Budget(g.epsilon, g.delta), people=g.teachers) for g in merged.groups],
+        n_public=n_queries,
+        n_classes=len(manifest.encoding.classes),
+        n_teachers=k,
+        rule=merged.rule,
+    )
     next_step = (
         f"Next: ipate label {out / 'votes.npz'} --groups {out / 'groups.csv'} --weights file --sigma {noise.sigma:.4g} "
-        f"--check-sigma {noise.check_sigma:.4g} --threshold {noise.threshold:.4g} --out labels.csv (noise in the "
-        f"paper's ratio to {k} teachers; choose yours from public facts, never from the votes)."
+        f"--check-sigma {noise.check_sigma:.4g} --threshold {noise.threshold:.4g} --out labels.csv (noise chosen "
+        "from public facts, as ipate run does; never choose it by looking at votes)."
     )
     print_table(
         f"{len(merged.files)} sites, {k} teachers, {n_queries} queries; weights by {merged.rule}",

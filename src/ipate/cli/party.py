@@ -45,10 +45,10 @@ def fit(
     variant: Annotated[
         str, typer.Option(help="weighting, or standard: the site's strictest ε for everyone.")
     ] = "weighting",
-    teachers: Annotated[
-        int | None, typer.Option(help="Number of teachers; default: people divided by --points.")
+    teachers: Annotated[int | None, typer.Option(help="Number of teachers; default: chosen as in ipate run.")] = None,
+    points_per_teacher: Annotated[
+        int | None, typer.Option(help="People per teacher, the same at all sites; default: chosen as in ipate run.")
     ] = None,
-    points: Annotated[int, typer.Option(help="People per teacher; should be the same at all sites.")] = 50,
     teacher: Annotated[
         str, typer.Option(help="logistic, forest, boosting, bayes, a net or module:attribute.")
     ] = "logistic",
@@ -68,7 +68,8 @@ def fit(
     options = SiteOptions(
         label=label, level=level, epsilon_column=epsilon_column, person=person,
         policy=None if policy is None else Policy.from_file(policy), epsilon=epsilon, delta=delta,
-        merge_within=merge_within, variant=variant, teachers=teachers, points=points, seed=split_seed,
+        merge_within=merge_within, variant=variant, n_teachers=teachers,
+        points_per_teacher=points_per_teacher, seed=split_seed,
     )  # fmt: skip
     fitted = fit_site(
         data,

@@ -22,7 +22,7 @@ def command(
     config: Annotated[Path | None, typer.Argument(help="A TOML file that describes the run.")] = None,
     dataset: Annotated[str | None, typer.Option(help="synthetic, digits, mnist, fashion-mnist, svhn or adult.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data set's files are.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; named by date unless said.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; named by date by default.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the run in this folder.")] = None,
     variant: Annotated[str | None, typer.Option(help="weighting, upsampling, vanishing or standard.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="One ε for everybody.")] = None,
@@ -30,7 +30,9 @@ def command(
         list[str] | None, typer.Option(help="Draw consent levels: LEVEL=SHARE, repeated, as high=0.54.")
     ] = None,
     teachers: Annotated[str | None, typer.Option(help="How many teachers, or auto.")] = None,
-    points: Annotated[int | None, typer.Option(help="People per teacher, where the number is auto.")] = None,
+    points_per_teacher: Annotated[
+        int | None, typer.Option(help="People per teacher, where the number is auto.")
+    ] = None,
     teacher: Annotated[str | None, typer.Option(help="logistic, forest, boosting, bayes or module:attribute.")] = None,
     student: Annotated[str | None, typer.Option(help="As --teacher.")] = None,
     public: Annotated[float | None, typer.Option(help="Public points: a number, or a share below 1.")] = None,
@@ -50,14 +52,15 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
 ) -> None:
     """From private data to a student: allocate, train, vote, label, teach, evaluate; resumable."""
+    from ipate.cli.options import whole_number
     from ipate.cli.output import print_json, progress_bar
     from ipate.runs.folder import RunFolder
     from ipate.runs.stages import execute
     from ipate.runs.task import check_engine, make_models
 
     if resume is not None:
-        beside = (config, dataset, data_dir, out, variant, epsilon, share, teachers, points, teacher, student, public)
-        more = (test, jobs, backend, address, ledger, seed, split_seed)
+        beside = (config, dataset, data_dir, out, variant, epsilon, share, teachers, points_per_teacher, teacher)
+        more = (student, public, test, jobs, backend, address, ledger, seed, split_seed)
         if any(value is not None for value in (*beside, *more)) or compare:
             from ipate.errors import InputError
 
@@ -67,7 +70,12 @@ def command(
         given: dict[str, Any] = {
             "data": {"name": dataset, "data_dir": data_dir, "public": _size(public), "test": _size(test)},
             "budgets": {"epsilon": epsilon, "shares": _shares(share)},
-            "teachers": {"model": teacher, "number": _number(teachers), "points": points, "n_jobs": jobs}
+            "teachers": {
+                "model": teacher,
+                "number": whole_number(teachers),
+                "points": points_per_teacher,
+                "n_jobs": jobs,
+            }
             | {"backend": backend, "address": address},
             "labelling": {"variant": variant},
             "student": {"model": student},
@@ -125,10 +133,6 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
 
 def _size(value: float | None) -> float | int | None:
     return int(value) if value is not None and 1 <= value < math.inf else value
-
-
-def _number(value: str | None) -> int | str | None:
-    return int(value) if value is not None and value.lstrip("-").isdigit() else value
 
 
 def _shares(values: list[str] | None) -> dict[str, float] | None:

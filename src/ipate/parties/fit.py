@@ -18,11 +18,13 @@ from ipate.errors import InputError, check_count, refuse_name, show
 from ipate.files import read_npz, replacing, write_text
 from ipate.parties.exchange import Encoding, check_site, sha256
 from ipate.parties.site import SITE_FORMAT, Bar, Site, no_bar, teacher_file
-from ipate.people.people import People
+from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
+from ipate.planning.choose import usual_points
 from ipate.teachers.engines import Engine, one_line
 from ipate.teachers.ensemble import Ints, fingerprint, fit_teacher, run_teachers
 
+_DELTA = 1e-5  # a δ computed from the number of people would reveal that number
 _README = """This folder is private: it holds the allocation of people to teachers, and the teachers. It never leaves
 this site; only the vote files of `ipate party vote` do. The teachers are pickled: load them from no other place.
 """
@@ -43,8 +45,8 @@ class SiteOptions:
     )
     merge_within: float | None = None  # as in `People.from_budgets`
     variant: str = "weighting"
-    teachers: int | None = None
-    points: int = 50
+    n_teachers: int | None = None
+    points_per_teacher: int | None = None  # default: the chooser's rule, on the site's own people
     seed: int = 0  # the public split seed
 
     def __post_init__(self) -> None:
@@ -172,27 +174,21 @@ def _read_rows(data: Path, encoding: Encoding, options: SiteOptions) -> Dataset:
 def _allocate_people(rows: Dataset, options: SiteOptions, data: Path) -> Allocation:
     """Allocate a site's people to its teachers, at least one teacher per group."""
     people = _people(rows, options, data)
-    points = check_count("points", options.points)
-    wanted = max(len(people.groups), people.n_people // points) if options.teachers is None else options.teachers
+    wanted = options.n_teachers
+    if wanted is None:
+        points = usual_points(people.n_people, rows.n_classes)
+        if options.points_per_teacher is not None:
+            points = check_count("points_per_teacher", options.points_per_teacher)
+        wanted = max(len(people.groups), people.n_people // points)
     return allocate(options.variant, people=people, n_teachers=wanted, seed=options.seed)
 
 
 def _people(rows: Dataset, options: SiteOptions, data: Path) -> People:
-    """Return the people of the rows with their budgets: their own ε, their level under the policy, or one ε for all."""
-    fallback = 1e-5 if options.delta is None else options.delta
-    consent = rows.epsilon is not None or rows.levels is not None
-    if consent and options.epsilon is not None:
-        raise InputError(f"epsilon is {options.epsilon:g}, but {data} has its people's consent; omit epsilon")
-    if rows.levels is None and options.policy is not None:
-        raise InputError(f"a policy is given, but {data} has no consent levels: name their column, or omit the policy")
-    if rows.levels is not None:
-        if options.policy is None:
-            raise InputError(f"{data} has consent levels and no policy: give a policy with the ε of each level")
-        if options.merge_within is not None:
-            raise InputError("merge_within is for budgets that are numbers; omit it with consent levels")
-        given = None if options.delta is None and options.policy.delta is not None else fallback
-        return People.from_levels(rows.levels, policy=options.policy, delta=given, person_id=rows.person_id)
-    if rows.epsilon is None and options.epsilon is None:
-        raise InputError(f"{data} has no budgets: name its column of consent levels or of ε, or give one ε for all")
-    epsilon = rows.epsilon if rows.epsilon is not None else np.full(rows.n_rows, options.epsilon)
-    return People.from_budgets(epsilon, delta=fallback, person_id=rows.person_id, merge_within=options.merge_within)
+    """Return whose rows these are and what they consent to; δ never depends on how many people there are."""
+    delta: float | str = _DELTA if options.delta is None else options.delta
+    if options.delta is None and options.policy is not None and options.policy.delta is not None:
+        delta = "auto"  # the policy's
+    return make_people(
+        rows.n_rows, budgets=rows.epsilon, levels=rows.levels, policy=options.policy, epsilon=options.epsilon,
+        delta=delta, person_id=rows.person_id, merge_within=options.merge_within, source=str(data),
+    )  # fmt: skip

@@ -2,13 +2,19 @@
 
 import csv
 import io
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ipate.errors import LIMITS, InputError, check_id, check_number, show
-from ipate.files import FilePath, read_table, write_text
+from ipate.errors import LIMITS, InputError, check_count, check_id, check_number, show
+from ipate.files import FilePath, Table, read_table, write_text
+
+
+def usual_delta(n_people: int) -> float:
+    """Return the δ that "auto" stands for: 1e-5, or a tenth of 1/N where that is smaller."""
+    return min(1e-5, 0.1 / n_people)
 
 
 @dataclass(frozen=True)
@@ -129,12 +135,9 @@ class GroupRow:
                 object.__setattr__(self, kind, check_number(kind, value, of=self.group))
 
 
-def read_groups(path: FilePath) -> tuple[GroupRow, ...]:
-    """Read a group file: csv with `group,epsilon` and optional `delta,sensitivity,weight`, in file order.
-
-    Ids are text, kept as they stand but for surrounding spaces ('01' stays '01'); an id may occur once.
-    """
-    table = read_table(path, required=("group", "epsilon"), optional=("delta", "sensitivity", "weight"))
+def _read_ids(path: FilePath, optional: tuple[str, ...]) -> tuple[Table, tuple[str, ...]]:
+    """Read a group file and check its ids: printable text, each once."""
+    table = read_table(path, required=("group", "epsilon"), optional=optional)
     ids = table.texts("group")
     seen: dict[str, int] = {}
     for row, group in enumerate(ids):
@@ -146,6 +149,15 @@ def read_groups(path: FilePath) -> tuple[GroupRow, ...]:
             first = table.lines[seen[group]]
             raise InputError(f"{table.where(row)}: group {show(group)} is on line {first} too: ids must differ")
         seen[group] = row
+    return table, tuple(ids)
+
+
+def read_groups(path: FilePath) -> tuple[GroupRow, ...]:
+    """Read a group file: csv with `group,epsilon` and optional `delta,sensitivity,weight`, in file order.
+
+    Ids are text, kept as they stand but for surrounding spaces ('01' stays '01'); an id may occur once.
+    """
+    table, ids = _read_ids(path, ("delta", "sensitivity", "weight"))
     numbers: dict[str, list[Any]] = {
         column: table.numbers(column, column, optional=column != "epsilon")
         for column in table.columns
@@ -155,6 +167,74 @@ def read_groups(path: FilePath) -> tuple[GroupRow, ...]:
         GroupRow(group=group, **{column: values[row] for column, values in numbers.items()})
         for row, group in enumerate(ids)
     )
+
+
+def read_sized_groups(
+    path: FilePath, *, n_people: int | None = None, shares: Mapping[str, str] | None = None, delta: float | str = "auto"
+) -> tuple[Group, ...]:
+    """Read a group file with numbers of people: a column `people`, or shares of `n_people`, or a column `share`.
+
+    δ of the file wins over `delta`; "auto" is `usual_delta` of all people. The columns sensitivity and weight, which
+    other commands use, are ignored.
+    """
+    table, ids = _read_ids(path, ("delta", "share", "people", "sensitivity", "weight"))
+    told = dict(zip(ids, table.texts("share"), strict=True)) if "share" in table.columns else {}
+    told |= shares or {}
+    if told:
+        if n_people is None:
+            raise InputError("people is not given: shares are of a number of people (--people N)")
+        sizes = sizes_of(ids, shares={name: _share(name, text) for name, text in told.items()}, n_people=n_people)
+    elif "people" in table.columns:
+        sizes = {name: _count(name, cell, path) for name, cell in zip(ids, table.texts("people"), strict=True)}
+        if n_people is not None and n_people != sum(sizes.values()):
+            raise InputError(f"people is {n_people} and {path} has {sum(sizes.values())} in all: they must agree")
+    elif n_people is None:
+        raise InputError(f"people is not given: say how many there are (--people N), or in a column of {path}")
+    else:
+        sizes = sizes_of(ids, shares={}, n_people=n_people)
+    usual = usual_delta(sum(sizes.values())) if isinstance(delta, str) else check_number("delta", delta)
+    given = table.numbers("delta", "delta", optional=True) if "delta" in table.columns else [None] * len(ids)
+    budgets = zip(ids, table.numbers("epsilon", "epsilon"), given, strict=True)
+    return tuple(
+        Group(id=name, budget=Budget(epsilon or 0.0, usual if own is None else own), people=sizes[name])
+        for name, epsilon, own in budgets
+    )
+
+
+def sizes_of(ids: Sequence[str], *, shares: Mapping[str, float], n_people: int) -> dict[str, int]:
+    """Turn each id's share into a number of people by largest remainders, so that the sum is `n_people`."""
+    total = check_count("people", n_people)
+    for name in ids:
+        if name not in shares:
+            raise InputError(f"group {show(name)} has no share: every group needs one, such as {name}=0.5")
+    for name, share in shares.items():
+        if name not in ids:
+            raise InputError(f"share names the group {show(name)}: it has no budget")
+        if not 0 < share <= 1:
+            raise InputError(f"share of {show(name)} is {share!r}: it must be above 0 and at most 1")
+    if abs(math.fsum(shares.values()) - 1) > 1e-6:
+        raise InputError(f"shares sum to {math.fsum(shares.values()):g}: they must sum to 1")
+    people = {name: int(share * total + 1e-9) for name, share in shares.items()}
+    rest = sorted(shares, key=lambda name: (people[name] - shares[name] * total, name))
+    for name in rest[: total - sum(people.values())]:
+        people[name] += 1
+    for name, count in people.items():
+        if count < 1:
+            raise InputError(f"share of {show(name)} is {shares[name]!r}: of {total} people that is nobody")
+    return people
+
+
+def _count(name: str, cell: str, path: FilePath) -> int:
+    if not cell.isdecimal() or int(cell) < 1:
+        raise InputError(f"{path}: people of group {show(name)} is {show(cell)}: it must be a whole number, 1 or above")
+    return int(cell)
+
+
+def _share(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"share of {show(name)} is {show(text)}: it must be a number, as in {name}=0.5") from None
 
 
 def write_groups(path: FilePath, rows: Iterable[GroupRow]) -> None:

@@ -10,7 +10,7 @@ from ipate.errors import LIMITS, InputError, check_number, show
 from ipate.files import FilePath, Table, read_table
 from ipate.people.budgets import GroupRow
 from ipate.people.meaning import assured
-from ipate.people.people import People
+from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 
 Ints = NDArray[np.int64]
@@ -209,7 +209,7 @@ def check_consent(
     *,
     policy: Policy,
     level: str | None = None,
-    epsilon: str | None = None,
+    epsilon_column: str | None = None,
     person: str | None = None,
     delta: float | None = None,
     progress: Callable[[int], None] | None = None,
@@ -222,7 +222,7 @@ def check_consent(
         One row or several per person; other columns are left alone.
     policy : Policy
         What levels mean, and the most that anybody may give.
-    level, epsilon : str, optional
+    level, epsilon_column : str, optional
         The column of consent levels ("level" unless said), or else the column of numbers.
     person : str, optional
         The column that says whose a row is; without it every row is a person.
@@ -233,18 +233,20 @@ def check_consent(
         Receives 1 when the file is read, 2 when every cell is judged, 3 when people are counted.
     """
     told = progress or (lambda _: None)
-    if level is not None and epsilon is not None:
-        raise InputError(f"level is {show(level)} and epsilon is {show(epsilon)}: people chose one or the other")
+    if level is not None and epsilon_column is not None:
+        raise InputError(
+            f"level is {show(level)} and epsilon_column is {show(epsilon_column)}: name the one that people chose"
+        )
     if delta is not None:
         check_number("delta", delta)
         if policy.delta is not None and delta > policy.delta:
             raise InputError(f"delta is {delta!r}: at most the policy's {policy.delta!r} is allowed")
-    column = epsilon or level or "level"
+    column = epsilon_column or level or "level"
     wanted = [column] if person is None else [column, person]
     table = read_table(path, required=list(dict.fromkeys(wanted)), others=True)
     told(1)
     cells, ids = table.columns[column], None if person is None else table.columns[person]
-    problems, budgets = read_budgets(table, column, policy, numbers=epsilon is not None)
+    problems, budgets = read_budgets(table, column, policy, numbers=epsilon_column is not None)
     good = ~np.isnan(budgets)
     if person is not None:
         unnamed, named = read_ids(table, person)
@@ -258,7 +260,7 @@ def check_consent(
         usable if good.all() else usable.part(np.flatnonzero(good)),
         policy,
         delta=delta if delta is not None else policy.delta,
-        named=epsilon is None,
+        named=epsilon_column is None,
     )
     told(3)
     return found
@@ -266,14 +268,15 @@ def check_consent(
 
 def _counted(found: Consent, usable: Usable, policy: Policy, *, delta: float | None, named: bool) -> Consent:
     """Count people, levels and groups among the rows that can be used."""
-    used = delta
-    if used is None:
-        n_people = len(usable.budgets) if usable.ids is None else len(set(usable.ids))
-        used = min(1e-5, 0.1 / n_people)
-    if named:
-        people = People.from_levels(usable.cells, policy=policy, delta=used, person_id=usable.ids)
-    else:
-        people = People.from_budgets(usable.budgets, delta=used, person_id=usable.ids)
+    people = make_people(
+        len(usable.budgets),
+        levels=usable.cells if named else None,
+        budgets=None if named else usable.budgets,
+        policy=policy if named else None,
+        delta="auto" if delta is None else delta,
+        person_id=usable.ids,
+    )
+    used = people.groups[0].delta
     several = np.bincount(people.person_of_row, minlength=people.n_people) > 1
     least, most = np.full(people.n_people, np.inf), np.zeros(people.n_people)
     np.minimum.at(least, people.person_of_row, usable.budgets)

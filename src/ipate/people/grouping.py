@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ipate.errors import LIMITS, DeltaWarning, InputError, check_number, show
-from ipate.people.budgets import Budget, Group
+from ipate.people.budgets import Budget, Group, usual_delta
 from ipate.people.policy import Policy
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -35,6 +35,8 @@ def by_number(
     rows: Rows, epsilon: Floats, delta: Any, given: Floats | None, merge_within: float | None
 ) -> dict[str, Any]:
     """Make the fields of `People` from an ε per row; ids spell ε out, and δ where it is not the usual one."""
+    if isinstance(delta, str) and delta == "auto":
+        delta = usual_delta(len(rows.ids))
     values, code = np.unique(epsilon, return_inverse=True)
     deltas, usual = _deltas(rows, delta, given, dict.fromkeys(values.tolist(), np.nan), code)
 
@@ -47,6 +49,8 @@ def by_number(
 
 def by_level(rows: Rows, levels: Any, policy: Policy, delta: Any, given: Floats | None) -> dict[str, Any]:
     """Make the fields of `People` from a level per row; ids are levels, joined where they mean the same."""
+    if isinstance(delta, str) and delta == "auto":
+        delta = usual_delta(len(rows.ids)) if policy.delta is None else None
     number = {level: place for place, level in enumerate(policy.levels)}
     code = _places(levels, number)
     if (code < 0).any():

@@ -1,7 +1,7 @@
 """People and their budgets: who asks for how much privacy, and which people share a budget.
 
-A group is known by its id, never by its place in an order; every change to somebody's budget makes it
-stricter and is said in `People.notes`. How many people there are, their budgets and who shares a teacher
+A group is identified by its id, never by its position; every change to a person's budget makes it
+stricter and is reported in `People.notes`. How many people there are, their budgets and who shares a teacher
 are public.
 """
 
@@ -57,7 +57,8 @@ class People:
         epsilon
             One ε per row.
         delta
-            One δ for all, one per row, or a mapping from ε to δ.
+            One δ for all, one per row, a mapping from ε to δ, or "auto": 1e-5, or a tenth of 1/people
+            where that is smaller.
         person_id
             One id per row (text or whole numbers); without it every row is a person, known by its number.
             Rows of one person that disagree count with their smallest ε and smallest δ.
@@ -80,8 +81,8 @@ class People:
     ) -> Self:
         """Group people by the consent level of each row, which the policy turns into ε.
 
-        δ is one for all, one per row, or a mapping from level to δ; the policy's own is the default and
-        the most that is allowed. Rows of one person that disagree count with the strictest.
+        δ is one for all, one per row, a mapping from level to δ, or "auto"; the policy's own is the default
+        and the most that is allowed. Rows of one person that disagree count with the strictest.
         """
         return cls(**by_level(find_rows(person_id, len(levels), row_name), levels, policy, delta, None))
 
@@ -95,7 +96,7 @@ class People:
         person_column: str | None = None,
         delta_column: str | None = None,
         policy: Policy | None = None,
-        delta: float | Mapping[Any, float] | None = None,
+        delta: float | str | Mapping[Any, float] | None = None,
         merge_within: float | None = None,
     ) -> Self:
         """Group people by a csv file's column of ε ("epsilon" unless named) or of consent levels.
@@ -182,3 +183,46 @@ class People:
     def group_of(self, person: str | int) -> Group:
         """Return a person's group."""
         return self.groups[int(self.group_of_person[self.index_of(person)])]
+
+
+def make_people(
+    n_rows: int,
+    *,
+    budgets: Any = None,
+    levels: Any = None,
+    policy: Policy | Mapping[str, float] | None = None,
+    epsilon: float | None = None,
+    delta: float | str = "auto",
+    person_id: Any = None,
+    merge_within: float | None = None,
+    source: str = "the data",
+) -> People:
+    """Return the people of `n_rows` rows: by an ε per row, by consent levels with a policy, or by one ε for everybody.
+
+    Every way into the library comes here. δ is the policy's where "auto" meets a policy that has one, and
+    `usual_delta` otherwise; `source` names the data in messages.
+    """
+    if budgets is not None and levels is not None:
+        raise InputError("budgets and levels are both given: give one of them")
+    if epsilon is not None and (budgets is not None or levels is not None):
+        raise InputError(f"epsilon is {epsilon:g}: {source} says what its people consent to; leave it out")
+    if levels is None and policy is not None:
+        raise InputError(f"a policy is given and {source} has no consent levels: name their column, or leave it out")
+    if levels is not None and policy is None:
+        raise InputError(f"{source} has consent levels without a policy: say which ε each level means")
+    if budgets is None and levels is None and epsilon is None:
+        raise InputError(
+            f"no budgets: {source} needs an ε per row, consent levels with a policy, or one ε for everybody"
+        )
+    if levels is not None:
+        if merge_within is not None:
+            raise InputError(f"merge_within is {merge_within:g}: it is for budgets that are numbers, not for levels")
+        rule = policy if isinstance(policy, Policy) else Policy.from_mapping(policy or {})
+        people = People.from_levels(levels, policy=rule, delta=delta, person_id=person_id)
+    else:
+        rows = np.full(n_rows, epsilon, dtype=np.float64) if budgets is None else budgets
+        people = People.from_budgets(rows, delta=delta, person_id=person_id, merge_within=merge_within)
+    if people.n_rows != n_rows:
+        name = "levels" if levels is not None else "budgets"
+        raise InputError(f"{name} has {people.n_rows} entries and there are {n_rows} rows: there must be one per row")
+    return people

@@ -1,8 +1,8 @@
-"""How many teachers and how much noise, chosen from public information alone.
+"""The chooser: the number of teachers and the noise, from public information alone.
 
-Under the releasable account labels grow with k² at equal σ/k, until teachers have too little data. What
-is best therefore depends on how well teachers of p points agree, and that must not be read off private
-votes: it comes from a public proxy task, or from a stated reference profile of vote shares.
+Under the gdp account labels grow with k² at equal σ/k, until teachers have too little data. The best choice depends on
+how well teachers of p points agree. Private votes must not decide that, so it comes from a public proxy task or from
+stated reference profiles of vote shares.
 """
 
 from collections.abc import Sequence
@@ -32,45 +32,30 @@ PROXY_TEACHERS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """How teachers of some size vote on public points: shares of the votes per point and class.
+    """How teachers with so many points vote: shares of the votes per public point and class."""
 
-    Attributes
-    ----------
-    shares : array of shape (points, C)
-        Each row sums to 1; the first column is the true class.
-    points_per_teacher : int
-        How much data such teachers have.
-    source : str
-        Where the profile comes from, in words.
-    measured : bool
-        Whether teachers were really trained for it, on public data.
-    """
-
-    shares: Floats
+    shares: Floats  # (points, C); each row sums to 1, the first column is the true class
     points_per_teacher: int
-    source: str
-    measured: bool = False
+    source: str  # where the profile comes from, in words
+    measured: bool = False  # whether teachers were trained for it, on public data
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Parameters of a run, and why: everything that led to them is public."""
+    """What was chosen, and the reason; it depends on public facts alone."""
 
     n_teachers: int
-    points_per_teacher: int
     sigma: float
-    check_sigma: float
-    threshold: float
-    expected_labels: int
-    expected_accuracy: float
+    check_sigma: float | None
+    threshold: float | None
     reason: str
 
 
 def reference_profile(n_classes: int, points_per_teacher: int, *, skill: float = 0.6) -> Profile:
-    """Return a stated difficulty mix: a teacher is right with a chance that varies from point to point.
+    """Return a stated mix of difficulties: a teacher is right with a probability that varies from point to point.
 
-    The chance follows a Beta distribution of concentration 3 whose mean is `skill` of the way from
-    guessing to always right; half of the errors fall on one rival class, the rest on all others alike.
+    It follows a Beta distribution of concentration 3 whose mean is `skill` of the way from guessing to always right;
+    half of the errors fall on one rival class, the rest evenly on all others.
     """
     accuracy = 1 / n_classes + skill * (1 - 1 / n_classes)
     chance = beta.ppf((np.arange(200) + 0.5) / 200, 3 * accuracy, 3 * (1 - accuracy))
@@ -90,16 +75,9 @@ def reference_profile(n_classes: int, points_per_teacher: int, *, skill: float =
 def proxy_profiles(
     estimator: Any, X: NDArray[Any], y: NDArray[np.int64], *, n_classes: int, sizes: Sequence[int], seed: int = 0
 ) -> tuple[Profile, ...]:
-    """Train a few teachers of each size on half of a public labelled task; let them vote on the other half.
+    """Train a few teachers of each size on half of a public labelled task and let them vote on the other half.
 
-    Parameters
-    ----------
-    estimator : scikit-learn classifier
-        The teacher.
-    X, y : arrays
-        Public labelled data that resembles the private task.
-    sizes : sequence of int
-        Points per teacher to try; those that the data cannot supply are left out.
+    Sizes that the task cannot supply are left out.
     """
     from sklearn.base import clone
 
@@ -140,29 +118,19 @@ def choose(
     profiles: Sequence[Profile] | None = None,
     points_per_teacher: int | None = None,
     n_teachers: int | None = None,
+    check: bool = True,
     variant: str = "weighting",
     **options: Any,
 ) -> Choice:
     """Return k, σ, σ_T and T that promise the best student under the releasable gdp account.
 
-    Every candidate is scored by the labels it affords times ((a − 1/C)/(1 − 1/C))², a the expected share of
-    right labels: the number of clean labels that teach as much as that many noisy ones. Labels are
-    those of the group that is exhausted first, at most the answered part of the pool.
+    Every candidate is scored by the labels it affords times ((a − 1/C)/(1 − 1/C))², where a is the expected share of
+    right labels: the number of clean labels that teach as much as that many noisy ones. Labels are those of the group
+    that is exhausted first, and at most the answered part of the pool.
 
-    Parameters
-    ----------
-    groups : sequence of Group
-        With budgets and numbers of people.
-    n_public, n_classes : int
-        The size of the pool, and C.
-    profiles : sequence of Profile, optional
-        Candidates. Without them reference profiles of several skills, of which nothing is known, at
-        `points_per_teacher`, or at 10 points per class and at least 50 (fewer where there would be less
-        than 25 teachers): what does well on average over them is chosen.
-    n_teachers : int, optional
-        Fix k; then only noise and threshold are chosen.
-    variant, **options
-        As in `ipate.allocation.lay_out`.
+    Without `profiles` the best on average over reference profiles of several skills is chosen, at
+    `points_per_teacher` or `usual_points`. `n_teachers` fixes k. Without a consensus `check` only σ is chosen.
+    Further options are those of `ipate.allocation.lay_out`.
     """
     people = sum(group.people or 0 for group in groups)
     if people < 1:
@@ -178,7 +146,7 @@ def choose(
             float(gdp.mu_of(g.epsilon, g.delta)) ** 2 / g.sensitivity**2 for g in layout.groups if g.sensitivity > 0
         )
         base = round(layout.n_teachers / layout.scale)
-        scored = _best_noise(known, base, worth * layout.scale**2, n_public)
+        scored = _best_noise(known, base, worth * layout.scale**2, n_public, check=check)
         if best is None or scored[0] > best[0]:
             best = scored
     if best is None:
@@ -186,11 +154,16 @@ def choose(
     return best[1]
 
 
+def usual_points(n_people: int, n_classes: int) -> int:
+    """Return the people per teacher where nothing is given: 10 per class and at least 50, but at least 25 teachers."""
+    return max(1, min(max(50, 10 * n_classes), n_people // FEWEST_TEACHERS))
+
+
 def _default_profiles(people: int, n_classes: int, points: int | None, n_teachers: int | None) -> tuple[Profile, ...]:
     if n_teachers is not None:
         points = max(1, people // n_teachers)
     elif points is None:
-        points = max(1, min(max(50, 10 * n_classes), people // FEWEST_TEACHERS))
+        points = usual_points(people, n_classes)
     return tuple(reference_profile(n_classes, points, skill=skill) for skill in SKILLS)
 
 
@@ -203,9 +176,11 @@ class _Grid:
     accuracy: Floats
 
 
-def _best_noise(profiles: Sequence[Profile], k: int, worth: float, n_public: int) -> tuple[float, Choice]:
+def _best_noise(
+    profiles: Sequence[Profile], k: int, worth: float, n_public: int, *, check: bool
+) -> tuple[float, Choice]:
     """Pick the noise and threshold that do well, relative to the best, on average over the profiles."""
-    grids = [_score(profile, k, worth, n_public) for profile in profiles]
+    grids = [_score(profile, k, worth, n_public, check=check) for profile in profiles]
     allowed = np.array(THRESHOLDS)[None, :, None] <= (1.0 if profiles[0].measured else BLIND_THRESHOLD)
     regret = allowed * np.mean([grid.score / max(float(grid.score.max()), 1e-300) for grid in grids], axis=0)
     place = np.unravel_index(int(np.argmax(regret)), regret.shape)
@@ -215,30 +190,30 @@ def _best_noise(profiles: Sequence[Profile], k: int, worth: float, n_public: int
     points = profiles[0].points_per_teacher
     choice = Choice(
         n_teachers=k,
-        points_per_teacher=points,
         sigma=sigma * k,
-        check_sigma=check_sigma * k,
-        threshold=threshold * k,
-        expected_labels=labels,
-        expected_accuracy=accuracy,
+        check_sigma=check_sigma * k if check else None,
+        threshold=threshold * k if check else None,
         reason=(
-            f"{k} teachers of about {points} people each, σ = {sigma:g}k, σ_T = {check_sigma:g}k, T = {threshold:g}k: "
-            f"by {profiles[0].source} this affords about {labels} labels, {accuracy:.0%} of them right"
+            f"{k} teachers of about {points} people each, σ = {sigma:g}k"
+            + (f", σ_T = {check_sigma:g}k, T = {threshold:g}k: " if check else ": ")
+            + f"by {profiles[0].source} this affords about {labels} labels, {accuracy:.0%} of them right"
         ),
     )
     return float(np.mean([grid.score[place] for grid in grids])), choice
 
 
-def _score(profile: Profile, k: int, worth: float, n_public: int) -> _Grid:
+def _score(profile: Profile, k: int, worth: float, n_public: int, *, check: bool) -> _Grid:
     """Score every combination at k teachers; `worth` is the smallest μ²/Δ² of all groups."""
     n_classes = profile.shares.shape[1]
     right = np.stack([np.exp(argmax_log_law(profile.shares, sigma)[:, 0]) for sigma in SIGMAS], axis=1)
     top = profile.shares.max(axis=1)
     check_sigma = np.array(CHECK_SIGMAS)[:, None]
     passed = ndtr((top - np.array(THRESHOLDS)[:, None, None]) / check_sigma[None]).transpose(1, 0, 2)
+    if not check:
+        passed = np.ones_like(passed)
     rate = passed.mean(axis=2)[..., None]
     sigma = np.array(SIGMAS)
-    per_query = (1 / check_sigma[..., None] ** 2 + 2 * rate / sigma**2) / k**2
+    per_query = (check / check_sigma[..., None] ** 2 + 2 * rate / sigma**2) / k**2
     labels = rate * np.minimum(worth / per_query, n_public)
     accuracy = (passed @ right) / np.maximum(passed.sum(axis=2), 1e-300)[..., None]
     skill = np.maximum(0.0, (accuracy - 1 / n_classes) / (1 - 1 / n_classes))

@@ -1,74 +1,170 @@
-"""What a plan says, as values, and the public rules that fill in what nobody said."""
+"""What budgets afford before there are votes: every variant, group by group, and the effect of more teachers."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
 from ipate.accounting.bounds import Meter, planning_bounds, queries_afforded
-from ipate.accounting.ptr.search import most_queries
 from ipate.allocation import BASELINE, VARIANTS, find_variant, lay_out
-from ipate.errors import InputError, check_count, check_number, show
+from ipate.allocation.layout import Layout
+from ipate.allocation.participation import Participation
+from ipate.errors import InputError, check_count, show
 from ipate.labelling.aggregators import Mechanism
-from ipate.labelling.tested import setting_for
 from ipate.people.budgets import Account, Group
-from ipate.planning.afforded import (
-    RATES,
-    THRESHOLD,
-    Chances,
-    Guaranteed,
-    MoreTeachers,
-    Plan,
-    VariantPlan,
-    default_mechanism,
-    labels_in,
-    plan_variant,
-)
-from ipate.planning.reference import Reference, votes_profile
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
 
+RATES = (0.5, 0.75, 1.0)
 FEWER_POINTS = (
     "At equal σ/k, labels grow with k² until teachers have too little data. Weak teachers agree on easy points only, "
     "so labels get easier and more biased: the student's accuracy decides, not the number of labels. Choose k on a "
     "public task, never by looking at private votes."
 )
+_SHARE = 0.8  # of the votes for one class, where there is no threshold that says how many
+_MOST = 50_000  # queries that a rotation is followed through; beyond, a lower bound is given
+_CELLS = 1 << 21
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guaranteed:
+    """What all budgets together pay for at an answer rate; `binding` is the group that ends it."""
+
+    rate: float
+    queries: int
+    labels: int
+    binding: str
+    ratio: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupPlan:
+    """A group's influence, and how many queries its own budget pays for at each answer rate."""
+
+    account: Account
+    teachers: int
+    influence: float  # weight of its teachers, copies of its people, or share of queries that its teachers vote on
+    queries: tuple[int | None, ...]  # None: far beyond the binding group's
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantPlan:
+    """One variant: its teachers, its noise, its groups, and what it guarantees."""
+
+    layout: Layout
+    people_per_teacher: float
+    mechanism: Mechanism
+    influence: str
+    groups: tuple[GroupPlan, ...]
+    guaranteed: tuple[Guaranteed, ...]
+
+    @property
+    def variant(self) -> str:
+        """The variant's name."""
+        return self.layout.variant
+
+    @property
+    def n_teachers(self) -> int:
+        """The number of teachers, after upsampling scaled it."""
+        return self.layout.n_teachers
+
+    def facts(self) -> dict[str, Any]:
+        """Return the variant for JSON."""
+        return {
+            "variant": self.variant,
+            "rule": self.layout.rule,
+            "n_teachers": self.n_teachers,
+            "people_per_teacher": self.people_per_teacher,
+            "scale": self.layout.scale,
+            **{name: getattr(self.mechanism, name) for name in ("sigma", "check_sigma", "threshold")},
+            "groups": [self._group(group) for group in self.groups],
+            "guaranteed": [asdict(given) for given in self.guaranteed],
+            "notes": list(self.layout.notes),
+        }
+
+    def _group(self, group: GroupPlan) -> dict[str, Any]:
+        account = {name: getattr(group.account, name) for name in ("epsilon", "delta", "people")}
+        return {
+            "group": group.account.id,
+            **account,
+            "teachers": group.teachers,
+            "sensitivity": group.account.sensitivity,
+            self.influence: group.influence,
+            "queries": {f"{given.rate:g}": n for given, n in zip(self.guaranteed, group.queries, strict=True)},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoreTeachers:
+    """What another number of teachers would afford at equal σ/k, every query answered."""
+
+    n_teachers: int
+    people_per_teacher: float
+    labels: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chances:
+    """The chances that a unanimous vote passes the check, and that a label names the plurality.
+
+    The plurality has the share T/k of the votes, and the rest is spread evenly.
+    """
+
+    unanimous_passes: float | None
+    share: float
+    label_right: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What these budgets afford, variant by variant."""
+
+    groups: tuple[Group, ...]
+    n_teachers: int
+    n_classes: int | None
+    meter: Meter
+    variants: tuple[VariantPlan, ...]
+    more: tuple[MoreTeachers, ...]
+    suits: str
+    why: str
+    chances: Chances
+    notes: tuple[str, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan for JSON."""
+        groups = [{"id": g.id, "epsilon": g.epsilon, "delta": g.delta, "people": g.people} for g in self.groups]
+        return {
+            "groups": groups,
+            "n_people": sum(group.people or 0 for group in self.groups),
+            "n_teachers": self.n_teachers,
+            "classes": self.n_classes,
+            "bound": self.meter.bound,
+            "conversion": self.meter.conversion,
+            "variants": [variant.facts() for variant in self.variants],
+            "more_teachers": [asdict(row) for row in self.more],
+            "suits": self.suits,
+            "why": self.why,
+            "chances": asdict(self.chances),
+            "notes": list(self.notes),
+        }
 
 
 def make_plan(
     *,
     groups: Sequence[Group],
     n_teachers: int,
-    mechanism: Mechanism | None = None,
+    mechanism: Mechanism,
     meter: Meter | None = None,
     n_classes: int | None = None,
     parties: bool = False,
     seed: int = 0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Plan:
-    """Plan every variant for these groups.
+    """Plan every variant for these groups, each with its number of people.
 
-    Parameters
-    ----------
-    groups : sequence of Group
-        Each with its number of people.
-    n_teachers : int
-        k, before upsampling scales it.
-    mechanism : Mechanism, optional
-        σ, σ_T and T at k teachers; `default_mechanism` unless said.
-    meter : Meter, optional
-        A data-independent bound; gdp unless said.
-    n_classes : int, optional
-        How many classes there are, a public fact.
-    parties : bool
-        The groups are parties that cannot share their data.
-    seed : int
-        The public split seed, for vanishing's rotation.
-    options : mapping, optional
-        Further options by variant, as `variants.lay_out` takes them.
+    `mechanism` is stated for `n_teachers` teachers, as in `Settings`; `parties` says that the groups cannot share
+    their data; `seed` is the public split seed; `options` holds further options of `lay_out` by variant.
     """
     counted = Meter() if meter is None else meter
     if counted.whole or not counted.data_independent:
@@ -77,14 +173,13 @@ def make_plan(
     if n_classes is not None:
         check_count("classes", n_classes, least=2)
     k = check_count("n_teachers", n_teachers)
-    noise = default_mechanism(k) if mechanism is None else mechanism
     extra = options or {}
 
     def one(variant: str, k: int, noise: Mechanism, rates: Sequence[float]) -> VariantPlan:
         layout = lay_out(variant, groups=groups, n_teachers=k, seed=seed, **extra.get(variant, {}))
         return plan_variant(layout, noise, counted, rates)
 
-    made = {variant: one(variant, k, noise, RATES) for variant in VARIANTS}
+    made = {variant: one(variant, k, mechanism, RATES) for variant in VARIANTS}
     standard = made[BASELINE].guaranteed
     planned = tuple(replace(plan, guaranteed=_beside(plan.guaranteed, standard)) for plan in made.values())
     reasons = {name: variant.suits(groups, parties=parties) for name, variant in VARIANTS.items()}
@@ -95,10 +190,10 @@ def make_plan(
         n_classes=n_classes,
         meter=counted,
         variants=planned,
-        more=_more_teachers(groups, k, noise, one),
+        more=_more_teachers(groups, k, mechanism, one),
         suits=suits,
         why=why,
-        chances=_chances(k, noise, n_classes),
+        chances=_chances(k, mechanism, n_classes),
         notes=_notes(groups, k, planned),
     )
 
@@ -111,7 +206,7 @@ def _beside(own: Sequence[Guaranteed], standard: Sequence[Guaranteed]) -> tuple[
 def _more_teachers(
     groups: Sequence[Group], k: int, noise: Mechanism, one: Callable[..., VariantPlan]
 ) -> tuple[MoreTeachers, ...]:
-    """The table over k, at equal σ/k and all queries answered; without schedules, which are slow to follow."""
+    """The table over k, at equal σ/k and all queries answered; without vanishing, which is slow to follow."""
     people = sum(group.people or 0 for group in groups)
     rows = []
     for factor in (0.5, 1, 2, 4, 8):
@@ -130,9 +225,7 @@ def _more_teachers(
 
 def _chances(k: int, noise: Mechanism, n_classes: int | None) -> Chances:
     """Φ((k−T)/σ_T), and ∫ φ(z)·Φ(z + gap/σ)^(C−1) dz for the gap between plurality and the others."""
-    from scipy.special import ndtr
-
-    passes, share = None, THRESHOLD
+    passes, share = None, _SHARE
     if noise.check_sigma is not None and noise.threshold is not None:
         passes, share = float(ndtr((k - noise.threshold) / noise.check_sigma)), noise.threshold / k
     right = None
@@ -148,7 +241,7 @@ def _notes(groups: Sequence[Group], k: int, planned: Sequence[VariantPlan]) -> t
     people = sum(group.people or 0 for group in groups)
     notes = [f"{people} people, {k} teachers, {people / k:.4g} people each."]
     worst = max(groups, key=lambda group: group.delta)
-    if check_number("delta", worst.delta) >= 1 / people:
+    if worst.delta >= 1 / people:
         notes.append(f"δ = {worst.delta:g} of group {show(worst.id)} is 1/N or more: it should be well below.")
     notes += [
         f"{plan.variant} affords fewer labels than standard here: it costs the strict more than it gives."
@@ -158,87 +251,114 @@ def _notes(groups: Sequence[Group], k: int, planned: Sequence[VariantPlan]) -> t
     return tuple(notes)
 
 
-_BLOCK = 2048
+def labels_in(queries: int, rate: float) -> int:
+    """Return how many of so many queries end with a label, the last of them included."""
+    return int((queries - 1) * rate) + 1 if queries else 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """What one variant may expect.
-
-    Attributes
-    ----------
-    variant : str
-    answer_rate : float
-        The share of the reference's queries that pass the check.
-    queries, labels : dict
-        By bound: how many queries are asked, and how many of them end with a label, on average.
-    """
-
-    variant: str
-    answer_rate: float
-    queries: dict[str, int]
-    labels: dict[str, int]
-
-
-def forecast(plan: Plan, reference: Reference, *, pool: int) -> tuple[Forecast, ...]:
-    """Return what each variant without turns may expect of a pool of so many points, if votes are as the reference's.
-
-    Parameters
-    ----------
-    plan : Plan
-        Groups, teachers and noise; its number of classes must be known.
-    reference : Reference
-        A simulator, or votes of other teachers: of as many as a variant has, so variants with another number of
-        teachers (upsampling) are left out for votes.
-    pool : int
-        How many public points there are.
-    """
-    if plan.n_classes is None:
-        raise InputError("classes is not given: a reference needs to know how many classes there are")
-    found = []
-    for variant in plan.variants:
-        votes = reference.votes
-        if find_variant(variant.variant).takes_turns or (votes is not None and votes.n_teachers != variant.n_teachers):
-            continue
-        if votes is None and reference.simulator is not None:
-            votes = reference.simulator.votes(n_teachers=variant.n_teachers, n_classes=plan.n_classes)
-        if votes is not None:
-            found.append(_of_variant(variant, votes, plan.n_classes, reference, pool))
-    return tuple(found)
+def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence[float]) -> VariantPlan:
+    """Return what one variant's layout affords at these answer rates; the noise is scaled with its teachers."""
+    own = noise.scaled(layout.scale)
+    queries = [_queries(layout, own, meter, rate) for rate in rates]
+    guaranteed = []
+    for rate, paid in zip(rates, queries, strict=True):
+        least, binding = min((n, name) for name, n in paid.items() if n is not None)
+        guaranteed.append(Guaranteed(rate=rate, queries=least, labels=labels_in(least, rate), binding=binding))
+    variant = find_variant(layout.variant)
+    influence = variant.group_influence(layout)
+    slots = sum(group.people * layout.copies[group.id] for group in layout.groups)
+    return VariantPlan(
+        layout=layout,
+        people_per_teacher=slots / layout.n_teachers,
+        mechanism=own,
+        influence=variant.influence,
+        groups=tuple(
+            GroupPlan(
+                account=group,
+                teachers=layout.teachers[group.id],
+                influence=influence[group.id],
+                queries=tuple(paid[group.id] for paid in queries),
+            )
+            for group in layout.groups
+        ),
+        guaranteed=tuple(guaranteed),
+    )
 
 
-def _of_variant(variant: VariantPlan, votes: Votes, n_classes: int, reference: Reference, pool: int) -> Forecast:
-    panel, mechanism = variant.layout.panel(), variant.mechanism
-    rate = _answer_rate(panel, votes, variant)
-    queries = {}
-    for bound in ("gdp", "sup"):
-        queries[bound] = min(pool, *(_afforded(bound, group, variant, rate) for group in panel.groups))
-    setting = setting_for(panel, mechanism, n_classes=n_classes)
-    profile = votes_profile(setting, panel, votes, source="a plan")
-    queries["ptr"] = most_queries(profile, pool=pool, reserve=reference.reserve, fallback=reference.fallback)
-    labels = {bound: min(labels_in(asked, rate), asked) for bound, asked in queries.items()}
-    return Forecast(variant=variant.variant, answer_rate=rate, queries=queries, labels=labels)
+def _queries(layout: Layout, noise: Mechanism, meter: Meter, rate: float) -> dict[str, int | None]:
+    """Return how many queries each group's own budget pays for, by id."""
+    if layout.participation is not None:
+        return _rotating_queries(layout, layout.participation, noise, meter, rate)
+    return {group.id: afforded(group, noise, meter, rate) for group in layout.groups}
 
 
-def _afforded(bound: str, group: Account, variant: VariantPlan, rate: float) -> int:
+def afforded(account: Account, noise: Mechanism, meter: Meter, rate: float, *, sensitivity: float | None = None) -> int:
+    """Return how many queries one account pays for at an answer rate, by its own sensitivity unless given."""
     return queries_afforded(
-        Meter(bound),
-        epsilon=group.epsilon,
-        delta=group.delta,
-        sensitivity=group.sensitivity,
-        sigma=variant.mechanism.sigma,
-        check_sigma=variant.mechanism.check_sigma,
+        meter,
+        epsilon=account.epsilon,
+        delta=account.delta,
+        sensitivity=account.sensitivity if sensitivity is None else sensitivity,
+        sigma=noise.sigma,
+        check_sigma=noise.check_sigma,
         answer_rate=rate,
     )
 
 
-def _answer_rate(panel: Panel, votes: Votes, variant: VariantPlan) -> float:
-    """The chance that the check passes, averaged over the reference's queries."""
-    mechanism = variant.mechanism
-    if mechanism.check_sigma is None or mechanism.threshold is None:
-        return 1.0
-    passed = 0.0
-    for start in range(0, votes.n_queries, _BLOCK):
-        counts = panel.tally(np.asarray(votes.votes[:, start : start + _BLOCK]), votes.n_classes).counts
-        passed += float(ndtr((counts.max(axis=1) - mechanism.threshold) / mechanism.check_sigma).sum())
-    return passed / votes.n_queries
+def _rotating_queries(
+    layout: Layout, schedule: Participation, noise: Mechanism, meter: Meter, rate: float
+) -> dict[str, int | None]:
+    """Follow the rotation: a group ends with the first query that one of its teachers cannot pay.
+
+    A label's cost is multiplied by the answer rate, because nobody knows whose turns will be answered; at rate 1 this
+    is exact. Long rotations get a lower bound: the busiest teacher, always at the largest sensitivity.
+    """
+    floor: dict[str, int | None] = {}
+    for group in layout.groups:
+        turns = afforded(group, noise, meter, rate, sensitivity=schedule.worst_sensitivity)
+        floor[group.id] = _last(lambda n, name=group.id: schedule.most_turns(n)[name], turns)  # type: ignore[misc]
+    if min(n for n in floor.values() if n is not None) > _MOST:
+        return floor
+    ends: dict[str, int | None] = dict.fromkeys(floor)
+    names = np.array(schedule.teacher_groups)
+    of_teacher = [layout.by_id[name] for name in schedule.teacher_groups]
+    limit = meter.limit([g.epsilon for g in of_teacher], [g.delta for g in of_teacher])
+    spent = np.zeros_like(limit)
+    start, step = 0, max(16, min(4096, _CELLS // limit.size))
+    while None in ends.values() and start <= 4 * min((n for n in ends.values() if n is not None), default=_MOST):
+        queries = np.arange(start, start + step)
+        present = schedule.participants(queries)
+        worth, worst = _costs(schedule.sensitivity(queries), noise, meter, rate)
+        after = spent + np.einsum("tb,bw->tw", present, worth)
+        waiting = np.isin(names, [name for name, end in ends.items() if end is None])
+        close = waiting & ~np.any(after + worst.max(axis=0) <= limit, axis=1)
+        if close.any():
+            paid = np.cumsum(present[close, :, None] * worth, axis=1) + spent[close, None, :]
+            before = paid - present[close, :, None] * worth
+            stuck = present[close] & ~np.any(before + worst <= limit[close, None, :], axis=2)
+            for name in dict.fromkeys(names[close].tolist()):
+                first = stuck[names[close] == name].any(axis=0)
+                ends[name] = start + int(np.argmax(first)) if first.any() else None
+        spent, start = after, start + step
+    return ends if any(end is not None for end in ends.values()) else floor
+
+
+def _costs(sensitivity: Any, noise: Mechanism, meter: Meter, rate: float) -> tuple[Any, Any]:
+    """Return what each query costs a participant at the answer rate, and at most: shapes (B, width)."""
+    values, inverse = np.unique(sensitivity, return_inverse=True)
+    label = meter.worst_label(sensitivity=values, sigma=noise.sigma)
+    check = np.zeros_like(label)
+    if noise.check_sigma is not None:
+        check = meter.worst_check(sensitivity=values, check_sigma=noise.check_sigma)
+    return (check + rate * label)[inverse], (check + label)[inverse]
+
+
+def _last(turns: Callable[[int], int], most: int) -> int:
+    """Return the largest number of queries with at most so many turns; `turns` never decreases."""
+    low, high = 0, 1
+    while turns(high) <= most and high < 1 << 36:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if turns(middle) <= most else (low, middle)
+    return low

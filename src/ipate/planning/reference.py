@@ -10,14 +10,15 @@ votes go to the query's own list of wrong classes: the first takes the share `co
 of what is left, and so on, the last what remains. Given the query, teachers vote independently.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
+from ipate.accounting.bounds import Meter
 from ipate.accounting.ptr.design import Design, hash_queries
 from ipate.accounting.ptr.search import Profile, make_design, most_queries, profile_of
 from ipate.accounting.ptr.setting import Setting
@@ -25,33 +26,20 @@ from ipate.errors import InputError
 from ipate.files import write_text
 from ipate.labelling.aggregators import Mechanism
 from ipate.labelling.tested import _BLOCK, setting_for, votes_hash
+from ipate.planning.plan import Plan, VariantPlan, afforded, labels_in
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Simulator:
-    """A public guess of how teachers vote.
+    """A public guess of how teachers vote; the module's docstring states the model."""
 
-    Attributes
-    ----------
-    accuracy : float
-        How often one teacher is right, on average over queries.
-    spread : float
-        Standard deviation of the queries' difficulty on the logit scale; 0: all are alike.
-    confusion : float
-        Share of the wrong votes that go to a query's most likely wrong class, and so on down its list.
-    queries : int
-        How many queries are simulated: more make the profile steadier.
-    seed : int
-        The simulator is no source of privacy; its seed is public.
-    """
-
-    accuracy: float
-    spread: float = 2.0
-    confusion: float = 0.65
-    queries: int = 2000
-    seed: int = 0
+    accuracy: float  # how often one teacher is right, on average over queries
+    spread: float = 2.0  # standard deviation of the queries' difficulty on the logit scale; 0: all are alike
+    confusion: float = 0.65  # share of the wrong votes that go to a query's most likely wrong class, and so on
+    queries: int = 2000  # how many are simulated; more make the profile steadier
+    seed: int = 0  # public: the simulator does not protect anybody
 
     def __post_init__(self) -> None:
         for name, value in (("accuracy", self.accuracy), ("confusion", self.confusion)):
@@ -93,15 +81,7 @@ class Simulator:
         )
 
 
-def votes_profile(
-    setting: Setting,
-    panel: Panel,
-    votes: Votes,
-    *,
-    source: str,
-    radii: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Profile:
+def votes_profile(setting: Setting, panel: Panel, votes: Votes, *, source: str, radii: int | None = None) -> Profile:
     """Make a profile of reference votes: as many teachers as the panel has, weighted as it says."""
     if votes.n_teachers != panel.n_teachers:
         raise InputError(
@@ -115,20 +95,13 @@ def votes_profile(
             for start in range(0, votes.n_queries, _BLOCK)
         ]
     )
-    return profile_of(setting, counts, source=source, source_hash=votes_hash(votes), radii=radii, progress=progress)
+    return profile_of(setting, counts, source=source, source_hash=votes_hash(votes), radii=radii)
 
 
-def simulated_profile(
-    setting: Setting,
-    panel: Panel,
-    simulator: Simulator,
-    *,
-    radii: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Profile:
+def simulated_profile(setting: Setting, panel: Panel, simulator: Simulator, *, radii: int | None = None) -> Profile:
     """Make a profile of simulated votes."""
     votes = simulator.votes(n_teachers=panel.n_teachers, n_classes=setting.classes)
-    return votes_profile(setting, panel, votes, source=str(simulator), radii=radii, progress=progress)
+    return votes_profile(setting, panel, votes, source=str(simulator), radii=radii)
 
 
 RESERVE = 0.1
@@ -136,27 +109,13 @@ RESERVE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What a design is made from: a simulator's votes, or votes of other teachers.
-
-    Attributes
-    ----------
-    simulator : Simulator, optional
-        A public guess of how teachers vote; or else
-    votes : Votes, optional
-        of as many other teachers, on public data: a proxy task, an earlier study.
-    source : str
-        Where those votes come from, in words: it stands in the design.
-    reserve : float
-        By how much more than the reference, relatively, the private votes may cost before passing becomes unlikely.
-    fallback : bool
-        Keep (ε/2, δ/10) for a data-independent run after a failed test.
-    """
+    """What a design is made from: a simulator, or the votes of as many other teachers on public data."""
 
     simulator: Simulator | None = None
     votes: Votes | None = None
-    source: str = "votes"
-    reserve: float = RESERVE
-    fallback: bool = False
+    source: str = "votes"  # where the votes come from, in words; part of the design
+    reserve: float = RESERVE  # how much more than the reference, relatively, the private votes may cost and still pass
+    fallback: bool = False  # keep (ε/2, δ/10) for a data-independent run after a failed test
 
     def __post_init__(self) -> None:
         if (self.simulator is None) == (self.votes is None):
@@ -178,17 +137,7 @@ def as_reference(given: "Reference | float | None") -> Reference | None:
 def design_for(
     reference: Reference, panel: Panel, mechanism: Mechanism, *, n_classes: int, queries: Sequence[str]
 ) -> Design:
-    """Return the design that asks as many of these queries, in this order, as the reference affords.
-
-    Parameters
-    ----------
-    reference : Reference
-    panel, mechanism
-        Teachers, groups and noise, all public.
-    n_classes : int
-    queries : sequence of str
-        The ids of the pool; the design asks the first of them.
-    """
+    """Return the design that asks as many of these queries, in this order, as the reference affords."""
     setting = setting_for(panel, mechanism, n_classes=n_classes)
     if reference.simulator is not None:
         profile = simulated_profile(setting, panel, reference.simulator)
@@ -224,3 +173,60 @@ def read_design(path: Path) -> Design:
         return Design.from_json(text)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What one variant may expect: by bound, how many queries are asked and how many labels result on average.
+
+    `answer_rate` is the share of the reference's queries that pass the check.
+    """
+
+    variant: str
+    answer_rate: float
+    queries: dict[str, int]
+    labels: dict[str, int]
+
+
+def forecast(plan: Plan, reference: Reference, *, pool: int) -> tuple[Forecast, ...]:
+    """Return what each variant but vanishing may expect of a pool of so many points if votes are as the reference's.
+
+    Reference votes come from a fixed number of teachers, so variants with another number (upsampling) are left out.
+    """
+    if plan.n_classes is None:
+        raise InputError("classes is not given: a reference needs to know how many classes there are")
+    found = []
+    for variant in plan.variants:
+        votes = reference.votes
+        if variant.layout.participation is not None or (votes is not None and votes.n_teachers != variant.n_teachers):
+            continue
+        if votes is None and reference.simulator is not None:
+            votes = reference.simulator.votes(n_teachers=variant.n_teachers, n_classes=plan.n_classes)
+        if votes is not None:
+            found.append(_of_variant(variant, votes, plan.n_classes, reference, pool))
+    return tuple(found)
+
+
+def _of_variant(variant: VariantPlan, votes: Votes, n_classes: int, reference: Reference, pool: int) -> Forecast:
+    panel, mechanism = variant.layout.panel(), variant.mechanism
+    rate = _answer_rate(panel, votes, variant)
+    queries: dict[str, int] = {}
+    for bound in ("gdp", "sup"):
+        queries[bound] = min(pool, *(afforded(group, mechanism, Meter(bound), rate) for group in panel.groups))
+    setting = setting_for(panel, mechanism, n_classes=n_classes)
+    profile = votes_profile(setting, panel, votes, source="a plan")
+    queries["ptr"] = most_queries(profile, pool=pool, reserve=reference.reserve, fallback=reference.fallback)
+    labels = {bound: min(labels_in(asked, rate), asked) for bound, asked in queries.items()}
+    return Forecast(variant=variant.variant, answer_rate=rate, queries=queries, labels=labels)
+
+
+def _answer_rate(panel: Panel, votes: Votes, variant: VariantPlan) -> float:
+    """Return the chance that the check passes, averaged over the reference's queries."""
+    mechanism = variant.mechanism
+    if mechanism.check_sigma is None or mechanism.threshold is None:
+        return 1.0
+    passed = 0.0
+    for start in range(0, votes.n_queries, _BLOCK):
+        counts = panel.tally(np.asarray(votes.votes[:, start : start + _BLOCK]), votes.n_classes).counts
+        passed += float(ndtr((counts.max(axis=1) - mechanism.threshold) / mechanism.check_sigma).sum())
+    return passed / votes.n_queries

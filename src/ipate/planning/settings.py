@@ -1,39 +1,39 @@
-"""What the classifier and `ipate run` share: settings from public facts, and labels from an allocation."""
+"""The settings of a labelling: chosen once from public facts and stored as JSON."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.bounds import Meter, find_bound, queries_afforded
+from ipate.accounting.bounds import PAPER_ORDERS, Meter, find_bound
 from ipate.accounting.ptr.design import Design
 from ipate.allocation import find_variant
 from ipate.allocation.allocation import Allocation
-from ipate.errors import InputError
+from ipate.errors import InputError, show
+from ipate.files import write_text
 from ipate.labelling.aggregators import NamedAggregator, build_aggregator, find_aggregator
-from ipate.labelling.loop import Stop, label, open_ledger
-from ipate.labelling.noise import make_noise
-from ipate.labelling.results import Labelling
-from ipate.labelling.tested import label_tested
-from ipate.ledger.records import Ledger
-from ipate.people.people import People
+from ipate.labelling.loop import Stop
+from ipate.people.budgets import Group
 from ipate.planning.choose import Choice, choose, proxy_profiles
-from ipate.planning.reference import Reference, design_for
-from ipate.votes import Votes
+from ipate.planning.reference import Reference, Simulator, design_for
 
+FORMAT = "ipate settings 1"
 PROXY_SIZES = (15, 30, 60, 120, 240, 480)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that labelling needs beside votes and people, and why it is what it is.
+    """Everything that labelling needs beside votes and people, and the reason for it; all of it is public.
 
-    σ, σ_T and T are stated for k teachers; an upsampled ensemble scales them with its own number. Under ptr a
-    `reference` says what a design is made from, or the `design` is there already.
+    `sigma`, `check_sigma` and `threshold` are stated for `n_teachers` teachers; a variant that has another number of
+    teachers scales them (`Allocation.scale`).
     """
 
+    variant: str
     n_teachers: int
     sigma: float
     check_sigma: float | None
@@ -42,115 +42,193 @@ class Settings:
     stop: Stop
     max_labels: int | None
     reason: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    aggregator_name: str = "auto"
-    reference: Reference | None = None
-    design: Design | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the variant
+    aggregator_name: str = "auto"  # auto: confident if there is a check, gnmax otherwise
+    aggregator_options: Mapping[str, Any] = field(default_factory=dict)
+    reference: Reference | None = None  # ptr: what a design is made from
+    design: Design | None = None  # ptr: the design
 
     def aggregator(self, scale: float = 1.0) -> NamedAggregator:
         """Return the aggregator, with noise and threshold multiplied by `scale`."""
         made = build_aggregator(
-            self.aggregator_name, sigma=self.sigma, check_sigma=self.check_sigma, threshold=self.threshold
-        )
+            self.aggregator_name, sigma=self.sigma, check_sigma=self.check_sigma, threshold=self.threshold,
+            **self.aggregator_options,
+        )  # fmt: skip
         return made.scaled(scale)
+
+    def to_json(self) -> str:
+        """Return the settings as JSON in full precision, without a reference's votes: its design replaces them."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        reference = self.reference
+        if reference is not None:
+            known = None if reference.simulator is None else asdict(reference.simulator)
+            values["reference"] = known and {
+                "simulator": known, "reserve": reference.reserve, "fallback": reference.fallback,
+            }  # fmt: skip
+        values |= {
+            "meter": asdict(self.meter),
+            "options": dict(self.options),
+            "aggregator_options": dict(self.aggregator_options),
+            "design": None if self.design is None else json.loads(self.design.to_json()),
+        }
+        return json.dumps({"format": FORMAT, **values}, indent=2, ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote; a design is verified again."""
+        try:
+            values = json.loads(text)
+            stated = values.pop("format", None)
+            if stated != FORMAT:
+                raise InputError(f"its format is {show(stated)}, and this version of ipate reads {FORMAT!r}")
+            values["meter"] = Meter(**values["meter"])
+            if values["reference"] is not None:
+                simulator = Simulator(**values["reference"].pop("simulator"))
+                values["reference"] = Reference(simulator=simulator, **values["reference"])
+            if values["design"] is not None:
+                values["design"] = Design.from_json(json.dumps(values["design"]))
+            made = cls(**values)
+            made.aggregator()
+        except InputError:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InputError(f"these are not settings ({type(error).__name__}: {error})") from None
+        return made
+
+    def write(self, path: Path) -> None:
+        """Write the settings, whole or not at all."""
+        write_text(path, self.to_json() + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the settings of a run; every problem is reported in one line."""
+        try:
+            return cls.from_json(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, InputError) as error:
+            raise InputError(
+                f"{path}: the settings of the run cannot be read: {error}; restore the file, or begin a new run in "
+                "another folder"
+            ) from None
 
 
 def choose_settings(
     *,
-    people: People,
+    groups: Sequence[Group],
     n_public: int,
     n_classes: int,
-    variant: str,
-    teacher: Any,
+    variant: str = "weighting",
+    options: Mapping[str, Any] | None = None,
     n_teachers: int | str = "auto",
+    points_per_teacher: int | None = None,
     aggregator: str = "auto",
     sigma: float | str = "auto",
     check_sigma: float | str | None = "auto",
     threshold: float | str | None = "auto",
-    points_per_teacher: int | None = None,
-    proxy: tuple[NDArray[Any], NDArray[np.int64]] | None = None,
     bound: str = "gdp",
     conversion: str = "improved",
+    orders: Sequence[float] = PAPER_ORDERS,
     stop: str = "budget",
     max_labels: int | None = None,
-    seed: int = 0,
-    options: Mapping[str, Any] | None = None,
     reference: Reference | None = None,
     design: Design | None = None,
+    proxy: tuple[NDArray[Any], NDArray[np.int64]] | None = None,
+    teacher: Any = None,
+    seed: int = 0,
 ) -> Settings:
-    """Fill in whatever is "auto" from public information alone: sizes, classes, budgets, a public proxy."""
-    for name, value in (
-        ("n_teachers", n_teachers), ("sigma", sigma), ("check_sigma", check_sigma), ("threshold", threshold),
-    ):  # fmt: skip
+    """Return the settings; whatever is "auto" is chosen from public facts alone.
+
+    Plans, runs, the classifier and sites all come here. The facts are the groups with their numbers of people, the
+    size of the pool, the number of classes and, where given, a public labelled task (`proxy`) on which a few copies
+    of `teacher` are trained; `seed` belongs to that.
+    """
+    requested = {"n_teachers": n_teachers, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold}
+    for name, value in requested.items():
         if isinstance(value, str) and value != "auto":
             raise InputError(f"{name} is {value!r}: it must be a number or 'auto'")
     _check_request(variant, stop, max_labels, points_per_teacher, n_teachers)
-    _check_test(bound, variant, stop, max_labels, reference=reference, design=design)
-    used = find_aggregator(aggregator)
-    if used.run_refusal is not None:
-        raise InputError(f"aggregator is {aggregator!r}: {used.run_refusal}")
-    if None in (check_sigma, threshold) if aggregator == "auto" else "check_sigma" not in used.needs:  # no check
-        check_sigma = None if check_sigma == "auto" else check_sigma
-        threshold = None if threshold == "auto" else threshold
+    _check_test(bound, variant, stop, max_labels, described=reference is not None or design is not None)
+    checks = _has_check(aggregator) and (aggregator != "auto" or None not in (check_sigma, threshold))
+    for name in () if checks else ("check_sigma", "threshold"):
+        requested[name] = None if requested[name] == "auto" else requested[name]
+    n_people = sum(group.people or 0 for group in groups)
     k = None if n_teachers == "auto" else int(n_teachers)
-    if k is not None and k > people.n_people:
-        raise InputError(f"n_teachers is {k} and there are {people.n_people} people: every teacher needs one at least")
+    if k is not None and k > n_people:
+        raise InputError(f"n_teachers is {k} and there are {n_people} people: every teacher needs one at least")
     extra = dict(options or {})
     choice: Choice | None = None
-    if "auto" in (n_teachers, sigma, check_sigma, threshold):
+    if "auto" in requested.values():
         profiles = None
         if proxy is not None:
-            sizes = PROXY_SIZES if k is None else (max(1, people.n_people // k),)
-            fitting = [size for size in sizes if size * 2 <= people.n_people] or [1]
+            sizes = PROXY_SIZES if k is None else (max(1, n_people // k),)
+            fitting = [size for size in sizes if size * 2 <= n_people] or [1]
             profiles = proxy_profiles(teacher, *proxy, n_classes=n_classes, sizes=fitting, seed=seed)
         choice = choose(
-            groups=people.groups,
+            groups=groups,
             n_public=n_public,
             n_classes=n_classes,
             profiles=profiles,
             points_per_teacher=points_per_teacher,
             n_teachers=k,
+            check=checks,
             variant=variant,
             **extra,
         )
 
-    def filled(value: float | str | None, chosen: float | None) -> float | None:
-        return chosen if value == "auto" else None if value is None else float(value)
+    def filled(name: str) -> float | None:
+        value = requested[name]
+        if value == "auto":
+            value = getattr(choice, name)
+        return None if value is None else float(value)
 
-    count = choice.n_teachers if choice is not None and k is None else k
-    noise = filled(sigma, choice.sigma if choice else None)
-    if count is None or noise is None:
-        raise InputError("sigma and n_teachers must be numbers or 'auto'")
-    given = [name for name, value in (("σ", sigma), ("σ_T", check_sigma), ("T", threshold)) if value != "auto"]
-    reason = "parameters as given"
-    if choice is not None:
-        reason = (
-            f"auto chose {choice.reason}" if not given else f"auto chose {count} teachers; {', '.join(given)} as given"
-        )
+    noise = filled("sigma")
+    if noise is None:
+        raise InputError("sigma is None: it must be a number or 'auto'")
     settings = Settings(
-        n_teachers=count,
+        variant=variant,
+        n_teachers=choice.n_teachers if k is None and choice is not None else int(k or 0),
         sigma=noise,
-        check_sigma=filled(check_sigma, choice.check_sigma if choice else None),
-        threshold=filled(threshold, choice.threshold if choice else None),
-        meter=Meter(bound, conversion),
+        check_sigma=filled("check_sigma"),
+        threshold=filled("threshold"),
+        meter=Meter(bound, conversion, orders),
         stop=cast("Stop", stop),
-        max_labels=max_labels,
-        reason=reason,
+        max_labels=None if max_labels is None else int(max_labels),
+        reason=_reason(choice, k, requested),
         options=extra,
         aggregator_name=aggregator,
         reference=reference,
         design=design,
     )
-    settings.aggregator()  # refuses noise that cannot be, before anybody trains
+    settings.aggregator()  # refuses impossible noise before anybody trains
     return settings
 
 
+def _has_check(aggregator: str) -> bool:
+    """Refuse an aggregator that a run cannot use; return whether its queries are checked. "auto" is confident."""
+    if aggregator == "auto":
+        return True
+    used = find_aggregator(aggregator)
+    if used.run_refusal is not None:
+        raise InputError(f"aggregator is {aggregator!r}: {used.run_refusal}")
+    return "check_sigma" in used.needs
+
+
+def _reason(choice: Choice | None, k: int | None, requested: Mapping[str, Any]) -> str:
+    """Say what was chosen and why."""
+    symbols = {"sigma": "σ", "check_sigma": "σ_T", "threshold": "T"}
+    given = [symbol for name, symbol in symbols.items() if requested[name] not in ("auto", None)]
+    if choice is None:
+        return "parameters as given"
+    if not given:
+        return f"auto chose {choice.reason}"
+    return f"auto chose {choice.n_teachers if k is None else k} teachers; {', '.join(given)} as given"
+
+
 def _check_request(variant: str, stop: str, max_labels: int | None, points: int | None, n_teachers: int | str) -> None:
-    """Refuse before training what could only fail after it."""
+    """Refuse impossible requests before anybody trains."""
     if stop not in ("budget", "drop", "count"):
         raise InputError(f"stop is {stop!r}: it must be budget, drop or count")
     if stop == "count" and max_labels is None:
-        raise InputError("stop is 'count' without max_labels: say how many labels, fixed beforehand")
+        raise InputError("stop is 'count' without max_labels: say how many labels there are to be")
     if stop == "drop" and not find_variant(variant).groups_can_leave:
         raise InputError(f"stop is 'drop' under {variant}: groups can leave only where each teacher has one and votes")
     for name, value in (("max_labels", max_labels), ("points_per_teacher", points), ("n_teachers", n_teachers)):
@@ -159,21 +237,13 @@ def _check_request(variant: str, stop: str, max_labels: int | None, points: int 
             raise InputError(f"{name} is {value!r}: it must be a whole number of at least 1")
 
 
-def _check_test(
-    bound: str,
-    variant: str,
-    stop: str,
-    max_labels: int | None,
-    *,
-    reference: Reference | None,
-    design: Design | None,
-) -> None:
-    """Refuse, before training, a tested release that lacks its reference, and a reference that nothing uses."""
+def _check_test(bound: str, variant: str, stop: str, max_labels: int | None, *, described: bool) -> None:
+    """Refuse a tested release without a reference or design, and those without a tested release."""
     if not find_bound(bound).whole:
-        if reference is not None or design is not None:
+        if described:
             raise InputError(f"bound is {bound!r}: a reference or a design is for the bound ptr")
         return
-    if reference is None and design is None:
+    if not described:
         raise InputError(
             "bound is 'ptr' without a reference: say how often a teacher is expected to be right (accuracy), from "
             "public knowledge, or give votes of other teachers on public data"
@@ -185,69 +255,10 @@ def _check_test(
 
 
 def designed(settings: Settings, allocation: Allocation, *, n_classes: int, queries: Sequence[str]) -> Settings:
-    """Return the settings with their design, made from the reference unless it is there; others as they are."""
-    if settings.reference is None or settings.design is not None:
+    """Return the settings with a design, made from the reference unless there is one; unchanged without either."""
+    reference = settings.reference
+    if reference is None or settings.design is not None:
         return settings
     mechanism = settings.aggregator(allocation.scale).mechanism
-    made = design_for(settings.reference, allocation.panel(), mechanism, n_classes=n_classes, queries=queries)
-    return replace(settings, design=made)
-
-
-def run_labelling(
-    votes: Votes,
-    allocation: Allocation,
-    settings: Settings,
-    *,
-    noise_seed: int | None = None,
-    ledger: Ledger | None = None,
-    order: NDArray[np.int64] | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> tuple[Labelling, Ledger]:
-    """Label the pool with the votes of an allocation's teachers; return the labelling and its ledger."""
-    aggregator = settings.aggregator(allocation.scale)
-    ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
-    if allocation.participation is not None:
-        present = allocation.participation.in_order(votes.n_queries, order)
-        ballot = replace(ballot, participation=present, weights=None)
-    panel = allocation.panel()
-    book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
-    if settings.meter.whole:
-        asked = np.arange(votes.n_queries) if order is None else order
-        chosen = designed(settings, allocation, n_classes=votes.n_classes, queries=[str(i) for i in asked.tolist()])
-        if chosen.design is None:
-            raise InputError("bound is 'ptr' without a design or a reference to make one from")
-        tested = label_tested(
-            ballot, panel, aggregator, chosen.design,
-            order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
-        )  # fmt: skip
-        return tested, book
-    result = label(
-        ballot,
-        panel,
-        aggregator,
-        settings.meter,
-        stop=settings.stop,
-        max_labels=settings.max_labels,
-        order=order,
-        noise=make_noise(noise_seed),
-        ledger=book,
-        progress=progress,
-    )
-    return result, book
-
-
-def standard_labels(settings: Settings, people: People, *, answer_rate: float, n_public: int) -> int:
-    """Return how many labels standard PATE at the strictest budget would have had, by the account alone."""
-    known = settings.meter.data_independent and not settings.meter.whole
-    meter = settings.meter if known else Meter("gdp")
-    queries = queries_afforded(
-        meter,
-        epsilon=min(group.epsilon for group in people.groups),
-        delta=min(group.delta for group in people.groups),
-        sensitivity=1.0,
-        sigma=settings.sigma,
-        check_sigma=settings.check_sigma,
-        answer_rate=answer_rate,
-    )
-    labels = int(min(queries, n_public) * answer_rate)
-    return labels if settings.max_labels is None else min(labels, settings.max_labels)
+    made = design_for(reference, allocation.panel(), mechanism, n_classes=n_classes, queries=queries)
+    return replace(settings, design=made, reference=reference if reference.simulator is not None else None)

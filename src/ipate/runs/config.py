@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ipate.errors import InputError, nearest
+from ipate.teachers.models import DEFAULT
 
 Auto = Literal["auto"]
 Count = Annotated[int, Field(ge=1)]
@@ -19,7 +20,7 @@ class _Section(BaseModel):
 
 
 class DataConfig(_Section):
-    """Where the data comes from and how it is parted; sizes are numbers of rows or shares below 1."""
+    """Where the data comes from and how it is partitioned; sizes are numbers of rows or shares below 1."""
 
     name: str | None = None
     file: Path | None = None
@@ -55,7 +56,7 @@ class BudgetConfig(_Section):
 class TeacherConfig(_Section):
     """What teachers are, and how many: a name, or a class as module:attribute."""
 
-    model: str = "logistic"
+    model: str = DEFAULT
     options: dict[str, Any] = {}
     number: Count | Auto = "auto"
     points: Count | None = None
@@ -102,14 +103,14 @@ class ReferenceConfig(_Section):
 class StudentConfig(_Section):
     """What the student is."""
 
-    model: str = "logistic"
+    model: str = DEFAULT
     options: dict[str, Any] = {}
 
 
 class RunConfig(_Section):
     """A whole run. `seed` is the noise alone: with it a run can be repeated and is NOT private.
 
-    `ledger` is a file that several runs share, so that balances carry over; a run has its own unless said.
+    `ledger` is a file that several runs share, so that balances carry over; by default a run has its own.
     """
 
     data: DataConfig
@@ -129,8 +130,8 @@ class RunConfig(_Section):
             raise ValueError("compare uses the private data a second time, uncharged: leave out compare or ledger")
         if self.ledger is not None and self.data.file is not None and self.data.person is None:
             raise ValueError(
-                "a ledger that runs share needs data.person, the column that says whose row it is: what somebody spent "
-                "must be found again"
+                "a ledger that runs share needs data.person, the column of person ids: what a person spent is "
+                "looked up by their id"
             )
         return self
 

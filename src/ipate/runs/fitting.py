@@ -1,27 +1,30 @@
-"""The steps of `PATEClassifier.fit` before labelling: classes, people, the public pool, the votes."""
+"""The steps of `PATEClassifier.fit`: classes, people, pool, votes; and the labelling, which runs share."""
 
 import secrets
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation
 from ipate.errors import ClassesWarning, InputError, PublicRowsWarning
 from ipate.labelling.history import Extract
-from ipate.labelling.loop import account_terms
+from ipate.labelling.loop import account_terms, label, open_ledger
+from ipate.labelling.noise import make_noise
 from ipate.labelling.results import Labelling
+from ipate.labelling.tested import label_tested
 from ipate.ledger.memory import MemoryLedger
 from ipate.ledger.records import Ledger, noise_kind
 from ipate.ledger.sqlite import SqliteLedger
-from ipate.people.people import People
-from ipate.people.policy import Policy
-from ipate.planning.settings import Settings, run_labelling
+from ipate.people.budgets import Group
+from ipate.people.people import People, make_people
+from ipate.planning.settings import Settings, designed
 from ipate.teachers.ensemble import fingerprint, train_and_vote
 from ipate.votes import Votes
 from ipate.votes.store import VoteStore
@@ -31,15 +34,17 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What `fit` was told about people: budgets or levels per row, and whose row it is."""
+    """What is known about people, as `make_people` takes it: budgets or levels per row, and whose row it is."""
 
     budgets: Any = None
     levels: Any = None
     policy: Any = None
     person_id: Any = None
+    epsilon: float | None = None
+    delta: float | str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("budgets", "levels", "person_id"):  # by position from here on, whatever index they came with
+        for name in ("budgets", "levels", "person_id"):  # aligned by position, whatever their index
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else np.asarray(value))
 
@@ -49,12 +54,11 @@ class Given:
         def taken(values: Any) -> Any:
             return None if values is None else values[rows]
 
-        return Given(
-            budgets=taken(self.budgets),
-            levels=taken(self.levels),
-            policy=self.policy,
-            person_id=taken(self.person_id),
-        )
+        return replace(self, budgets=taken(self.budgets), levels=taken(self.levels), person_id=taken(self.person_id))
+
+    def people(self, n_rows: int) -> People:
+        """Return the people of so many rows."""
+        return make_people(n_rows, **{entry.name: getattr(self, entry.name) for entry in fields(self)})
 
 
 def find_classes(y: NDArray[Any], classes: Sequence[Any] | None) -> NDArray[Any]:
@@ -81,31 +85,6 @@ def encode(classes: NDArray[Any], y: ArrayLike, what: str) -> Ints:
         bad = values[~known].tolist()[0]
         raise InputError(f"{what} holds {bad!r}: the classes are {', '.join(map(str, classes.tolist()))}")
     return places.astype(np.int64)
-
-
-def make_people(n: int, given: Given, *, epsilon: float | None, delta: float | str) -> People:
-    """Return the people of n rows with their budgets, from whatever was given."""
-    if given.budgets is not None and given.levels is not None:
-        raise InputError("budgets and levels are both given: give one of them")
-    people_there = n if given.person_id is None else len(np.unique(given.person_id.astype(str)))
-    usual = min(1e-5, 0.1 / people_there) if delta == "auto" else float(delta)
-    if given.levels is not None:
-        if given.policy is None:
-            raise InputError("levels are given without a policy: say which ε each level means")
-        rule = given.policy
-        if isinstance(rule, Mapping):
-            rule = Policy.from_mapping(rule)
-        stated = None if delta == "auto" and rule.delta is not None else usual
-        people = People.from_levels(given.levels, policy=rule, delta=stated, person_id=given.person_id)
-    else:
-        if given.budgets is None and epsilon is None:
-            raise InputError("no budgets: pass budgets= or levels= and policy= to fit, or epsilon= to PATEClassifier")
-        rows = np.full(n, epsilon, dtype=np.float64) if given.budgets is None else np.asarray(given.budgets)
-        people = People.from_budgets(rows, delta=usual, person_id=given.person_id)
-    if people.n_rows != n:
-        name = "levels" if given.levels is not None else "budgets"
-        raise InputError(f"{name} has {people.n_rows} entries and X has {n} rows: there must be one per row")
-    return people
 
 
 def split_public(people: People, share: float | None, *, seed: int) -> tuple[Ints, Ints]:
@@ -157,6 +136,61 @@ def collect_votes(
             address=address,
         )  # fmt: skip
         return Votes(votes=np.array(store.matrix), n_classes=n_classes, labels=truth)
+
+
+def run_labelling(
+    votes: Votes,
+    allocation: Allocation,
+    settings: Settings,
+    *,
+    noise_seed: int | None = None,
+    ledger: Ledger | None = None,
+    order: NDArray[np.int64] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Labelling, Ledger]:
+    """Label the pool with the votes of an allocation's teachers; return the labelling and its ledger."""
+    aggregator = settings.aggregator(allocation.scale)
+    ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
+    if allocation.participation is not None:
+        held = allocation.participation.participants(np.arange(votes.n_queries))
+        present = held if order is None else np.empty_like(held)
+        if order is not None:
+            present[:, order] = held
+        ballot = replace(ballot, participation=present, weights=None)
+    panel = allocation.panel()
+    book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
+    if settings.meter.whole:
+        asked = np.arange(votes.n_queries) if order is None else order
+        chosen = designed(settings, allocation, n_classes=votes.n_classes, queries=[str(i) for i in asked.tolist()])
+        if chosen.design is None:
+            raise InputError("bound is 'ptr' without a design or a reference to make one from")
+        tested = label_tested(
+            ballot, panel, aggregator, chosen.design,
+            order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
+        )  # fmt: skip
+        return tested, book
+    result = label(
+        ballot, panel, aggregator, settings.meter, stop=settings.stop, max_labels=settings.max_labels,
+        order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
+    )  # fmt: skip
+    return result, book
+
+
+def standard_labels(settings: Settings, groups: Sequence[Group], *, answer_rate: float, n_public: int) -> int:
+    """Return how many labels standard PATE would afford at the strictest budget, computed from the account alone."""
+    known = settings.meter.data_independent and not settings.meter.whole
+    meter = settings.meter if known else Meter("gdp")
+    queries = queries_afforded(
+        meter,
+        epsilon=min(group.epsilon for group in groups),
+        delta=min(group.delta for group in groups),
+        sensitivity=1.0,
+        sigma=settings.sigma,
+        check_sigma=settings.check_sigma,
+        answer_rate=answer_rate,
+    )
+    labels = int(min(queries, n_public) * answer_rate)
+    return labels if settings.max_labels is None else min(labels, settings.max_labels)
 
 
 Floats = NDArray[np.float64]

@@ -11,9 +11,11 @@ from ipate._version import library_versions
 from ipate.errors import InputError
 from ipate.files import FileLock, write_text
 from ipate.ledger.records import NoiseKind, noise_kind
+from ipate.planning.settings import Settings
 from ipate.runs.config import RunConfig
 from ipate.teachers.models import NETS
 
+_FORMAT = "ipate run 1"
 _PRIVATE_NOTE = """What lies here is private: the votes of the teachers, who taught which teacher, what was charged to
 whom, and costs that were computed from votes. Nobody but the holder of the data may see it; publish from the folder
 'public' only.
@@ -48,6 +50,7 @@ class RunFolder:
         folder.private.chmod(0o700)
         write_text(folder.private / "README", _PRIVATE_NOTE)
         facts = {
+            "format": _FORMAT,
             "id": f"{path.absolute().name}-{secrets.token_hex(4)}",
             "begun": datetime.now(UTC).isoformat(timespec="microseconds"),
             "noise": noise_kind(seeded=config.seed is not None),
@@ -96,7 +99,22 @@ class RunFolder:
             raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
         if found is None or not {"id", "noise", "versions"} <= found.keys():
             raise InputError(f"{stated}: it is not there or says nothing; the run cannot be continued without it")
+        if found.get("format") != _FORMAT:
+            raise InputError(
+                f"{stated}: its format is {found.get('format')!r}, and this version of ipate reads {_FORMAT!r}; "
+                "begin a new run in another folder"
+            )
         return found
+
+    @property
+    def begun(self) -> bool:
+        """Whether the settings were resolved: from then on they are read from the folder."""
+        return (self.path / "settings.json").is_file() or (self.private / "allocation.npz").is_file()
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings that the run began with, from `settings.json`; nobody chooses them again."""
+        return Settings.read(self.path / "settings.json")
 
     def note_versions(self) -> None:
         """Note the versions of whoever continues the run, where they are others than before."""

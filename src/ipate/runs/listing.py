@@ -80,6 +80,7 @@ def state_of(path: Path) -> RunState:
         record = read_record(folder)
         done = _done(folder, record)
         _check_ledger(folder)
+        variant = folder.settings.variant if folder.begun else folder.config.labelling.variant
     except (IpateError, OSError, ValueError) as error:
         return RunState(path=path, state="broken", why=" ".join(str(error).split()))
     config = folder.config
@@ -94,7 +95,7 @@ def state_of(path: Path) -> RunState:
         private=record is None or not record.publishable,
         begun=begun,
         data=config.data.file.name if config.data.file is not None else str(config.data.name),
-        variant=config.labelling.variant,
+        variant=variant,
         guarantee="" if record is None else record.headline.lower(),
         ledger=str(ledger_path(folder)),
     )

@@ -55,7 +55,7 @@ def find_person(allocation: Allocation, person: str) -> int:
 def kind_of(folder: RunFolder) -> Kind:
     """Return whether a run's figures may be told: not where costs are private, nor where the noise was seeded."""
     seeded = folder.config.seed is not None
-    found = state_guarantee(Meter(folder.config.labelling.bound), stopped_by="account", seeded=seeded)
+    found = state_guarantee(folder.settings.meter, stopped_by="account", seeded=seeded)
     return "private" if found.seeded else found.kind
 
 

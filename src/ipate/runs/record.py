@@ -14,7 +14,8 @@ from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.files import write_text
 from ipate.labelling.results import GroupResult, Record
-from ipate.planning.settings import Settings, run_labelling
+from ipate.planning.settings import Settings
+from ipate.runs.fitting import run_labelling
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import opened, reading
 from ipate.votes import Votes

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ipate.accounting.bounds import find_bound
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.labelling.history import Extract
-from ipate.planning.reference import read_design
 from ipate.report.assemble import Source, assemble
 from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
 from ipate.report.statement import owed
@@ -16,7 +14,6 @@ from ipate.report.write import Report, check_target, write_facts
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import reading
 from ipate.runs.record import read_record
-from ipate.runs.settings import settings_of
 from ipate.runs.withdrawal import withdrawals
 
 
@@ -68,13 +65,7 @@ def _source(folder: RunFolder) -> Source:
             f"{folder.path}: the run has not labelled yet; finish it with ipate run --resume {folder.path}"
         )
     allocation = Allocation.load(path)
-    settings = settings_of(
-        config,
-        people=allocation.people,
-        n_public=len(record.labels),
-        n_classes=len(data["classes"]),
-        design=read_design(folder.public / "design.json") if find_bound(config.labelling.bound).whole else None,
-    )
+    settings = folder.settings
     with reading(folder) as ledger:
         extract = Extract.of(ledger)
     return Source(

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from ipate.accounting.bounds import Meter
 from ipate.allocation.allocation import Allocation
 from ipate.labelling.results import Record
-from ipate.planning.settings import Settings, run_labelling
+from ipate.planning.settings import Settings
 from ipate.runs.config import RunConfig
+from ipate.runs.fitting import run_labelling
 from ipate.runs.folder import RunFolder
 from ipate.runs.task import Task, make_models
 from ipate.students import find_student

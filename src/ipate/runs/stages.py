@@ -1,4 +1,4 @@
-"""The stages of a run, one after the other; what a stage has made is found again when a run is resumed."""
+"""The stages of a run in order; a resumed run reads what earlier stages have written."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,15 +14,14 @@ from ipate.allocation.allocation import Allocation, class_warning
 from ipate.errors import InputError, IpateError
 from ipate.files import replacing
 from ipate.labelling.results import Record
-from ipate.planning.reference import read_design
-from ipate.planning.settings import Settings, standard_labels
-from ipate.runs.config import RunConfig
+from ipate.planning.reference import write_design
+from ipate.planning.settings import Settings, choose_settings, designed
+from ipate.runs.fitting import standard_labels
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import check_affordable, ledger_path
 from ipate.runs.record import label_once, publish
 from ipate.runs.scoring import compare, evaluate, teach
-from ipate.runs.settings import keep_design, reference_of, settings_of
-from ipate.runs.task import Task, make_models, prepare
+from ipate.runs.task import Task, make_models, prepare, requested_settings
 from ipate.runs.withdrawal import settle, vacant, without
 from ipate.teachers.ensemble import fingerprint, learnt_from, train_and_vote
 from ipate.teachers.models import NETS
@@ -66,16 +65,15 @@ def execute(folder: RunFolder, *, bar: Bar, say: Callable[[str], None]) -> RunSu
 def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSummary:
     config = folder.config
     folder.note_versions()
-    teacher, _ = make_models(config)
+    make_models(config)  # refuses what cannot be made before anything is written
     task = prepare(config)
     pool = _data(folder, task)
-    settings = _settings(task, config, teacher)
-    allocation = _allocation(folder, task, settings, config.labelling.variant)
+    settings = resolve_settings(folder, task)
+    allocation = _allocation(folder, task, settings)
     for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
         say(line)
     class_warning(allocation, task.data.y[task.parts.private])
     check_affordable(folder, allocation, settings)
-    settings = keep_design(folder, settings, allocation, n_classes=task.data.n_classes, n_public=len(task.parts.public))
     votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
     record = label_once(folder, votes, allocation=allocation, settings=settings, pool=pool, bar=bar)
     publish(folder, record, task.data.classes, task.parts.public)
@@ -89,7 +87,7 @@ def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSumm
 
 
 def _data(folder: RunFolder, task: Task) -> str:
-    """Note what the data was: classes, sizes, notes. Return the name of the pool, a hash of its points and classes."""
+    """Write classes, sizes and notes of the data. Return the pool's name, a hash of its points and classes."""
     path = folder.path / "data.json"
     facts = {
         "name": task.data.name,
@@ -112,7 +110,7 @@ def _data(folder: RunFolder, task: Task) -> str:
 
 
 def _refuse_failed(folder: RunFolder, record: Record) -> None:
-    """Say that a test was not passed and left no label: there is nothing to teach a student with."""
+    """Raise if the private test failed and left no label: there is nothing to train a student on."""
     if record.passed is False and not record.n_labels:
         raise IpateError(
             "the private test was not passed: no label was released, and the budgets are spent, as they would be after "
@@ -121,7 +119,7 @@ def _refuse_failed(folder: RunFolder, record: Record) -> None:
 
 
 def _told(task: Task) -> str:
-    """Who is protected and who is not, in a sentence."""
+    """Return one sentence on who is protected and who is not."""
     sizes = ", ".join(f"{group.id} ε = {group.epsilon:g}: {group.people} people" for group in task.people.groups)
     return (
         f"{len(task.parts.public)} rows are treated as public and {len(task.parts.test)} as test data, and no budget "
@@ -129,27 +127,43 @@ def _told(task: Task) -> str:
     )
 
 
-def _settings(task: Task, config: RunConfig, teacher: Any) -> Settings:
-    return settings_of(
-        config,
-        people=task.people,
-        n_public=len(task.parts.public),
-        n_classes=task.data.n_classes,
-        teacher=teacher,
-        reference=reference_of(config, n_classes=task.data.n_classes),
-        design=None if config.reference.design is None else read_design(config.reference.design),
+def resolve_settings(folder: RunFolder, task: Task) -> Settings:
+    """Return the settings of the run: chosen and written once, before anybody trains, and read from then on.
+
+    The design of a tested release is part of them, so that the test and the labels after it share one design; its
+    file in the public folder is a copy for readers.
+    """
+    if folder.begun:
+        return folder.settings
+    n_public, n_classes = len(task.parts.public), task.data.n_classes
+    settings = choose_settings(
+        groups=task.people.groups,
+        n_public=n_public,
+        n_classes=n_classes,
+        **requested_settings(folder.config, n_classes=n_classes),
     )
+    if settings.meter.whole:
+        queries = [str(index) for index in range(n_public)]
+        settings = designed(settings, _dealt(folder, task, settings), n_classes=n_classes, queries=queries)
+        if settings.design is not None:
+            write_design(folder.public / "design.json", settings.design)
+    settings.write(folder.path / "settings.json")
+    return settings
 
 
-def _allocation(folder: RunFolder, task: Task, settings: Settings, variant: str) -> Allocation:
-    path = folder.private / "allocation.npz"
-    made = allocate(
-        variant,
+def _dealt(folder: RunFolder, task: Task, settings: Settings) -> Allocation:
+    return allocate(
+        settings.variant,
         people=task.people,
         n_teachers=settings.n_teachers,
         seed=folder.config.split_seed,
         **settings.options,
     )
+
+
+def _allocation(folder: RunFolder, task: Task, settings: Settings) -> Allocation:
+    path = folder.private / "allocation.npz"
+    made = _dealt(folder, task, settings)
     if not path.is_file():
         made.save(path)
         return settle(folder, made)
@@ -163,13 +177,12 @@ def _allocation(folder: RunFolder, task: Task, settings: Settings, variant: str)
 
 
 def allocated(folder: RunFolder) -> Allocation:
-    """Return the run's allocation as it stands; one that has none yet is dealt now."""
+    """Return the run's current allocation; it is made now if there is none yet."""
     path = folder.private / "allocation.npz"
     if path.is_file():
         return settle(folder, Allocation.load(path))
     task = prepare(folder.config)
-    settings = _settings(task, folder.config, make_models(folder.config)[0])
-    return _allocation(folder, task, settings, folder.config.labelling.variant)
+    return _allocation(folder, task, resolve_settings(folder, task))
 
 
 def _same(kept: Allocation, made: Allocation) -> bool:
@@ -228,7 +241,7 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
 def _taught(folder: RunFolder, task: Task, settings: Settings, record: Record) -> dict[str, Any]:
     """Teach and score the student, unless that was done."""
     shown = folder.public if record.publishable else folder.private
-    path = folder.private / "metrics.json"  # scored with true labels, which nobody gave away
+    path = folder.private / "metrics.json"  # computed with true labels, which are not released
     kept = folder.read(path)
     if kept is not None and (shown / "student.joblib").is_file():
         return kept
@@ -237,7 +250,7 @@ def _taught(folder: RunFolder, task: Task, settings: Settings, record: Record) -
     metrics = evaluate(task, student, record, folder.config.student.model)
     metrics["labels_of_standard_pate"] = standard_labels(
         settings,
-        task.people,
+        task.people.groups,
         answer_rate=record.n_labels / max(1, record.n_queries),
         n_public=len(task.parts.public),
     )

@@ -1,4 +1,4 @@
-"""What a run starts from: the data, parted, and the people of its private part with their budgets."""
+"""What a run starts from: the partitioned data, the people with their budgets, and the requested settings."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +11,12 @@ from ipate.data.dataset import Dataset
 from ipate.data.files import read_data
 from ipate.data.partition import Partition, partition
 from ipate.errors import InputError
-from ipate.people.people import People
-from ipate.people.policy import Policy
-from ipate.runs.config import RunConfig
+from ipate.people.people import People, make_people
+from ipate.planning.reference import Reference, Simulator, read_design
+from ipate.runs.config import ReferenceConfig, RunConfig
 from ipate.students import find_student, wants_images
 from ipate.teachers.models import NETS, make_model
+from ipate.votes import read_votes
 
 Ints = NDArray[np.int64]
 DEFAULT_POLICY = {"high": 1.0, "average": 2.0, "low": 3.0}
@@ -23,14 +24,14 @@ DEFAULT_POLICY = {"high": 1.0, "average": 2.0, "low": 3.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """The data of a run, parted, with its people: everything that later stages start from."""
+    """The partitioned data of a run and the people of its private part."""
 
     data: Dataset
     parts: Partition
     people: People
 
     def features(self, rows: Ints, *, model: str = "") -> NDArray[Any]:
-        """Return rows as a model wants them: images for nets, channels first, one line of numbers otherwise."""
+        """Return rows in the shape that a model needs: images, channels first, for nets, and vectors otherwise."""
         if not wants_images(model):
             return np.asarray(self.data.features(rows))
         if self.data.kind != "image":
@@ -40,7 +41,7 @@ class Task:
 
 
 def prepare(config: RunConfig) -> Task:
-    """Load the data, part it, and find the people of the private part with their budgets."""
+    """Load and partition the data, and find the people of the private part with their budgets."""
     wanted = config.data
     if wanted.file is not None:
         data = read_data(
@@ -60,48 +61,71 @@ def prepare(config: RunConfig) -> Task:
 
 
 def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
-    """Budgets of the private rows: their own ε, their level under the policy, drawn levels, or one ε."""
-    budgets = config.budgets
-    persons = private if data.person_id is None else data.person_id[private]  # a row of the data, or whose it is
-    there = len(np.unique(persons))
-    delta = min(1e-5, 0.1 / there) if budgets.delta == "auto" else float(budgets.delta)
-    if (data.epsilon is not None or data.levels is not None) and budgets.shares is not None:
+    """Return the people of the private rows with their budgets.
+
+    What a file of one's own says about consent is neither overridden nor guessed. The levels of a data set by name
+    are drawn at random, so one ε for everybody may replace them and they have a default policy.
+    """
+    given, own = config.budgets, config.data.file is not None
+    persons = private if data.person_id is None else data.person_id[private]  # without ids every row is a person
+    epsilon, levels = (None if column is None else column[private] for column in (data.epsilon, data.levels))
+    if given.shares is not None and (epsilon is not None or levels is not None):
         raise InputError("budgets.shares is given: the data says what its people consent to; leave it out")
-    if config.data.file is not None:
-        _refuse_conflicts(data, config)
-    if data.epsilon is not None:
-        return People.from_budgets(data.epsilon[private], delta=delta, person_id=persons)
-    if budgets.epsilon is not None:
-        return People.from_budgets(np.full(len(private), budgets.epsilon), delta=delta, person_id=persons)
-    levels = None if data.levels is None else data.levels[private]
-    if levels is None:
-        if budgets.shares is None:
+    policy = given.policy if own else None
+    if levels is not None and given.epsilon is not None and not own:
+        levels = None
+    elif levels is not None:
+        policy = given.policy or (None if own else DEFAULT_POLICY)
+    elif epsilon is None and given.epsilon is None:
+        if given.shares is None:
             raise InputError(
                 f"{data.name} has no consent levels: set budgets.epsilon, or budgets.policy and budgets.shares to draw "
                 "levels at random"
             )
-        levels = _drawn(budgets.shares, len(private), config.split_seed)
-    policy = Policy.from_mapping(budgets.policy or DEFAULT_POLICY)
-    return People.from_levels(levels, policy=policy, delta=delta, person_id=persons)
-
-
-def _refuse_conflicts(data: Dataset, config: RunConfig) -> None:
-    """People's own consent is never overridden, and what a level means is never guessed."""
-    budgets = config.budgets
-    if (data.epsilon is not None or data.levels is not None) and budgets.epsilon is not None:
-        raise InputError(
-            f"budgets.epsilon is {budgets.epsilon:g}: the file says what its people consent to; leave it out"
-        )
-    if data.levels is not None and budgets.policy is None:
-        raise InputError("budgets.policy is not given: say which ε each consent level of the file means")
+        levels, policy = _drawn(given.shares, len(private), config.split_seed), given.policy or DEFAULT_POLICY
+    return make_people(
+        len(private), budgets=epsilon, levels=levels, policy=policy, epsilon=given.epsilon, delta=given.delta,
+        person_id=persons, source=data.name if config.data.file is None else config.data.file.name,
+    )  # fmt: skip
 
 
 def _drawn(shares: dict[str, float], n: int, seed: int) -> NDArray[np.str_]:
-    """Levels in the given shares, to people at random."""
+    """Draw consent levels in the given shares at random."""
     names = list(shares)
     edges = np.round(np.cumsum(list(shares.values())) / sum(shares.values()) * n).astype(int)
     levels = np.array(names)[np.searchsorted(edges, np.arange(n), side="right")]
     return np.random.default_rng([seed, 1]).permutation(levels)
+
+
+def requested_settings(config: RunConfig, *, n_classes: int) -> dict[str, Any]:
+    """Return what the configuration says about the settings, as arguments of `choose_settings`."""
+    wanted = config.labelling
+    return {
+        **wanted.model_dump(exclude={"rule", "power"}),
+        "options": {name: getattr(wanted, name) for name in ("rule", "power") if getattr(wanted, name) is not None},
+        "n_teachers": config.teachers.number,
+        "points_per_teacher": config.teachers.points,
+        "reference": _reference(config, n_classes),
+        "design": None if config.reference.design is None else read_design(config.reference.design),
+    }
+
+
+def _reference(config: RunConfig, n_classes: int) -> Reference | None:
+    """Return what a design is made from; None where the configuration says nothing or names a design."""
+    wanted = config.reference
+    if wanted.accuracy is None and wanted.votes is None:
+        if wanted != ReferenceConfig(design=wanted.design):
+            raise InputError("reference: say how often a teacher is expected to be right (accuracy), or name votes")
+        return None
+    if wanted.votes is not None:
+        return Reference(
+            votes=read_votes(wanted.votes, classes=n_classes),
+            source=f"votes of other teachers, {wanted.votes.name}",
+            reserve=wanted.reserve,
+            fallback=wanted.fallback,
+        )
+    guess = Simulator(accuracy=float(wanted.accuracy or 0), spread=wanted.spread, confusion=wanted.confusion)
+    return Reference(simulator=guess, reserve=wanted.reserve, fallback=wanted.fallback)
 
 
 def make_models(config: RunConfig) -> tuple[Any, Any]:
@@ -112,7 +136,7 @@ def make_models(config: RunConfig) -> tuple[Any, Any]:
 
 
 def check_engine(config: RunConfig) -> None:
-    """Refuse an engine that is not there, before anything is made for it."""
+    """Refuse an engine that is not available, before the run's folder is made."""
     from ipate.teachers.engines import Engine
 
     wanted = config.teachers

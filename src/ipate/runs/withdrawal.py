@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from ipate.accounting.bounds import find_bound
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError, show
 from ipate.report.statement import Withdrawal
@@ -88,7 +87,7 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
     group = allocation.groups[int(allocation.group_of_person[index])]
     teachers = allocation.teachers_of(index)
     balance, kind = balance_of(folder, person), kind_of(folder)
-    tested = find_bound(folder.config.labelling.bound).whole and balance is not None and balance.epsilon > 0
+    tested = folder.settings.meter.whole and balance is not None and balance.epsilon > 0
     released = tested or (balance is not None and balance.labels + balance.checks > 0)
     voted = voted_in(folder.private / "votes")
     return Withdrawal(
@@ -100,7 +99,7 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
         labelling="complete" if read_record(folder) is not None else "begun" if released else "not begun",
         labels=0 if balance is None else balance.labels,
         checks=0 if balance is None else balance.checks,
-        bound=folder.config.labelling.bound,
+        bound=folder.settings.meter.bound,
         kind=kind if balance is None or kind == "private" else balance.kind,
         epsilon=0.0 if balance is None else balance.epsilon,
         delta=group.delta,

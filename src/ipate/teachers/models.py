@@ -15,7 +15,11 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {  # where each classifier
 }
 
 
-def make_model(name: Any, options: Mapping[str, Any], *, seed: int | None = None) -> Any:
+DEFAULT = "logistic"
+"""The default teacher and the default student of runs and of the classifier."""
+
+
+def make_model(name: Any = DEFAULT, options: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Any:
     """Return the classifier of this name, or a clone of an estimator; `seed` sets a `random_state` that is None."""
     path, defaults = MODELS.get(name, (name, {})) if isinstance(name, str) else ("", {})
     maker: Callable[..., Any]
@@ -34,7 +38,7 @@ def make_model(name: Any, options: Mapping[str, Any], *, seed: int | None = None
     else:
         refuse_name("model", name, (*MODELS, *NETS, "module:attribute"))
     try:
-        model = maker(**{**defaults, **options})
+        model = maker(**{**defaults, **(options or {})})
     except TypeError as error:
         raise InputError(f"options of model {name!r}: {error}") from None
     if seed is not None and hasattr(model, "get_params") and model.get_params().get("random_state", 0) is None:

@@ -1,0 +1,95 @@
+"""Settings: chosen from public facts, stored exactly."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipate.accounting.bounds import Meter
+from ipate.allocation import allocate
+from ipate.errors import InputError
+from ipate.labelling.aggregators import Confident, GNMax
+from ipate.people.budgets import Budget, Group
+from ipate.people.people import People
+from ipate.planning.reference import Reference, Simulator
+from ipate.planning.settings import Settings, choose_settings, designed
+
+GROUPS = [Group(id="a", budget=Budget(1.0, 1e-5), people=900), Group(id="b", budget=Budget(3.0, 1e-5), people=600)]
+positive = st.floats(min_value=1e-300, max_value=1e300)
+
+
+def chosen(**options):
+    return choose_settings(groups=GROUPS, n_public=1000, n_classes=3, **options)
+
+
+@given(
+    sigma=positive,
+    check=st.none() | st.tuples(positive, st.floats(allow_nan=False, allow_infinity=False)),
+    orders=st.lists(st.floats(1.0625, 1e6), min_size=1, max_size=5),
+    reason=st.text(),
+)
+def test_settings_are_read_back_exactly(sigma, check, orders, reason):
+    check_sigma, threshold = check or (None, None)
+    made = Settings(
+        variant="vanishing", options={"power": sigma}, n_teachers=7, sigma=sigma, check_sigma=check_sigma,
+        threshold=threshold, meter=Meter("sup", "classic", orders), stop="count", max_labels=3, reason=reason,
+    )  # fmt: skip
+    assert Settings.from_json(made.to_json()) == made
+
+
+def test_design_and_simulator_are_read_back():
+    reference = Reference(simulator=Simulator(accuracy=0.97, spread=1.0, queries=60), reserve=0.2, fallback=True)
+    made = chosen(bound="ptr", reference=reference, n_teachers=100, sigma=15.0, check_sigma=40.0, threshold=50.0)
+    people = People.from_budgets([1.0] * 900 + [3.0] * 600, delta=1e-5)
+    allocation = allocate("weighting", people=people, n_teachers=100, seed=0)
+    made = designed(made, allocation, n_classes=3, queries=[str(i) for i in range(50)])
+    again = Settings.from_json(made.to_json())
+    assert again == made
+    assert again.design.digest == made.design.digest
+    assert again.reference == reference
+
+
+@pytest.mark.parametrize("spoil", [lambda v: v.pop("sigma"), lambda v: v.update(sgima=1), lambda v: v.update(sigma=-1)])
+def test_spoilt_settings_are_refused(spoil):
+    values = json.loads(chosen().to_json())
+    spoil(values)
+    with pytest.raises(InputError):
+        Settings.from_json(json.dumps(values))
+
+
+def test_auto_aggregator_follows_the_check():
+    assert isinstance(chosen().aggregator(), Confident)
+    made = chosen(check_sigma=None, threshold=None)
+    assert isinstance(made.aggregator(2.0), GNMax)
+    assert made.aggregator(2.0).mechanism.sigma == 2 * made.sigma
+    assert isinstance(chosen(aggregator="gnmax").aggregator(), GNMax)
+    with pytest.raises(InputError, match="needs check_sigma"):
+        replace(made, aggregator_name="confident").aggregator()
+
+
+def test_gnmax_without_check_affords_more_noise():
+    """Without a check every query is answered and all of the budget pays for labels."""
+    made = chosen(aggregator="gnmax", n_teachers=50)
+    assert (made.check_sigma, made.threshold) == (None, None)
+    assert made.sigma in [50 * ratio for ratio in (0.04, 0.06, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3)]
+    assert "σ_T" not in made.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sigma": "much"}, "sigma is 'much'"),
+        ({"n_teachers": 2000}, "n_teachers is 2000"),
+        ({"aggregator": "confidant"}, "'confident'"),
+        ({"aggregator": "gnmax", "threshold": 3}, "gnmax has no check"),
+        ({"aggregator": "gnmax", "check_sigma": 3}, "gnmax has no check"),
+        ({"points_per_teacher": 0}, "points_per_teacher is 0"),
+        ({"stop": "count"}, "max_labels"),
+        ({"bound": "ptr"}, "reference"),
+    ],
+)
+def test_impossible_settings_are_refused(options, words):
+    with pytest.raises(InputError, match=words):
+        chosen(**options)
