@@ -57,7 +57,7 @@ def write_site(folder, site, *, seed):
 
 def options_of(site, **changes):
     policy = Policy.from_mapping(tomllib.loads(POLICY[site]))
-    return SiteOptions(**{**COLUMNS, "policy": policy, "teachers": 10, **changes})
+    return SiteOptions(**{**COLUMNS, "policy": policy, "n_teachers": 10, **changes})
 
 
 def fitted(folder, site="north", *, encoding, estimator=None, **changes):

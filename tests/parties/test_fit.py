@@ -75,7 +75,7 @@ def test_interrupted_fit_continues_with_same_data_only(tmp_path, pool, monkeypat
     with pytest.raises(InputError, match="holds no fitted site"):
         Site.open(tmp_path / "north" / "site")
     with pytest.raises(InputError, match="holds an unfinished fit with other data or settings"):
-        fitted(tmp_path / "north", encoding=pool.encoding, teachers=20)
+        fitted(tmp_path / "north", encoding=pool.encoding, n_teachers=20)
     site = fitted(tmp_path / "north", encoding=pool.encoding)
     assert sorted(trained) == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9]
     assert len(site.hashes) == 10
@@ -108,11 +108,11 @@ def test_unsupported_variant_is_refused_with_reason(variant):
 
 def test_budgets_of_people_are_never_overridden(tmp_path, pool):
     folder = tmp_path / "north"
-    with pytest.raises(InputError, match=r"epsilon is 9, but .* has its people's consent"):
+    with pytest.raises(InputError, match=r"epsilon is 9: .* says what its people consent to"):
         fitted(folder, encoding=pool.encoding, epsilon=9.0)
-    with pytest.raises(InputError, match="consent levels and no policy"):
+    with pytest.raises(InputError, match="consent levels without a policy"):
         fitted(folder, encoding=pool.encoding, policy=None)
-    with pytest.raises(InputError, match="has no budgets"):
+    with pytest.raises(InputError, match="no budgets"):
         fitted(folder, encoding=pool.encoding, level=None, policy=None)
     with pytest.raises(InputError, match="no consent levels"):
         fitted(folder, encoding=pool.encoding, level=None)
@@ -134,7 +134,7 @@ def test_numeric_budgets_become_merged_groups(tmp_path, pool):
         feature_names=["age", "bmi"],
         epsilon=np.where(np.arange(90) < 30, 1.0, np.where(np.arange(90) < 60, 1.02, 4.0)),
     )
-    options = SiteOptions(merge_within=0.05, points=10)
+    options = SiteOptions(merge_within=0.05, points_per_teacher=10)
     site = fit_east(folder / "rows.npz", folder / "site", pool.encoding, options)
     assert [(g.id, g.epsilon, g.teachers) for g in site.groups] == [("east/eps=1", 1.0, 6), ("east/eps=4", 4.0, 3)]
 
@@ -162,7 +162,7 @@ MISMATCHED = {
 def test_rows_with_other_encoding_are_refused(tmp_path, pool, case):
     changes, words = MISMATCHED[case]
     with pytest.raises(InputError, match=words):
-        fit_east(arrays(tmp_path, **changes), tmp_path / "site", pool.encoding, SiteOptions(teachers=2))
+        fit_east(arrays(tmp_path, **changes), tmp_path / "site", pool.encoding, SiteOptions(n_teachers=2))
     assert not (tmp_path / "site").exists()
 
 
@@ -171,7 +171,7 @@ def test_large_delta_and_single_class_warn(tmp_path, pool):
         fitted(tmp_path / "a", encoding=pool.encoding, delta=0.01, level=None, policy=None, epsilon=1.0)
     path = arrays(tmp_path, epsilon=np.where(np.arange(40) % 2, 1.0, 3.0))
     with pytest.warns(SingleClassWarning):
-        site = fit_east(path, tmp_path / "site", pool.encoding, SiteOptions(teachers=4))
+        site = fit_east(path, tmp_path / "site", pool.encoding, SiteOptions(n_teachers=4))
     site.vote(pool, tmp_path / "votes.npz")
     votes, _, _ = read_file(tmp_path / "votes.npz")
     assert {tuple(np.unique(row)) for row in votes} == {(0,), (1,)}  # there is nothing to learn, so each vote is fixed

@@ -18,7 +18,7 @@ from ipate.allocation import lay_out
 from ipate.cli import plan as command
 from ipate.errors import InputError, ReproductionWarning
 from ipate.labelling.aggregators import Mechanism
-from ipate.parties.queries import Asked, allocate_people
+from ipate.parties.fit import SiteOptions, _allocate_people
 from ipate.people.budgets import Budget, Group, sizes_of
 from ipate.people.policy import Policy
 from ipate.planning import plan as planning
@@ -374,7 +374,7 @@ def test_every_entry_point_chooses_the_same_teachers_and_noise(run, tmp_path):
     assert (chosen.n_teachers, chosen.sigma, chosen.threshold) == (ran.n_teachers, ran.sigma, ran.threshold)
     names = {"levels": task.data.levels[private], "person_id": None}
     rows = replace(task.data, X=task.data.X[private], y=task.data.y[private], **names)
-    site = allocate_people(rows, Asked(policy=Policy.from_mapping(DEFAULT_POLICY)), tmp_path / "rows.csv")
+    site = _allocate_people(rows, SiteOptions(policy=Policy.from_mapping(DEFAULT_POLICY)), tmp_path / "rows.csv")
     assert site.n_teachers == ran.n_teachers
 
 

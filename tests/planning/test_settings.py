@@ -65,7 +65,7 @@ def test_auto_aggregator_follows_the_check():
     assert isinstance(made.aggregator(2.0), GNMax)
     assert made.aggregator(2.0).mechanism.sigma == 2 * made.sigma
     assert isinstance(chosen(aggregator="gnmax").aggregator(), GNMax)
-    with pytest.raises(InputError, match="needs check_sigma"):
+    with pytest.raises(InputError, match="check_sigma is not given"):
         replace(made, aggregator_name="confident").aggregator()
 
 

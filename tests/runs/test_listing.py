@@ -24,7 +24,7 @@ def test_a_complete_run_and_one_that_was_only_begun(done, tmp_path, capsys):
     RunFolder.create(done / "begun", config(compare=True))
     states = {state.path.name: state for state in list_runs(done)}
     assert {name: state.state for name, state in states.items()} == {"done": "complete", "begun": "interrupted"}
-    assert states["done"].done == ("data", "allocation", "teachers", "labels", "student", "scores")
+    assert states["done"].done == ("data", "allocation", "teachers", "labels", "student", "scores", "report")
     assert (states["done"].labels, states["done"].teachers, states["done"].guarantee) == (5, (30, 30), "releasable")
     assert not states["done"].private
     assert (states["begun"].done, states["begun"].labels, states["begun"].teachers) == ((), None, None)

@@ -9,9 +9,9 @@ import pytest
 from ipate.errors import InputError
 from ipate.planning import choose
 from ipate.planning.settings import Settings
-from ipate.report.write import write_report
 from ipate.runs.folder import RunFolder
 from ipate.runs.listing import state_of
+from ipate.runs.reporting import write_report
 from ipate.runs.stages import allocated, execute
 from ipate.runs.statement import state
 from ipate.runs.withdrawal import withdraw

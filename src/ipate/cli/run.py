@@ -175,6 +175,7 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
         "seeded": record.seeded,
         "stopped_by": record.stopped_by,
         "ledger": str(summary.ledger),
+        "report": str(summary.report),
         "ledger_head": record.ledger_head,
         **summary.metrics,
         "groups": [group.as_json() for group in record.groups],
@@ -231,7 +232,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
         where = (
             f"The run is in {path}. There is no guarantee, so everything is in its folder 'private': publish nothing."
         )
-    notes = [private + payload["statement"], where]
+    notes = [private + payload["statement"], where, f"The report is {summary.report}."]
     if carried:
         notes.append(f"The cost includes what earlier runs spent (before); the ledger is {payload['ledger']}.")
     if payload["compare"] is not None:

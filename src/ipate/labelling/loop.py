@@ -26,6 +26,7 @@ from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
 Stop: TypeAlias = Literal["budget", "drop", "count"]
+_PARTS = 50
 _MEMORY = 1 << 25  # bytes that the cost array of one batch may take
 
 
@@ -113,7 +114,7 @@ def label(
         run.resume_drops()
     most_labels = np.inf if max_labels is None else max_labels
     most_queries = np.inf if max_queries is None else max_queries
-    size = batch or batch_size(panel, meter)
+    size = batch or batch_size(panel, meter, len(positions))
     ended = walk(
         run, positions, size, drops=stop == "drop", labels=most_labels, queries=most_queries, progress=progress
     )
@@ -166,10 +167,15 @@ def repeats(names: Sequence[object]) -> bool:
     return len(set(names)) < len(names)
 
 
-def batch_size(panel: Panel, meter: Meter) -> int:
-    """Batches are as large as memory allows, and smaller where a query's own cost takes time."""
+def batch_size(panel: Panel, meter: Meter, n_queries: int) -> int:
+    """Return how many queries are charged at a time: as many as memory allows, fewer where each has its own cost.
+
+    Costs that depend on votes are known at the end of a batch alone, so a run under such a bound is charged in at
+    least `_PARTS` batches: they are the points of its cost history.
+    """
     width = 1 if meter.data_independent else meter.width
-    return max(1, min(meter.definition.batch_size, _MEMORY // (8 * width * len(panel.account_ids))))
+    most = meter.definition.batch_size if meter.data_independent else -(-n_queries // _PARTS)
+    return max(1, min(most, meter.definition.batch_size, _MEMORY // (8 * width * len(panel.account_ids))))
 
 
 def check_noise(ledger: Ledger, noise: NoiseSource) -> None:

@@ -85,7 +85,7 @@ def label_tested(
         run = _engine(votes, panel, aggregator, book, source)
         if not passed:
             return replace(run.result("failed", guarantee), passed=False)
-        size = batch or batch_size(panel, _UNIT)
+        size = batch or batch_size(panel, _UNIT, len(positions))
         return replace(run.result(walk(run, positions, size, progress=progress), guarantee), passed=True)
     rest = _rest(panel, design)
     inner = _Rest(book, rest, aggregator)

@@ -97,13 +97,15 @@ class RunFolder:
             found = self.read(stated)
         except ValueError as error:
             raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
-        if found is None or not {"id", "noise", "versions"} <= found.keys():
-            raise InputError(f"{stated}: it is not there or says nothing; the run cannot be continued without it")
+        if found is None:
+            raise InputError(f"{stated}: it is not there; the run cannot be continued without it")
         if found.get("format") != _FORMAT:
             raise InputError(
                 f"{stated}: its format is {found.get('format')!r}, and this version of ipate reads {_FORMAT!r}; "
                 "begin a new run in another folder"
             )
+        if not {"id", "noise", "versions"} <= found.keys():
+            raise InputError(f"{stated}: it is incomplete; the run cannot be continued without it")
         return found
 
     @property

@@ -30,7 +30,7 @@ class RunState:
     why : str
         What is wrong with a broken run, and what to do; empty otherwise.
     done : tuple of str
-        The stages that are done, of `STAGES`; a report is not needed to be complete.
+        The stages that are done, of `STAGES`.
     teachers : (int, int) or None
         How many teachers have voted, of how many; None before the first.
     labels : int or None
@@ -84,7 +84,7 @@ def state_of(path: Path) -> RunState:
     except (IpateError, OSError, ValueError) as error:
         return RunState(path=path, state="broken", why=" ".join(str(error).split()))
     config = folder.config
-    needed = set(STAGES) - {"report"} - (set() if config.compare else {"comparison"})
+    needed = set(STAGES) - (set() if config.compare else {"comparison"})
     state: State = "complete" if needed <= set(done) else "interrupted"
     return RunState(
         path=path,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,12 @@ from ipate.files import replacing
 from ipate.labelling.results import Record
 from ipate.planning.reference import write_design
 from ipate.planning.settings import Settings, choose_settings, designed
+from ipate.report.facts import Audience
 from ipate.runs.fitting import standard_labels
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import check_affordable, ledger_path
 from ipate.runs.record import label_once, publish
+from ipate.runs.reporting import write_report
 from ipate.runs.scoring import compare, evaluate, teach
 from ipate.runs.task import Task, make_models, prepare, requested_settings
 from ipate.runs.withdrawal import settle, vacant, without
@@ -44,6 +46,7 @@ class RunSummary:
     metrics: dict[str, Any]
     compare: dict[str, Any] | None
     ledger: Path
+    report: Path
 
 
 def execute(folder: RunFolder, *, bar: Bar, say: Callable[[str], None]) -> RunSummary:
@@ -77,12 +80,14 @@ def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSumm
     votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
     record = label_once(folder, votes, allocation=allocation, settings=settings, pool=pool, bar=bar)
     publish(folder, record, task.data.classes, task.parts.public)
-    _refuse_failed(folder, record)
+    audience: Audience = "public" if record.publishable else "private"
+    if record.passed is False and not record.n_labels:
+        _refuse_failed(write_report(folder, audience=audience).html)
     metrics = _taught(folder, task, settings, record)
     compare = _compared(folder, task, settings, allocation.withdrawn, bar) if config.compare else None
     return RunSummary(
         task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare,
-        ledger=ledger_path(folder),
+        ledger=ledger_path(folder), report=write_report(folder, audience=audience).html,
     )  # fmt: skip
 
 
@@ -109,13 +114,12 @@ def _data(folder: RunFolder, task: Task) -> str:
     return str(facts["pool"])
 
 
-def _refuse_failed(folder: RunFolder, record: Record) -> None:
-    """Raise if the private test failed and left no label: there is nothing to train a student on."""
-    if record.passed is False and not record.n_labels:
-        raise IpateError(
-            "the private test was not passed: no label was released, and the budgets are spent, as they would be after "
-            f"a pass; ipate report {folder.path} states it. People's budgets pay for one test; do not run it again"
-        )
+def _refuse_failed(report: Path) -> NoReturn:
+    """Say that the private test failed and left no label: there is nothing to train a student on."""
+    raise IpateError(
+        "the private test was not passed: no label was released, and the budgets are spent, as they would be after "
+        f"a pass; {report} states it. People's budgets pay for one test; do not run it again"
+    )
 
 
 def _told(task: Task) -> str:
