@@ -24,7 +24,7 @@ split_seed = 3
 [data]
 name = "synthetic"
 [budgets]
-policy = {{ high = 2.0, average = 4.0, low = 6.0 }}
+policy = {{ high = 8.0, average = 12.0, low = 16.0 }}
 [teachers]
 model = "bayes"
 number = 60
@@ -84,14 +84,14 @@ def main() -> int:
 
 def sides(options: argparse.Namespace) -> list[tuple[str, Path]]:
     """Return the two versions with a folder name for each."""
-    return [("old", options.old), ("new", options.new)]
+    return [("old", options.old.absolute()), ("new", options.new.absolute())]
 
 
 def write_inputs(top: Path) -> None:
     """Write votes, groups, configurations and a folder for each version."""
     rng = np.random.default_rng(7)
     truth = rng.integers(0, 4, size=400)
-    right = rng.random((90, 400)) < rng.uniform(0.5, 1.0, size=400)
+    right = rng.random((90, 400)) < rng.uniform(0.8, 1.0, size=400)
     votes = np.where(right, truth, rng.integers(0, 4, size=(90, 400))).astype(np.int16)
     names = np.array([*["strict"] * 40, *["middle"] * 30, *["lax"] * 20])
     np.savez(top / "votes.npz", votes=votes, groups=names, classes=4)
