@@ -1,10 +1,9 @@
 """Loading of data sets by name."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from ipate.data.adult import load_adult
 from ipate.data.dataset import Dataset
@@ -14,16 +13,14 @@ from ipate.data.synthetic import load_synthetic
 from ipate.errors import InputError, refuse_name, show
 from ipate.files import FilePath
 
-DATASETS: Final[Mapping[str, Callable[..., Dataset]]] = MappingProxyType(
-    {
-        "synthetic": load_synthetic,
-        "digits": load_digits,
-        "mnist": partial(load_idx_set, MNIST),
-        "fashion-mnist": partial(load_idx_set, FASHION),
-        "svhn": load_svhn,
-        "adult": load_adult,
-    }
-)
+DATASETS: dict[str, Callable[..., Dataset]] = {
+    "synthetic": load_synthetic,
+    "digits": load_digits,
+    "mnist": partial(load_idx_set, MNIST),
+    "fashion-mnist": partial(load_idx_set, FASHION),
+    "svhn": load_svhn,
+    "adult": load_adult,
+}
 """The loaders by name; a loader with a parameter `fetch` needs files."""
 
 
