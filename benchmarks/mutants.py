@@ -47,10 +47,10 @@ SITE = "tests/parties/test_site.py"
 PTR = "tests/accounting/ptr"
 FORWARD = f"{TIGHT}::test_tight_lies_between_forward_divergence_and_loose"
 THEOREM = f"{TIGHT}::test_tight_matches_theorem_six_at_fifty_digits"
-BY_ID = f"{LEDGER}::test_a_weight_meets_its_budget_by_id_however_the_groups_are_listed"
+BY_ID = f"{LEDGER}::test_weights_and_budgets_are_matched_by_group_id"
 ATTACK = f"{AUDIT}::test_attack_never_exceeds_the_claimed_epsilon"
 OWN_WEIGHT = f"{AUDIT}::test_group_is_charged_for_its_own_weight"
-CHARGED = f"{LEDGER}::test_every_check_is_charged_and_every_label_that_was_given"
+CHARGED = f"{LEDGER}::test_all_checks_and_released_labels_are_charged"
 LEAVING = "tests/runs/test_withdrawal.py"
 STATEMENT = "tests/runs/test_statement.py"
 TOLD = f"{STATEMENT}::test_a_private_figure_is_told_to_the_data_owner_alone_and_marked"
@@ -264,21 +264,21 @@ MUTANTS = (
         "votes/panel.py",
         "return np.asarray(tally.present.T * tally.scale[:, None])",
         "return np.ones(tally.present.T.shape)",
-        (f"{LEDGER}::test_a_teacher_pays_for_the_votings_it_took_part_in_and_no_others",),
+        (f"{LEDGER}::test_teacher_pays_only_for_queries_it_voted_on",),
     ),
     Mutant(
         "vanishing at weight 1",
         "votes/panel.py",
         "return np.asarray(tally.present.T * tally.scale[:, None])",
         "return np.asarray(1.0 * tally.present.T)",
-        (f"{LEDGER}::test_a_teacher_pays_for_the_votings_it_took_part_in_and_no_others",),
+        (f"{LEDGER}::test_teacher_pays_only_for_queries_it_voted_on",),
     ),
     Mutant(
         "those who stay keep their old sensitivity",
         "votes/panel.py",
         "sensitivity=0.0 if left else group.sensitivity * factor)",
         "sensitivity=0.0 if left else group.sensitivity)",
-        (f"{LEDGER}::test_those_who_stay_are_charged_for_the_weight_they_take_over",),
+        (f"{LEDGER}::test_remaining_groups_are_charged_for_their_scaled_weight",),
     ),
     Mutant(
         "a sensitivity below the weight is accepted",
@@ -412,7 +412,7 @@ MUTANTS = (
         "labelling/noise.py",
         "        source.forget()",
         "        del source",
-        (f"{NOISE}::test_after_a_fork_parent_and_child_draw_different_noise",),
+        (f"{NOISE}::test_forked_child_and_parent_draw_different_noise",),
     ),
     Mutant(
         "a fixed seed where none was given, source",
@@ -435,14 +435,14 @@ MUTANTS = (
         "broke = self.unaffordable(charge.cost)\n        if broke:",
         "broke = self.unaffordable(charge.cost)\n        if broke:\n"
         "            self._spent.update({(0, a): self.spent(a) + c for a, c in charge.cost.items() if a not in broke})",
-        (f"{LEDGER}::test_a_refusal_names_group_asked_and_left_and_touches_no_balance",),
+        (f"{LEDGER}::test_refused_charge_names_the_group_and_changes_nothing",),
     ),
     Mutant(
         "a ledger that never refuses",
         "ledger/memory.py",
         "broke = self.unaffordable(charge.cost)\n",
         "broke = ()\n",
-        (f"{LEDGER}::test_a_whole_budget_can_be_spent_and_not_a_hair_more",),
+        (f"{LEDGER}::test_whole_budget_can_be_spent_but_not_exceeded",),
     ),
     Mutant(
         "release before charge",
@@ -450,7 +450,7 @@ MUTANTS = (
         "        allowed = self._allowed(outcome.answered, labels, queries)\n",
         "        allowed = self._allowed(outcome.answered, labels, queries)\n"
         "        self.parts.append((chunk[:cut], outcome, np.zeros(cut, dtype=bool)))\n",
-        (f"{LEDGER}::test_nothing_is_released_where_the_ledger_refuses",),
+        (f"{LEDGER}::test_refused_charge_releases_no_label",),
     ),
     Mutant(
         "only the check is tested before asking",
@@ -471,7 +471,7 @@ MUTANTS = (
         "labelling/engine.py",
         "fresh[index] = name not in seen",
         "fresh[index] = True",
-        (f"{LEDGER}::test_a_query_asked_again_is_charged_once",),
+        (f"{LEDGER}::test_repeated_query_is_charged_only_once",),
     ),
     Mutant(
         "an audit sorts budgets apart from groups",
@@ -485,7 +485,7 @@ MUTANTS = (
         "labelling/loop.py",
         "meter.at_order(order) for order in orders",
         "meter.at_order(meter.orders[0]) for order in orders",
-        (f"{LEDGER}::test_a_filter_fixes_one_order_per_account_from_its_own_budget",),
+        (f"{LEDGER}::test_filter_fixes_one_renyi_order_per_account",),
     ),
     # Parties.
     Mutant(
@@ -727,91 +727,91 @@ MUTANTS = (
         "labelling/tested.py",
         "    _charge(book, panel, aggregator, test, seeded=source.seeded)\n    passed = _bit(",
         "    passed = _bit(",
-        (f"{TESTED}::test_the_budget_is_charged_first_then_the_bit_stored_and_only_then_labels_drawn",),
+        (f"{TESTED}::test_charge_precedes_stored_bit_which_precedes_labels",),
     ),
     Mutant(
         "tested: the charge is half the budget",
         "labelling/tested.py",
         "np.array([group.epsilon])",
         "np.array([group.epsilon / 2])",
-        (f"{TESTED}::test_after_a_fail_nothing_is_drawn_and_everything_is_spent",),
+        (f"{TESTED}::test_failed_test_draws_no_labels_and_costs_budget",),
     ),
     Mutant(
         "tested: the bit is not stored",
         "labelling/tested.py",
         "    _write(book, panel, aggregator, replace(test, passed=passed), cost=free, seeded=noise.seeded)\n",
         "",
-        (f"{TESTED}::test_interrupted_after_the_bit_no_second_one_is_drawn",),
+        (f"{TESTED}::test_resume_after_the_bit_draws_no_second",),
     ),
     Mutant(
         "tested: a ledger in memory pays twice",
         "labelling/tested.py",
         "    if all(paid) and book.durable:",
         "    if all(paid):",
-        (f"{TESTED}::test_after_a_fail_nothing_is_drawn_and_everything_is_spent",),
+        (f"{TESTED}::test_failed_test_draws_no_labels_and_costs_budget",),
     ),
     Mutant(
         "tested: a charge pays for any design",
         "labelling/tested.py",
         "        if kept is None or (kept.design, kept.votes) != (test.design, test.votes):",
         "        if kept is None or kept.votes != test.votes:",
-        (f"{TESTED}::test_a_charge_for_one_design_pays_for_no_other",),
+        (f"{TESTED}::test_charge_for_one_design_covers_no_other",),
     ),
     Mutant(
         "tested: one bit, other votes",
         "labelling/tested.py",
         "(kept.design, kept.votes) != (test.design, test.votes)",
         "kept.design != test.design",
-        (f"{TESTED}::test_a_bit_lets_no_other_votes_be_labelled_than_those_that_were_tested",),
+        (f"{TESTED}::test_only_the_tested_votes_can_be_labelled",),
     ),
     Mutant(
         "tested: one bit, other weights",
         "labelling/tested.py",
         'hashlib.sha256(np.ascontiguousarray(panel.weights, dtype="<f8").tobytes())',
         "hashlib.sha256()",
-        (f"{TESTED}::test_a_bit_lets_no_other_votes_be_labelled_than_those_that_were_tested",),
+        (f"{TESTED}::test_only_the_tested_votes_can_be_labelled",),
     ),
     Mutant(
         "tested: answers of a private run are published",
         "labelling/tested.py",
         '"other" if book.private_history else "fixed"',
         '"fixed"',
-        (f"{TESTED}::test_answers_of_a_private_run_are_not_published_by_a_test",),
+        (f"{TESTED}::test_tested_release_keeps_private_run_answers_private",),
     ),
     Mutant(
         "tested: labels after a fail",
         "labelling/tested.py",
         "        if not passed:\n",
         "        if False:\n",
-        (f"{TESTED}::test_after_a_fail_nothing_is_drawn_and_everything_is_spent",),
+        (f"{TESTED}::test_failed_test_draws_no_labels_and_costs_budget",),
     ),
     Mutant(
         "tested: the fallback has the whole budget",
         "labelling/tested.py",
         "group.with_budget(Budget(*left[group.id]))",
         "group",
-        (f"{TESTED}::test_the_rest_after_a_fail_is_spent_by_a_data_independent_run_and_no_more",),
+        (f"{TESTED}::test_fallback_run_spends_at_most_the_remaining_budget",),
     ),
     Mutant(
         "tested: a resumed fallback forgets what it spent",
         "labelling/tested.py",
         "opening=self._spent_of(panel, aggregator.mechanism), ",
         "opening=None, ",
-        (f"{TESTED}::test_an_interrupted_fallback_goes_on_within_its_rest",),
+        (f"{TESTED}::test_resumed_fallback_stays_within_its_remaining_budget",),
     ),
     Mutant(
         "tested: a design made from the votes themselves",
         "labelling/tested.py",
         "    refuse_own_votes(design, votes)\n",
         "",
-        (f"{TESTED}::test_a_design_made_from_the_votes_it_is_used_on_is_refused",),
+        (f"{TESTED}::test_design_made_from_the_same_votes_is_refused",),
     ),
     Mutant(
         "tested: a budget that was tested pays for another run",
         "ledger/carry.py",
         "np.inf if releases.cost.any() else 0.0",
         "0.0",
-        (f"{TESTED}::test_a_whole_budget_cannot_be_spent_twice",),
+        (f"{TESTED}::test_tested_release_cannot_follow_any_other_release",),
     ),
     # What may be said.
     Mutant(
@@ -865,7 +865,7 @@ MUTANTS = (
         "ledger/sqlite.py",
         '    _check_noise(ledger, contents, run.noise or "secure")\n',
         "",
-        ("tests/ledger/test_durable.py::test_a_run_with_the_other_noise_is_refused",),
+        ("tests/ledger/test_durable.py::test_run_with_the_other_noise_is_refused",),
     ),
     Mutant(
         "label draws seeded noise for a ledger with secure noise",
@@ -879,21 +879,21 @@ MUTANTS = (
         "labelling/tested.py",
         "    check_noise(book, source)\n",
         "",
-        (f"{TESTED}::test_a_tested_release_refuses_to_mix_noise",),
+        (f"{TESTED}::test_tested_release_refuses_mixed_noise",),
     ),
     Mutant(
         "a ledger is charged with the other kind of noise",
         "ledger/memory.py",
         '        refuse_mixed_noise(str(self.path or "this ledger"), self.noise, noise_kind(seeded=charge.seeded))\n',
         "",
-        ("tests/ledger/test_contract.py::test_a_charge_with_the_other_noise_is_refused",),
+        ("tests/ledger/test_contract.py::test_charge_with_the_other_noise_is_refused",),
     ),
     Mutant(
         "a test is stored with a second bit",
         "ledger/memory.py",
         "            charge.test.check_follows(self._test)\n",
         "            pass\n",
-        ("tests/ledger/test_contract.py::test_a_test_is_charged_before_its_only_bit",),
+        ("tests/ledger/test_contract.py::test_test_is_charged_before_its_only_bit",),
     ),
     Mutant(
         "answers of one kind of release are given for another",
@@ -907,7 +907,7 @@ MUTANTS = (
         "ledger/entries.py",
         "for part in fields(value)]",
         'for part in fields(value) if part.name != "test"]',
-        ("tests/ledger/test_tampering.py::test_an_edited_typed_field_is_refused_on_opening",),
+        ("tests/ledger/test_tampering.py::test_edited_typed_field_is_refused_on_opening",),
     ),
     Mutant(
         "a private report is readable until it is done",
@@ -928,7 +928,7 @@ MUTANTS = (
         "ledger/file.py",
         "not in _UNFINISHED:",
         "not in ():",
-        ("tests/ledger/test_failures.py::test_a_hot_journal_is_rolled_back_by_a_reader",),
+        ("tests/ledger/test_failures.py::test_hot_journal_is_rolled_back_by_a_reader",),
     ),
     Mutant(
         "an interrupted labelling does not know its ledger",
@@ -1020,7 +1020,7 @@ MUTANTS = (
         "ledger/carry.py",
         "for row in run.accounts if row.terms.account.group.id == group\n",
         "for row in run.accounts[-1:] if row.terms.account.group.id == group\n",
-        ("tests/ledger/test_durable.py::test_teachers_in_other_rows_do_not_pay_twice",),
+        ("tests/ledger/test_durable.py::test_teachers_in_other_rows_are_not_charged_twice",),
     ),
     Mutant(
         "a group that everybody left begins afresh",

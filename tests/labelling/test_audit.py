@@ -293,7 +293,7 @@ def test_without_a_mask_every_query_is_answered():
     assert result == account_for(votes, panel, CHECKED, Meter(), answered=np.ones(12, np.int8))
 
 
-def test_a_bool_mask_is_read_as_answered_or_not():
+def test_bool_mask_is_read_as_answered_or_not():
     votes, panel = make("weighting")
     mask = np.arange(12) % 3 == 0
     result = account_for(votes, panel, CHECKED, Meter(), answered=mask)

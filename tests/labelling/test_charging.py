@@ -48,7 +48,7 @@ def balances(book):
     return {name: book.spent(name).tolist() for name in book.terms}
 
 
-def test_an_account_opens_empty_with_its_own_limit():
+def test_account_opens_empty_with_its_own_limit():
     book = ledger()
     for name, limit in LIMITS.items():
         assert book.spent(name).tolist() == [0.0]
@@ -56,7 +56,7 @@ def test_an_account_opens_empty_with_its_own_limit():
         assert book.epsilon(name) == 0.0
 
 
-def test_what_is_affordable_can_be_charged_and_is_then_spent():
+def test_affordable_charge_is_accepted_and_counted_as_spent():
     book, cost = ledger(), {"strict": [0.01], "lax": [0.02]}
     assert book.unaffordable({name: np.array(value) for name, value in cost.items()}) == ()
     book.charge(charge(cost))
@@ -65,7 +65,7 @@ def test_what_is_affordable_can_be_charged_and_is_then_spent():
     assert book.epsilon("strict") == pytest.approx(float(gdp.epsilon_of(np.sqrt(0.02), DELTA)))
 
 
-def test_a_whole_budget_can_be_spent_and_not_a_hair_more():
+def test_whole_budget_can_be_spent_but_not_exceeded():
     book = ledger()
     book.charge(charge({"strict": LIMITS["strict"]}))
     assert book.epsilon("strict") <= 1.0
@@ -74,7 +74,7 @@ def test_a_whole_budget_can_be_spent_and_not_a_hair_more():
     assert book.spent("strict").tolist() == [LIMITS["strict"]]
 
 
-def test_those_who_cannot_pay_are_named_by_id():
+def test_unaffordable_accounts_are_listed_by_id():
     book = ledger()
     much = np.array([LIMITS["middle"]])
     assert book.unaffordable(dict.fromkeys(BUDGETS, much)) == ("strict",)
@@ -83,7 +83,7 @@ def test_those_who_cannot_pay_are_named_by_id():
 
 
 @pytest.mark.parametrize("order", [("lax", "strict", "middle"), ("strict", "middle", "lax")])
-def test_a_refusal_names_group_asked_and_left_and_touches_no_balance(order):
+def test_refused_charge_names_the_group_and_changes_nothing(order):
     book = ledger()
     book.charge(charge(dict.fromkeys(order, LIMITS["strict"] / 2)))
     before = balances(book)
@@ -105,13 +105,13 @@ def test_a_refusal_names_group_asked_and_left_and_touches_no_balance(order):
     assert len(book.charges) == 1
 
 
-def test_a_refusal_names_a_teachers_account_and_its_group():
+def test_refused_charge_names_teacher_account_and_group():
     book = MemoryLedger([terms("teacher 4", 1.0, group="strict")])
     with pytest.raises(BudgetExceededError, match=r"group 'strict' \(account 'teacher 4'\)"):
         book.charge(charge({"teacher 4": 1.0}))
 
 
-def test_an_unknown_account_is_refused_everywhere_and_nothing_is_charged():
+def test_unknown_account_is_refused_and_nothing_is_charged():
     book = ledger()
     for action in (
         lambda: book.charge(charge({"strict": 0.01, "nobody": 0.01})),
@@ -127,7 +127,7 @@ def test_an_unknown_account_is_refused_everywhere_and_nothing_is_charged():
 
 
 @pytest.mark.parametrize("cost", [[-1e-9], [float("nan")], [0.01, 0.01], [], 0.01])
-def test_a_cost_that_is_no_cost_is_refused_and_nothing_is_charged(cost):
+def test_invalid_cost_is_refused_and_nothing_is_charged(cost):
     book = ledger()
     bad = charge({"lax": 0.01})
     bad.cost["strict"] = np.asarray(cost, dtype=float)
@@ -138,7 +138,7 @@ def test_a_cost_that_is_no_cost_is_refused_and_nothing_is_charged(cost):
     assert balances(book) == EMPTY
 
 
-def test_what_was_spent_elsewhere_counts_from_the_start():
+def test_opening_balance_counts_against_the_budget():
     opening = {"strict": np.array([0.9 * LIMITS["strict"]])}
     book = ledger(opening=opening)
     opening["strict"][0] = 0.0
@@ -149,12 +149,12 @@ def test_what_was_spent_elsewhere_counts_from_the_start():
     assert book.spent("lax").tolist() == [0.0]
 
 
-def test_two_accounts_with_the_same_id_are_refused():
+def test_duplicate_account_id_is_refused():
     with pytest.raises(InputError, match="duplicate account id 'strict'"):
         ledger(("strict", "lax", "strict"))
 
 
-def test_a_balance_cannot_be_changed_from_outside():
+def test_returned_arrays_do_not_alias_the_balances():
     book = ledger()
     cost = np.array([0.01])
     book.charge(charge({"strict": cost}))
@@ -167,7 +167,7 @@ def test_a_balance_cannot_be_changed_from_outside():
     assert "strict" in book.terms
 
 
-def test_a_renyi_account_is_within_budget_while_one_order_is():
+def test_renyi_account_needs_one_order_within_its_limit():
     meter = Meter("tight", "improved", (2.0, 20.0))
     book = MemoryLedger([terms("strict", 1.0, meter=meter)])
     low, high = book.limit("strict")
@@ -177,7 +177,7 @@ def test_a_renyi_account_is_within_budget_while_one_order_is():
         book.charge(charge({"strict": [0.0, 1e-6]}))
 
 
-def test_every_charge_is_kept_in_order():
+def test_charges_are_recorded_in_order():
     first, second = charge({"strict": 0.01}, queries=("a",)), charge({"lax": 0.02}, queries=("b", "c"))
     book = ledger()
     for entry in (first, second):
@@ -190,7 +190,7 @@ COSTS = st.dictionaries(st.sampled_from(sorted(BUDGETS)), st.floats(0, 0.3), min
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(COSTS, max_size=10))
-def test_no_sequence_of_charges_passes_a_limit_and_what_was_accepted_is_what_is_spent(sequence):
+def test_accepted_charges_sum_to_spent_and_respect_limits(sequence):
     book = ledger()
     accepted = dict.fromkeys(BUDGETS, 0.0)
     refused = 0
@@ -217,7 +217,7 @@ def test_no_sequence_of_charges_passes_a_limit_and_what_was_accepted_is_what_is_
 
 @settings(max_examples=40, deadline=None)
 @given(st.permutations(sorted(BUDGETS)), st.lists(COSTS, max_size=8))
-def test_the_order_of_terms_does_not_matter_ids_do(order, sequence):
+def test_terms_are_matched_by_id_not_position(order, sequence):
     books = ledger(), ledger(tuple(order))
     for cost in sequence:
         outcomes = []
@@ -250,7 +250,7 @@ def voting(size, *, names=("middle", "strict", "lax"), **more):
 
 @pytest.mark.parametrize("bound", ["loose", "sup"])
 @pytest.mark.parametrize("conversion", ["classic", "improved"])
-def test_a_filter_fixes_one_order_per_account_from_its_own_budget(bound, conversion):
+def test_filter_fixes_one_renyi_order_per_account(bound, conversion):
     _, panel = voting(1)
     meter = Meter(bound, conversion)
     book = open_ledger(panel, meter, CONFIDENT)
@@ -268,7 +268,7 @@ def test_a_filter_fixes_one_order_per_account_from_its_own_budget(bound, convers
 
 
 @pytest.mark.parametrize("bound", ["gdp", "tight", "exact"])
-def test_other_accounts_keep_the_whole_meter(bound):
+def test_accounts_without_a_filter_keep_all_orders(bound):
     _, panel = voting(1)
     meter = Meter(bound)
     book = open_ledger(panel, meter, GNMAX)
@@ -277,7 +277,7 @@ def test_other_accounts_keep_the_whole_meter(bound):
         np.testing.assert_array_equal(book.limit(name), meter.limit(epsilon, DELTA))
 
 
-def test_teachers_who_take_turns_have_accounts_of_their_own_with_their_groups_budget():
+def test_rotating_teachers_have_own_accounts_with_group_budget():
     _, panel = voting(2, participation=np.ones((5, 2), dtype=bool))
     book = open_ledger(panel, Meter(), GNMAX)
     assert [(entry.account.id, entry.account.group.id, entry.account.epsilon) for entry in book.terms.values()] == [
@@ -290,7 +290,7 @@ def mu2(weight, *, checks=0, labels=0):
 
 
 @pytest.mark.parametrize("batch", [1, 7, 100])
-def test_every_check_is_charged_and_every_label_that_was_given(batch):
+def test_all_checks_and_released_labels_are_charged(batch):
     votes, panel = voting(60)
     book = open_ledger(panel, Meter(), CONFIDENT)
     run = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(1), ledger=book, batch=batch, max_queries=40)
@@ -324,7 +324,7 @@ class Refusing(MemoryLedger):
         raise BudgetExceededError("refused")
 
 
-def test_nothing_is_released_where_the_ledger_refuses():
+def test_refused_charge_releases_no_label():
     votes, panel = voting(4, queries=("a", "b", "a", "c"))
     book = Refusing(list(open_ledger(panel, Meter(), GNMAX).terms.values()))
     run = Engine(
@@ -342,7 +342,7 @@ def test_nothing_is_released_where_the_ledger_refuses():
     assert (run.parts, run.store, run.n_labels, run.n_asked) == ([], {}, 0, 0)
 
 
-def test_a_query_asked_again_is_charged_once():
+def test_repeated_query_is_charged_only_once():
     votes, panel = voting(6, queries=("a", "b", "a", "a", "c", "b"))
     book = open_ledger(panel, Meter(), CONFIDENT)
     run = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(4), ledger=book, batch=2)
@@ -351,7 +351,7 @@ def test_a_query_asked_again_is_charged_once():
     assert book.spent("lax")[0] == pytest.approx(mu2(1.5, checks=3, labels=labels), rel=1e-9)
 
 
-def test_a_teacher_pays_for_the_votings_it_took_part_in_and_no_others():
+def test_teacher_pays_only_for_queries_it_voted_on():
     present = np.array([[1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]], dtype=bool)
     votes, panel = voting(4, participation=present)
     sure = Confident(mechanism=Mechanism(sigma=80.0, check_sigma=120.0, threshold=-1e6))
@@ -369,7 +369,7 @@ def test_a_teacher_pays_for_the_votings_it_took_part_in_and_no_others():
     }
 
 
-def test_those_who_stay_are_charged_for_the_weight_they_take_over():
+def test_remaining_groups_are_charged_for_their_scaled_weight():
     votes, panel = voting(400)
     costly = GNMax(mechanism=Mechanism(sigma=25.0))
     book = open_ledger(panel, Meter(), costly)
@@ -387,7 +387,7 @@ def test_those_who_stay_are_charged_for_the_weight_they_take_over():
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-def test_a_weight_meets_its_budget_by_id_however_the_groups_are_listed(names):
+def test_weights_and_budgets_are_matched_by_group_id(names):
     budgets, weight = {"a": 3.0, "b": 1.0}, {"a": 1.0, "b": 2.0}
     votes = Votes(votes=np.zeros((3, 5), dtype=int), n_classes=2, groups=("b", "a", "a"))
     panel = Panel.from_votes(
@@ -402,7 +402,7 @@ def test_a_weight_meets_its_budget_by_id_however_the_groups_are_listed(names):
     np.testing.assert_array_equal(panel.budgets[0], [budgets[name] for name in names])
 
 
-def test_a_group_that_moves_more_than_one_teacher_is_charged_what_it_moves():
+def test_group_moving_several_teachers_pays_full_sensitivity():
     votes = Votes(votes=np.zeros((4, 3), dtype=int), n_classes=2)
     groups = (
         Account.of(Group(id="one", budget=Budget(3.0, DELTA)), 1.0),

@@ -116,7 +116,7 @@ def run_case(case):
 
 @settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(CASES)
-def test_nobody_is_ever_over_budget_and_the_transcript_tells_the_same_cost(case):
+def test_costs_respect_budgets_and_match_the_recorded_charges(case):
     votes, panel, aggregator, meter, result, ledger, probs, stop = run_case(case)
     for group in result.groups:
         assert group.cost <= group.budget.epsilon
@@ -154,7 +154,7 @@ def rng():
 
 
 @pytest.mark.parametrize("bound", ["gdp", "loose", "sup", "tight", "exact"])
-def test_it_stops_at_the_last_query_that_everybody_can_pay(rng, bound):
+def test_labelling_stops_at_the_last_affordable_query(rng, bound):
     """Not only never over: nothing is wasted either, one more query would break the strictest."""
     votes = make_votes(rng, queries=3000, agreement=0.9)
     budgets = {"a": 1.0, "b": 2.0}
@@ -173,7 +173,7 @@ def test_it_stops_at_the_last_query_that_everybody_can_pay(rng, bound):
     assert next(g.cost for g in over.groups if g.id == broke[0]) > budgets[broke[0]]
 
 
-def test_equal_budgets_make_every_variant_standard_to_the_bit(rng):
+def test_equal_budgets_make_all_variants_identical_to_standard(rng):
     votes = make_votes(rng, queries=400)
     equal = {"a": 2.0, "b": 2.0}
     aggregator = make_aggregator("confident", 8.0)
@@ -188,7 +188,7 @@ def test_equal_budgets_make_every_variant_standard_to_the_bit(rng):
 
 
 @pytest.mark.parametrize("bound", ["loose", "gdp", "sup", "tight"])
-def test_a_weight_costs_what_as_many_copies_cost(rng, bound):
+def test_integer_weight_costs_the_same_as_copies(rng, bound):
     """Groups 1:2:3 by weighting and by upsampling, on the same counts: the same cost per group."""
     groups = ("one", "two", "three")
     votes = make_votes(rng, groups=groups, queries=80)
@@ -207,7 +207,7 @@ def test_a_weight_costs_what_as_many_copies_cost(rng, bound):
         assert left.cost == pytest.approx(right.cost, rel=1e-12)
 
 
-def test_drop_lets_the_exhausted_leave_and_charges_the_others_for_their_new_weight(rng):
+def test_drop_removes_exhausted_groups_and_rescales_charges(rng):
     votes = make_votes(rng, queries=4000, agreement=0.9, groups=("a", "b", "c"))
     budgets = {"a": 0.5, "b": 1.0, "c": 4.0}
     votes, panel = make_panel(votes, budgets, "weighting", rule="uniform")
@@ -232,7 +232,7 @@ def test_drop_lets_the_exhausted_leave_and_charges_the_others_for_their_new_weig
         assert group.cost <= budgets[group.id]
 
 
-def test_the_weights_of_those_who_stay_sum_to_the_number_of_teachers(rng):
+def test_remaining_weights_sum_to_the_number_of_teachers(rng):
     votes = make_votes(rng, groups=("a", "b", "c"))
     _, panel = make_panel(votes, {"a": 1.0, "b": 2.0, "c": 3.0}, "weighting")
     rest = panel.without(frozenset({"a"}))
@@ -249,7 +249,7 @@ def test_the_weights_of_those_who_stay_sum_to_the_number_of_teachers(rng):
 
 @pytest.mark.parametrize("noise", [SeededNoise(2), SecureNoise()])
 @pytest.mark.parametrize("batch", [3, 50])
-def test_a_public_point_asked_twice_gets_its_stored_answer_free(rng, batch, noise):
+def test_repeated_query_returns_its_stored_answer_free(rng, batch, noise):
     votes = make_votes(rng, queries=30, agreement=0.4)
     ids = tuple(str(i % 10) for i in range(30))
     twice = replace(votes, queries=ids)
@@ -271,7 +271,7 @@ def test_a_public_point_asked_twice_gets_its_stored_answer_free(rng, batch, nois
     assert isinstance(ledger, MemoryLedger)
 
 
-def test_chunks_and_order_do_not_change_a_seeded_answer(rng):
+def test_seeded_answers_do_not_depend_on_chunks_or_order(rng):
     votes = make_votes(rng, queries=200)
     votes, panel = make_panel(votes, {"a": 30.0, "b": 40.0}, "weighting")
     aggregator = make_aggregator("confident", 8.0)
@@ -283,7 +283,7 @@ def test_chunks_and_order_do_not_change_a_seeded_answer(rng):
     assert all(answer == answers[0] for answer in answers)
 
 
-def test_nothing_is_released_when_the_ledger_refuses(rng):
+def test_labelling_releases_nothing_when_the_ledger_refuses(rng):
     """A ledger with less than the loop believes: the charge fails, and with it the whole batch."""
 
     class Short(MemoryLedger):
@@ -300,7 +300,7 @@ def test_nothing_is_released_when_the_ledger_refuses(rng):
     assert float(short.spent("a")[0]) == 0.0
 
 
-def test_a_second_run_on_the_same_ledger_starts_from_what_is_left(rng):
+def test_second_run_starts_from_the_remaining_budget(rng):
     votes = make_votes(rng, queries=500)
     votes, panel = make_panel(votes, {"a": 1.0, "b": 2.0}, "weighting")
     aggregator = make_aggregator("gnmax", 8.0)
@@ -314,7 +314,7 @@ def test_a_second_run_on_the_same_ledger_starts_from_what_is_left(rng):
     assert third.n_labels == 0
 
 
-def test_count_stops_at_the_number_and_the_budget_still_rules(rng):
+def test_count_stops_at_its_number_or_the_budget(rng):
     votes = make_votes(rng, queries=300)
     votes, panel = make_panel(votes, {"a": 1.0, "b": 2.0}, "weighting")
     aggregator = make_aggregator("gnmax", 8.0)
@@ -327,7 +327,7 @@ def test_count_stops_at_the_number_and_the_budget_still_rules(rng):
     assert "not private" in many.guarantee.statement
 
 
-def test_algorithm2_exhausts_its_large_strict_group_long_before_the_others(rng):
+def test_algorithm2_exhausts_its_large_strict_group_first(rng):
     votes = make_votes(rng, teachers=100, queries=2000, groups=tuple("aaaaaabbbc"))
     budgets = {"a": 1.0, "b": 2.0, "c": 3.0}
     with pytest.warns(UserWarning, match="algorithm2"):
@@ -348,33 +348,33 @@ def test_algorithm2_exhausts_its_large_strict_group_long_before_the_others(rng):
         ({"max_queries": -3}, "max_queries is -3"),
     ],
 )
-def test_bad_requests_are_named(rng, change, words):
+def test_invalid_request_is_refused_with_its_value(rng, change, words):
     votes, panel = make_panel(make_votes(rng), {"a": 1.0, "b": 2.0}, "weighting")
     with pytest.raises(InputError, match=words):
         label(votes, panel, make_aggregator("gnmax", 8.0), Meter("gdp"), **change)
 
 
-def test_drop_is_refused_where_teachers_mix_groups_or_take_turns(rng):
+def test_drop_is_refused_for_mixed_or_rotating_teachers(rng):
     for variant in ("upsampling", "vanishing"):
         votes, panel = make_panel(make_votes(rng), {"a": 1.0, "b": 2.0}, variant, copies={"a": 1, "b": 2})
         with pytest.raises(InputError, match="drop"):
             label(votes, panel, make_aggregator("gnmax", 8.0), Meter("gdp"), stop="drop")
 
 
-def test_a_budget_too_small_for_one_query_gives_no_label_and_costs_nothing(rng):
+def test_budget_below_one_query_yields_no_label_or_cost(rng):
     votes, panel = make_panel(make_votes(rng), {"a": 0.01, "b": 2.0}, "standard")
     result = label(votes, panel, make_aggregator("gnmax", 0.5), Meter("gdp"))
     assert result.n_labels == 0
     assert [group.cost for group in result.groups] == [0.0, 0.0]
 
 
-def test_lnmax_refuses_bounds_that_do_not_exist_for_it(rng):
+def test_lnmax_refuses_bounds_without_a_laplace_cost(rng):
     votes, panel = make_panel(make_votes(rng), {"a": 1.0, "b": 2.0}, "weighting")
     with pytest.raises(InputError, match="LNMax"):
         label(votes, panel, make_aggregator("lnmax", 8.0), Meter("exact"))
 
 
-def test_a_disjoint_panel_without_group_names_costs_what_a_named_one_costs(rng):
+def test_disjoint_panel_costs_do_not_depend_on_names(rng):
     votes = make_votes(rng, groups=("all",))
     named = Panel.from_votes(votes, [("all", 3.0, DELTA, None)])
     unnamed = Panel(
@@ -393,7 +393,7 @@ def small_run(rng):
     return votes, panel, make_aggregator("gnmax", 8.0)
 
 
-def test_a_ledger_in_another_unit_is_refused(rng):
+def test_ledger_in_another_unit_is_refused(rng):
     """Otherwise μ² would be added up as if it were a Rényi cost, and people charged a fraction."""
     votes, panel, aggregator = small_run(rng)
     for theirs, ours in (
@@ -406,7 +406,7 @@ def test_a_ledger_in_another_unit_is_refused(rng):
             label(votes, panel, aggregator, ours, ledger=ledger)
 
 
-def test_a_ledger_with_other_budgets_or_accounts_is_refused(rng):
+def test_ledger_with_other_budgets_or_accounts_is_refused(rng):
     votes, panel, aggregator = small_run(rng)
     _, richer = make_panel(votes, {"a": 9.0, "b": 2.0}, "weighting")
     with pytest.raises(InputError, match=r"the ledger has the budget 9 .* the panel 1"):
@@ -415,7 +415,7 @@ def test_a_ledger_with_other_budgets_or_accounts_is_refused(rng):
         label(votes, panel, aggregator, Meter(), ledger=MemoryLedger([]))
 
 
-def test_votes_and_panel_of_different_ensembles_are_refused(rng):
+def test_votes_and_panel_that_disagree_are_refused(rng):
     votes, panel, aggregator = small_run(rng)
     fewer = replace(votes, votes=votes.votes[:29], groups=votes.groups[:29])
     with pytest.raises(InputError, match="the panel has 30 teachers and the votes 29"):
@@ -425,7 +425,7 @@ def test_votes_and_panel_of_different_ensembles_are_refused(rng):
         label(turns, panel, aggregator, Meter())
 
 
-def test_the_same_position_twice_is_a_repeat_and_wrong_positions_are_refused(rng):
+def test_duplicate_positions_repeat_and_invalid_positions_are_refused(rng):
     votes, panel, aggregator = small_run(rng)
     result = label(votes, panel, aggregator, Meter(), order=[3, 3, 1], noise=SecureNoise())
     assert result.repeated.tolist() == [False, True, False]
@@ -436,7 +436,7 @@ def test_the_same_position_twice_is_a_repeat_and_wrong_positions_are_refused(rng
             label(votes, panel, aggregator, Meter(), order=order)
 
 
-def test_a_student_that_is_not_sure_of_anything_sensible_is_refused(rng):
+def test_invalid_student_probabilities_are_refused(rng):
     votes, panel, _ = small_run(rng)
     probs = np.full((20, 4), 0.25)
     probs[7, 2] = np.nan
@@ -445,7 +445,7 @@ def test_a_student_that_is_not_sure_of_anything_sensible_is_refused(rng):
 
 
 @pytest.mark.parametrize("bound", ["loose", "tight", "exact"])
-def test_a_group_that_can_afford_nothing_is_dropped_and_the_others_go_on(rng, bound):
+def test_group_that_affords_nothing_is_dropped_alone(rng, bound):
     """Under the classic conversion no order affords ε = 0.1: that group leaves and costs nothing."""
     votes = make_votes(rng, queries=200, agreement=0.95)
     votes, panel = make_panel(votes, {"a": 0.1, "b": 6.0}, "weighting", rule="uniform")
@@ -458,7 +458,7 @@ def test_a_group_that_can_afford_nothing_is_dropped_and_the_others_go_on(rng, bo
     assert 0 < cost["b"] <= 6.0
 
 
-def test_a_stop_at_exactly_the_affordable_number_is_a_stop_by_count(rng):
+def test_stop_at_the_affordable_number_counts_as_count(rng):
     votes, panel = make_panel(make_votes(rng, queries=300), {"a": 1.0, "b": 2.0}, "weighting")
     aggregator = make_aggregator("gnmax", 8.0)
     all_of_it = label(votes, panel, aggregator, Meter(), noise=SeededNoise(1)).n_labels
@@ -467,7 +467,7 @@ def test_a_stop_at_exactly_the_affordable_number_is_a_stop_by_count(rng):
 
 
 @pytest.mark.parametrize("bound", ["loose", "sup"])
-def test_an_account_that_stopped_the_run_is_read_at_the_order_fixed_beforehand(rng, bound):
+def test_stopping_account_is_read_at_its_fixed_order(rng, bound):
     votes, panel = make_panel(make_votes(rng, queries=300), {"a": 1.0, "b": 2.0}, "weighting")
     aggregator = make_aggregator("confident", 8.0)
     meter = Meter(bound)

@@ -29,7 +29,7 @@ def p_of_law(draws, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_secure_noise_has_its_law_and_two_thirds_of_it_is_rejected(kind):
+def test_secure_noise_matches_its_law_at_full_scale(kind):
     draws = draw(SecureNoise(), kind)
     assert p_of_law(draws, kind) > SECURE_LEVEL
     assert p_of_law(draws * 2 / 3, kind) < SECURE_LEVEL
@@ -37,7 +37,7 @@ def test_secure_noise_has_its_law_and_two_thirds_of_it_is_rejected(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_seeded_noise_has_its_law_and_two_thirds_of_it_is_rejected(kind):
+def test_seeded_noise_matches_its_law_at_full_scale(kind):
     draws = draw(SeededNoise(3), kind)
     assert p_of_law(draws, kind) > LEVEL
     assert p_of_law(draws * 2 / 3, kind) < LEVEL
@@ -46,7 +46,7 @@ def test_seeded_noise_has_its_law_and_two_thirds_of_it_is_rejected(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source", [SecureNoise(), SeededNoise(4)], ids=["secure", "seeded"])
-def test_noise_has_mean_zero_and_its_variance(kind, source):
+def test_noise_has_zero_mean_and_correct_variance(kind, source):
     draws = draw(source, kind, width=4)
     spread = 7 / np.sqrt(draws.size)  # seven standard errors: about 1e-11 of normal means
     assert abs(draws.mean()) < spread * np.sqrt(VARIANCE[kind])
@@ -56,7 +56,7 @@ def test_noise_has_mean_zero_and_its_variance(kind, source):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_noise_has_the_tails_of_its_law(kind):
+def test_noise_tails_match_those_of_its_law(kind):
     draws = np.abs(draw(SeededNoise(5), kind, width=4).ravel())
     for bound in (2.0, 3.0):
         chance = float(2 * CDF[kind](-bound))
@@ -66,26 +66,26 @@ def test_noise_has_the_tails_of_its_law(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source", [SecureNoise(), SeededNoise(4)], ids=["secure", "seeded"])
-def test_draws_have_one_row_per_query_also_where_there_is_none(kind, source):
+def test_draws_have_one_row_per_query(kind, source):
     assert draw(source, kind, ids=["a", "b"], width=3).shape == (2, 3)
     assert draw(source, kind, ids=[], width=3).shape == (0, 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_secure_sources_never_draw_the_same(kind):
+def test_two_secure_sources_draw_different_noise(kind):
     one, two = (draw(SecureNoise(), kind, ids=IDS[:1000]) for _ in range(2))
     assert np.intersect1d(one, two).size == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_secure_source_has_a_stream_per_purpose_and_never_repeats_it(kind):
+def test_secure_streams_differ_by_purpose_and_never_repeat(kind):
     source = SecureNoise()
     parts = [draw(source, kind, purpose, ids=IDS[:1000]) for purpose in ("check", "label", "check", "label")]
     assert np.unique(np.concatenate(parts)).size == 4000
     assert abs(stats.pearsonr(parts[0].ravel(), parts[1].ravel()).statistic) < 7 / np.sqrt(1000)
 
 
-def test_secure_noise_does_not_listen_to_the_global_seeds():
+def test_global_seeds_do_not_affect_secure_noise():
     drawn = []
     for _ in range(2):
         np.random.seed(0)  # noqa: NPY002
@@ -94,7 +94,7 @@ def test_secure_noise_does_not_listen_to_the_global_seeds():
     assert np.intersect1d(*drawn).size == 0
 
 
-def test_secure_noise_leaves_the_global_state_alone():
+def test_secure_noise_does_not_change_global_state():
     before = random.getstate(), np.random.get_state()[1].copy()  # noqa: NPY002
     draw(SecureNoise(), "normal", ids=IDS[:10])
     assert random.getstate() == before[0]
@@ -125,7 +125,7 @@ print(np.intersect1d(drawn[:4], theirs[:4]).size, np.intersect1d(drawn[4:], thei
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_after_a_fork_parent_and_child_draw_different_noise():
+def test_forked_child_and_parent_draw_different_noise():
     calm = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORK], check=False, capture_output=True, text=True, env=calm, timeout=60
@@ -137,13 +137,13 @@ def test_after_a_fork_parent_and_child_draw_different_noise():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_seeded_noise_is_the_same_for_the_same_seed_purpose_and_query(kind):
+def test_seeded_noise_repeats_for_seed_purpose_and_query(kind):
     one, two = (draw(SeededNoise(6), kind, ids=IDS[:100], width=3) for _ in range(2))
     np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_seeded_noise_does_not_depend_on_chunks_order_or_what_was_drawn_before(kind):
+def test_seeded_noise_is_independent_of_chunks_and_order(kind):
     source, ids = SeededNoise(7), IDS[:60]
     whole = draw(source, kind, ids=ids, width=3)
     chunked = np.concatenate([draw(source, kind, ids=ids[start : start + 7], width=3) for start in range(0, 60, 7)])
@@ -165,21 +165,21 @@ def test_seeded_noise_differs_between_seeds_purposes_queries_and_classes(kind):
     assert np.abs(correlation - np.eye(len(parts))).max() < 7 / np.sqrt(1000)
 
 
-def test_ids_and_seeds_that_look_alike_when_joined_have_their_own_streams():
+def test_ambiguous_seed_and_id_concatenations_have_separate_streams():
     one = SeededNoise(1).normal("label", ["23", "2", "3"], 2)
     two = SeededNoise(12).normal("label", ["3", "32", ""], 2)
     three = SeededNoise(1).normal("label2", ["3", "", "x"], 2)
     assert np.unique(np.concatenate([one, two, three])).size == 18
 
 
-def test_normal_and_laplace_draws_of_a_query_have_their_own_streams():
+def test_normal_and_laplace_draws_have_separate_streams():
     source = SeededNoise(8)
     normal, laplace = source.normal("label", IDS[:1000], 1), source.laplace("label", IDS[:1000], 1)
     ranks = stats.spearmanr(normal.ravel(), laplace.ravel()).statistic
     assert abs(ranks) < 7 / np.sqrt(1000)
 
 
-def test_seeded_streams_never_change_silently():
+def test_seeded_streams_match_their_recorded_values():
     normal = SeededNoise(42).normal("label", ["7"], 2)[0]
     np.testing.assert_allclose(normal, [0.71614842185468, 0.954705118075931], rtol=0, atol=1e-12)
     laplace = SeededNoise(42).laplace("label", ["7"], 2)[0]
@@ -187,7 +187,7 @@ def test_seeded_streams_never_change_silently():
 
 
 @pytest.mark.parametrize("seed", [-1, 1.0, "1", True, False, None, np.float64(3), [1]])
-def test_a_seed_that_is_no_whole_number_is_refused(seed):
+def test_seed_must_be_a_whole_nonnegative_number(seed):
     with pytest.raises(InputError, match="seed is"):
         SeededNoise(seed)
 
@@ -201,7 +201,7 @@ def test_noise_is_secure_unless_a_seed_is_given():
     assert np.intersect1d(*(draw(make_noise(), "normal", ids=IDS[:100]) for _ in range(2))).size == 0
 
 
-def test_a_copy_or_a_pickle_of_a_secure_source_draws_noise_of_its_own():
+def test_copied_or_pickled_secure_source_draws_new_noise():
     source = SecureNoise()
     source.normal("label", ["a"], 4)  # the stream exists before it is copied
     copies = [copy.copy(source), copy.deepcopy(source), pickle.loads(pickle.dumps(source))]
@@ -209,7 +209,7 @@ def test_a_copy_or_a_pickle_of_a_secure_source_draws_noise_of_its_own():
     assert len({tuple(row.ravel().tolist()) for row in draws}) == 4
 
 
-def test_seeded_uniform_numbers_stay_strictly_inside():
+def test_seeded_uniform_draws_exclude_zero_and_one():
     everything = SeededNoise(0)
     largest = (np.array([2**64 - 1], dtype=np.uint64) >> np.uint64(64 - 52)) + 0.5
     assert float(largest[0] * 2.0**-52) < 1

@@ -13,18 +13,18 @@ RELEASABLE = {(bound, way) for bound in ("loose", "gdp", "sup", "ptr") for way i
 
 
 @pytest.mark.parametrize(("bound", "way"), list(itertools.product(BOUNDS, WAYS)))
-def test_the_table_of_promises(bound, way):
+def test_guarantee_kind_follows_bound_and_stopping_rule(bound, way):
     guarantee = state_guarantee(Meter(bound), stopped_by=way)
     assert guarantee.kind == ("releasable" if (bound, way) in RELEASABLE else "private")
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_queries_are_fixed_beforehand_unless_said(bound):
+def test_stopped_by_defaults_to_fixed_queries(bound):
     assert state_guarantee(Meter(bound)) == state_guarantee(Meter(bound), stopped_by="fixed")
 
 
 @pytest.mark.parametrize(("bound", "way"), list(itertools.product(BOUNDS, WAYS)))
-def test_a_statement_says_whether_its_figures_may_be_published(bound, way):
+def test_statement_says_whether_figures_may_be_published(bound, way):
     guarantee = state_guarantee(Meter(bound), stopped_by=way)
     text = guarantee.statement
     assert ("may be published" in text) == (guarantee.kind == "releasable")
@@ -35,18 +35,18 @@ def test_a_statement_says_whether_its_figures_may_be_published(bound, way):
 
 @pytest.mark.parametrize("bound", ["tight", "exact"])
 @pytest.mark.parametrize("way", WAYS)
-def test_costs_that_depend_on_votes_are_never_called_a_guarantee(bound, way):
+def test_data_dependent_costs_are_never_called_a_guarantee(bound, way):
     assert "not a differential privacy guarantee" in state_guarantee(Meter(bound), stopped_by=way).statement
 
 
 @pytest.mark.parametrize("bound", ["loose", "gdp", "sup"])
-def test_a_run_that_its_own_account_stopped_promises_the_budget_not_the_cost(bound):
+def test_account_stopped_run_guarantees_budget_not_cost(bound):
     assert "the cost ε shown for their group" in state_guarantee(Meter(bound), stopped_by="fixed").statement
     assert "the budget ε of their group" in state_guarantee(Meter(bound), stopped_by="account").statement
 
 
 @pytest.mark.parametrize(("bound", "way"), list(itertools.product(BOUNDS, WAYS)))
-def test_a_seeded_run_says_first_that_it_is_not_private(bound, way):
+def test_seeded_statement_starts_with_not_private(bound, way):
     seeded = state_guarantee(Meter(bound), stopped_by=way, seeded=True)
     secret = state_guarantee(Meter(bound), stopped_by=way)
     assert seeded.statement.startswith(SEEDED)
@@ -55,6 +55,6 @@ def test_a_seeded_run_says_first_that_it_is_not_private(bound, way):
     assert SEEDED not in secret.statement
 
 
-def test_an_unknown_way_to_stop_is_refused():
+def test_unknown_stopped_by_value_is_refused():
     with pytest.raises(InputError, match="stopped_by is 'luck': it must be fixed, account or other"):
         state_guarantee(Meter(), stopped_by="luck")

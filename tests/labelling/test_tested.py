@@ -109,7 +109,7 @@ class Spy(MemoryLedger):
         self.events.append(("charged", float(max(cost[0] for cost in charge.cost.values())), charge.test))
 
 
-def test_the_budget_is_charged_first_then_the_bit_stored_and_only_then_labels_drawn(design):
+def test_charge_precedes_stored_bit_which_precedes_labels(design):
     events = []
     ledger = Spy(account_terms(panel(), PTR, CONFIDENT), events)
     result = label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(PASS, events), ledger=ledger)
@@ -130,7 +130,7 @@ def test_the_budget_is_charged_first_then_the_bit_stored_and_only_then_labels_dr
 
 @pytest.mark.parametrize("seeded", [False, True])
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_seed_draws_the_bit_from_the_same_stream(design, tmp_path, seeded, durable):
+def test_seeded_bit_comes_from_the_same_stream(design, tmp_path, seeded, durable):
     """Names of seeded runs on disk once said so; the bit of a seed must not change with that."""
     noise = Noise(FAIL)
     noise.seeded = seeded
@@ -144,7 +144,7 @@ def test_a_seed_draws_the_bit_from_the_same_stream(design, tmp_path, seeded, dur
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_tested_release_refuses_to_mix_noise(design, tmp_path, durable):
+def test_tested_release_refuses_mixed_noise(design, tmp_path, durable):
     """Also where the run was interrupted between its charge and its bit: the bit is not drawn from other noise."""
     terms = account_terms(panel(), PTR, CONFIDENT)
     made = SqliteLedger.open(tmp_path / "l", terms, noise="seeded") if durable else MemoryLedger(terms, noise="seeded")
@@ -161,7 +161,7 @@ def test_a_tested_release_refuses_to_mix_noise(design, tmp_path, durable):
         assert (len(ledger.charges), secure.events) == (1, [])
 
 
-def test_after_a_pass_every_query_is_asked_and_the_budget_is_the_cost(design):
+def test_passed_test_asks_all_queries_and_costs_budget(design):
     votes = clear_votes()
     result = label_tested(votes, panel(), CONFIDENT, design, noise=Noise(PASS))
     assert result.queries.tolist() == list(range(POOL))
@@ -179,7 +179,7 @@ def test_after_a_pass_every_query_is_asked_and_the_budget_is_the_cost(design):
     assert "private test" in result.guarantee.statement
 
 
-def test_after_a_fail_nothing_is_drawn_and_everything_is_spent(design):
+def test_failed_test_draws_no_labels_and_costs_budget(design):
     events = []
     noise = Noise(FAIL, events)
     ledger = MemoryLedger(account_terms(panel(), PTR, CONFIDENT))
@@ -194,7 +194,7 @@ def test_after_a_fail_nothing_is_drawn_and_everything_is_spent(design):
         label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(PASS), ledger=ledger)
 
 
-def test_the_bit_follows_the_votes(design):
+def test_test_bit_depends_on_the_votes(design):
     """Clear votes pass nearly always, divided ones next to never."""
     assert design.pi[level(design, np.array([[59.0, 1, 0]] * POOL))] > 0.95
     assert design.pi[level(design, np.array([[30.0, 30, 0]] * POOL))] < 0.01
@@ -204,7 +204,7 @@ def test_the_bit_follows_the_votes(design):
     assert said == [True, True]
 
 
-def test_the_rest_after_a_fail_is_spent_by_a_data_independent_run_and_no_more(cautious):
+def test_fallback_run_spends_at_most_the_remaining_budget(cautious):
     ledger = MemoryLedger(account_terms(GENEROUS, PTR, CONFIDENT))
     result = label_tested(clear_votes(), GENEROUS, CONFIDENT, cautious, noise=Noise(FAIL), ledger=ledger)
     assert result.passed is False
@@ -221,7 +221,7 @@ def test_the_rest_after_a_fail_is_spent_by_a_data_independent_run_and_no_more(ca
     assert result.guarantee.kind == "releasable"
 
 
-def test_groups_pay_their_own_budgets():
+def test_each_group_pays_its_own_budget():
     whose = two_groups()
     made = make(whose)
     result = label_tested(clear_votes(), whose, CONFIDENT, made, noise=Noise(PASS))
@@ -235,7 +235,7 @@ def opened(path, whose=None, run="march"):
     return SqliteLedger.open(path, account_terms(whose or panel(), PTR, CONFIDENT), run=run)
 
 
-def test_interrupted_before_the_bit_the_charge_is_found_and_not_made_again(design, tmp_path):
+def test_resume_before_the_bit_charges_only_once(design, tmp_path):
     with opened(tmp_path / "l") as ledger, pytest.raises(KeyboardInterrupt):
         label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(KeyboardInterrupt()), ledger=ledger)
     with opened(tmp_path / "l") as ledger:
@@ -247,7 +247,7 @@ def test_interrupted_before_the_bit_the_charge_is_found_and_not_made_again(desig
 
 
 @pytest.mark.parametrize("says", [PASS, FAIL], ids=["passed", "failed"])
-def test_interrupted_after_the_bit_no_second_one_is_drawn(design, tmp_path, says):
+def test_resume_after_the_bit_draws_no_second(design, tmp_path, says):
     class Breaks(Noise):
         def normal(self, purpose, queries, width):
             raise KeyboardInterrupt
@@ -267,7 +267,7 @@ def test_interrupted_after_the_bit_no_second_one_is_drawn(design, tmp_path, says
     assert np.array_equal(result.labels, again.labels)
 
 
-def test_interrupted_between_labels_the_stored_ones_stay(design, tmp_path):
+def test_resume_between_labels_keeps_the_stored_labels(design, tmp_path):
     class Breaks(Noise):
         def normal(self, purpose, queries, width):
             if len([event for event in self.events if event == "label"]) == 3:
@@ -284,7 +284,7 @@ def test_interrupted_between_labels_the_stored_ones_stay(design, tmp_path):
     assert all(result.labels[int(name)] == entry[0] for name, entry in before.items())
 
 
-def test_an_interrupted_fallback_goes_on_within_its_rest(cautious, tmp_path):
+def test_resumed_fallback_stays_within_its_remaining_budget(cautious, tmp_path):
     undisturbed = label_tested(clear_votes(), GENEROUS, CONFIDENT, cautious, noise=Noise(FAIL))
 
     class Breaks(Noise):
@@ -304,7 +304,7 @@ def test_an_interrupted_fallback_goes_on_within_its_rest(cautious, tmp_path):
     assert abs(result.n_queries - undisturbed.n_queries) <= 10
 
 
-def test_a_charge_for_one_design_pays_for_no_other(design, tmp_path):
+def test_charge_for_one_design_covers_no_other(design, tmp_path):
     with opened(tmp_path / "l") as ledger, pytest.raises(KeyboardInterrupt):
         label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(KeyboardInterrupt()), ledger=ledger)
     same_queries = replace(design, reference_hash="0" * 64)
@@ -316,7 +316,7 @@ def test_a_charge_for_one_design_pays_for_no_other(design, tmp_path):
 
 @pytest.mark.parametrize("says", [PASS, FAIL], ids=["passed", "failed"])
 @pytest.mark.parametrize("change", ["votes", "weights"])
-def test_a_bit_lets_no_other_votes_be_labelled_than_those_that_were_tested(tmp_path, says, change):
+def test_only_the_tested_votes_can_be_labelled(tmp_path, says, change):
     """Teachers that learnt again, or whose weights were swapped: their labels were never tested."""
     whose = two_groups()
     made = make(whose)
@@ -340,7 +340,7 @@ def test_a_bit_lets_no_other_votes_be_labelled_than_those_that_were_tested(tmp_p
 
 
 @pytest.mark.parametrize("says", [PASS, FAIL], ids=["passed", "fallback"])
-def test_answers_of_a_private_run_are_not_published_by_a_test(cautious, tmp_path, says):
+def test_tested_release_keeps_private_run_answers_private(cautious, tmp_path, says):
     """Other people's run under tight ended where their votes said so: what it left in the pool is no release."""
     tight = Meter("tight")
     terms = account_terms(GENEROUS, tight, CONFIDENT)
@@ -355,7 +355,7 @@ def test_answers_of_a_private_run_are_not_published_by_a_test(cautious, tmp_path
 
 
 @pytest.mark.parametrize("first", ["ptr", "gdp"])
-def test_a_whole_budget_cannot_be_spent_twice(design, tmp_path, first):
+def test_tested_release_cannot_follow_any_other_release(design, tmp_path, first):
     """Whatever comes first, a tested release and another run do not share a budget."""
     meters = {"ptr": PTR, "gdp": Meter("gdp")}
     second = "gdp" if first == "ptr" else "ptr"
@@ -369,7 +369,7 @@ def test_a_whole_budget_cannot_be_spent_twice(design, tmp_path, first):
             SqliteLedger.open(tmp_path / "l", account_terms(panel(epsilon=9.0), meters[unit], CONFIDENT), run="two")
 
 
-def test_people_who_were_not_tested_keep_their_budget(design, tmp_path):
+def test_people_outside_the_test_keep_their_budget(design, tmp_path):
     people = {"ann": "all", "bob": "all"}
     terms = account_terms(panel(), PTR, CONFIDENT)
     with SqliteLedger.open(tmp_path / "l", terms, run="one", people=people) as ledger:
@@ -385,7 +385,7 @@ def test_people_who_were_not_tested_keep_their_budget(design, tmp_path):
         assert ledger.epsilon("all") == 2.0
 
 
-def test_what_a_design_does_not_cover_is_refused(design):
+def test_release_outside_the_design_is_refused(design):
     votes, whose = clear_votes(), panel()
     with pytest.raises(InputError, match="gnmax and confident, not interactive"):
         label_tested(votes, whose, Interactive(mechanism=MECHANISM), design)
@@ -402,7 +402,7 @@ def test_what_a_design_does_not_cover_is_refused(design):
         label_tested(named, whose, CONFIDENT, design)
 
 
-def test_a_design_made_from_the_votes_it_is_used_on_is_refused():
+def test_design_made_from_the_same_votes_is_refused():
     votes = clear_votes()
     peeking = design_for(
         Reference(votes=votes), panel(), MECHANISM, n_classes=CLASSES, queries=[str(index) for index in range(POOL)]
@@ -412,7 +412,7 @@ def test_a_design_made_from_the_votes_it_is_used_on_is_refused():
     assert label_tested(clear_votes(seed=1, wrong=2), panel(), CONFIDENT, peeking, noise=Noise(PASS)).passed
 
 
-def test_designs_are_kept_as_files_and_verified_when_read(design, tmp_path):
+def test_designs_are_saved_and_verified_when_read(design, tmp_path):
     path = tmp_path / "design.json"
     write_design(path, design)
     assert read_design(path) == design
@@ -426,7 +426,7 @@ def test_designs_are_kept_as_files_and_verified_when_read(design, tmp_path):
         read_design(tmp_path / "none.json")
 
 
-def test_a_reference_that_affords_nothing_is_said_so():
+def test_unaffordable_reference_raises_a_clear_error():
     with pytest.raises(InputError, match="affords no query"):
         design_for(
             Reference(simulator=Simulator(accuracy=0.4, queries=200)), panel(epsilon=0.05, delta=1e-6), MECHANISM,

@@ -39,7 +39,7 @@ def balances(book):
     return {name: book.spent(name).tolist() for name in book.terms}
 
 
-def test_an_account_opens_empty_with_its_own_limit(make):
+def test_account_opens_empty_with_its_own_limit(make):
     book = make()
     assert tuple(book.terms) == tuple(BUDGETS)
     for name, limit in LIMITS.items():
@@ -47,7 +47,7 @@ def test_an_account_opens_empty_with_its_own_limit(make):
     assert dict(book.stored().answers) == {}
 
 
-def test_an_affordable_charge_is_spent(make):
+def test_affordable_charge_is_counted_as_spent(make):
     book, cost = make(), {"strict": [0.01], "lax": [0.02]}
     assert book.unaffordable({name: np.array(value) for name, value in cost.items()}) == ()
     book.charge(charge(cost))
@@ -56,7 +56,7 @@ def test_an_affordable_charge_is_spent(make):
     assert book.epsilon("strict") == pytest.approx(float(gdp.epsilon_of(np.sqrt(0.02), DELTA)))
 
 
-def test_a_budget_is_spent_whole_and_not_beyond(make):
+def test_whole_budget_can_be_spent_but_not_exceeded(make):
     book = make()
     book.charge(charge({"strict": LIMITS["strict"]}))
     assert book.epsilon("strict") <= 1.0
@@ -66,7 +66,7 @@ def test_a_budget_is_spent_whole_and_not_beyond(make):
 
 
 @pytest.mark.parametrize("order", [("lax", "strict", "middle"), ("strict", "middle", "lax")])
-def test_a_refusal_names_the_group_and_touches_no_balance(make, order):
+def test_refused_charge_names_the_group_and_changes_nothing(make, order):
     book = make()
     book.charge(charge(dict.fromkeys(order, LIMITS["strict"] / 2)))
     before = balances(book)
@@ -92,7 +92,7 @@ def test_unknown_account_is_refused_by_every_method(make):
 
 
 @pytest.mark.parametrize("cost", [[-1e-9], [float("nan")], [0.01, 0.01], [], 0.01])
-def test_an_invalid_cost_is_refused(make, cost):
+def test_invalid_cost_is_refused_without_charging(make, cost):
     book = make()
     bad = charge({"lax": 0.01})
     bad.cost["strict"] = np.asarray(cost, dtype=float)
@@ -101,12 +101,12 @@ def test_an_invalid_cost_is_refused(make, cost):
     assert balances(book) == EMPTY
 
 
-def test_two_accounts_with_the_same_id_are_refused(make):
+def test_duplicate_account_id_is_refused(make):
     with pytest.raises(InputError, match="duplicate account id 'strict'"):
         make(all_terms(("strict", "lax", "strict")))
 
 
-def test_a_balance_cannot_be_changed_from_outside(make):
+def test_returned_arrays_do_not_alias_the_balances(make):
     book = make()
     cost = np.array([0.01])
     book.charge(charge({"strict": cost}))
@@ -119,7 +119,7 @@ def test_a_balance_cannot_be_changed_from_outside(make):
     assert "strict" in book.terms
 
 
-def test_a_renyi_account_is_within_budget_while_one_order_is(make):
+def test_renyi_account_needs_one_order_within_its_limit(make):
     book = make([terms("strict", 1.0, meter=Meter("tight", "improved", (2.0, 20.0)))])
     _, high = book.limit("strict")
     book.charge(charge({"strict": [100.0, high]}, bound="tight"))
@@ -129,7 +129,7 @@ def test_a_renyi_account_is_within_budget_while_one_order_is(make):
 
 @pytest.mark.parametrize("bound", ["gdp", "loose", "tight"])
 @pytest.mark.parametrize("batch", [7, None])
-def test_labelling_affords_the_same_wherever_it_is_charged(make, bound, batch):
+def test_labelling_result_does_not_depend_on_ledger_type(make, bound, batch):
     votes, panel = voting(600)
     book = make(account_terms(panel, Meter(bound), CONFIDENT), noise="seeded")
     run = label(votes, panel, CONFIDENT, Meter(bound), noise=SeededNoise(2), ledger=book, batch=batch)
@@ -164,7 +164,7 @@ def test_labelling_refuses_to_mix_seeded_and_secure_noise(make, first):
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["secure first", "seeded first"])
-def test_a_charge_with_the_other_noise_is_refused(make, first):
+def test_charge_with_the_other_noise_is_refused(make, first):
     book = make(noise=noise_kind(seeded=first))
     assert book.noise == noise_kind(seeded=first)
     book.charge(charge({"lax": 0.01}, queries=("a",), seeded=first))
@@ -173,7 +173,7 @@ def test_a_charge_with_the_other_noise_is_refused(make, first):
     assert balances(book) == {**EMPTY, "lax": [0.01]}
 
 
-def test_a_ledger_in_memory_learns_its_noise_from_the_first_charge():
+def test_memory_ledger_takes_noise_from_first_charge():
     book = in_memory(all_terms(), None)
     assert book.noise is None
     book.charge(charge({"lax": 0.01}, seeded=True))
@@ -193,7 +193,7 @@ def test_charges_are_kept_in_order_with_their_kind(make):
     assert book.person("lax")[0].labels == 1
 
 
-def test_an_unknown_kind_of_release_is_refused_by_name():
+def test_unknown_kind_of_release_is_refused():
     with pytest.raises(InputError, match="kind is 'gossip': the kinds of release are labels, test"):
         charge({"lax": 0.01}, kind="gossip")
     for wrong in (
@@ -205,7 +205,7 @@ def test_an_unknown_kind_of_release_is_refused_by_name():
             charge({"lax": 0.01}, **wrong)
 
 
-def test_a_test_is_charged_before_its_only_bit(make):
+def test_test_is_charged_before_its_only_bit(make):
     test = ReleaseTest(design="d", votes="v")
     passed, failed = replace(test, passed=True), replace(test, passed=False)
     for steps, words in (
@@ -231,7 +231,7 @@ COSTS = st.dictionaries(st.sampled_from(sorted(BUDGETS)), st.floats(0, 0.3), min
 @pytest.mark.parametrize("kind", [in_memory, on_disk])
 @settings(max_examples=12, deadline=None)
 @given(sequence=st.lists(COSTS, max_size=8))
-def test_no_sequence_of_charges_passes_a_limit(kind, sequence):
+def test_no_sequence_of_charges_exceeds_a_limit(kind, sequence):
     with tempfile.TemporaryDirectory() as folder:
         book = kind(all_terms(), Path(folder) / "ledger.sqlite")
         accepted = dict.fromkeys(BUDGETS, 0.0)

@@ -20,7 +20,7 @@ def crash(*arguments):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_hundred_kills_lose_nothing():
+def test_hundred_killed_processes_lose_no_charge():
     found = crash("--only", "kills", "--kills", "100", "--seed", "1")["kills"]
     assert found["kills"] == 100
     assert found["runs_completed"] >= 1
@@ -29,6 +29,6 @@ def test_a_hundred_kills_lose_nothing():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("what", ["writers", "full"])
-def test_two_writers_and_full_disks_lose_nothing(what):
+def test_concurrent_writers_and_full_disks_lose_nothing(what):
     found = crash("--only", what)[what]
     assert sum(found.values()) >= 5

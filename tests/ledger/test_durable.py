@@ -59,7 +59,7 @@ CASES = {
 @pytest.mark.parametrize("bound", ["gdp", "tight"])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("after", [0, 2, 9])
-def test_an_interrupted_labelling_resumes_to_the_same_result(tmp_path, bound, case, after):
+def test_interrupted_labelling_resumes_to_the_same_result(tmp_path, bound, case, after):
     votes, panel = voting(600)
     meter, how = Meter(bound), {"noise": SeededNoise(3), "batch": 5, **CASES[case]}
     aggregator = GNMax(mechanism=Mechanism(sigma=25.0)) if case == "groups drop out" else CONFIDENT
@@ -81,7 +81,7 @@ def test_an_interrupted_labelling_resumes_to_the_same_result(tmp_path, bound, ca
         assert book.head == head == book.verify()
 
 
-def test_groups_that_left_stay_away_after_an_interruption(tmp_path):
+def test_dropped_groups_stay_dropped_after_an_interruption(tmp_path):
     votes, panel = voting(400)
     meter, aggregator = Meter("tight"), GNMax(mechanism=Mechanism(sigma=25.0))
     how = {"noise": SeededNoise(6), "batch": 10, "stop": "drop"}
@@ -114,7 +114,7 @@ def test_stored_answers_are_returned_and_count_as_asked(tmp_path):
         assert book.head == head
 
 
-def test_the_students_own_classes_are_stored_too(tmp_path):
+def test_reinforced_student_classes_are_stored_too(tmp_path):
     votes, panel = voting(50)
     rng = np.random.default_rng(1)
     probs = rng.dirichlet(np.full(3, 0.1), 50)
@@ -127,7 +127,7 @@ def test_the_students_own_classes_are_stored_too(tmp_path):
         same(again, first)
 
 
-def test_rotating_teachers_are_charged_per_query_and_continued(tmp_path):
+def test_rotating_teachers_are_charged_per_query_and_resumed(tmp_path):
     present = np.random.default_rng(2).random((5, 200)) < 0.6
     present[0] = True
     votes, panel = voting(200, participation=present)
@@ -142,7 +142,7 @@ def test_rotating_teachers_are_charged_per_query_and_continued(tmp_path):
             np.testing.assert_allclose(book.cost_of(account, Meter()), book.spent(account), rtol=1e-9)
 
 
-def test_teachers_in_other_rows_do_not_pay_twice(tmp_path):
+def test_teachers_in_other_rows_are_not_charged_twice(tmp_path):
     """The same teachers vote in both runs, in other rows of the file: their people must not pay twice."""
     present = np.repeat([[True], [False]], 3, axis=0) & np.ones((6, 200), dtype=bool)
     aggregator, spent = GNMax(mechanism=Mechanism(sigma=40.0)), 0.0
@@ -161,7 +161,7 @@ def test_teachers_in_other_rows_do_not_pay_twice(tmp_path):
         SqliteLedger.open(tmp_path / "l", terms, run="three")
 
 
-def test_a_charge_and_its_answers_must_agree(tmp_path):
+def test_charge_that_contradicts_its_answers_is_refused(tmp_path):
     with SqliteLedger.open(tmp_path / "ledger.sqlite", all_terms()) as book:
         wrong = [
             charge({"lax": 0.01}, queries=("a", "b"), labels=[1, 2], answered=[True, False]),
@@ -181,7 +181,7 @@ def test_a_charge_and_its_answers_must_agree(tmp_path):
         assert book.spent("lax").tolist() == [0.01]
 
 
-def test_the_transcript_view_lists_every_release(tmp_path):
+def test_transcript_view_lists_every_release(tmp_path):
     path = tmp_path / "ledger.sqlite"
     votes, panel = voting(12)
     with opened(path, panel) as book:
@@ -215,7 +215,7 @@ def test_triggers_refuse_updates_and_deletes(tmp_path, table):
     file.close()
 
 
-def test_a_head_is_written_and_read_back(tmp_path):
+def test_head_survives_writing_and_reading_back(tmp_path):
     with SqliteLedger.open(tmp_path / "ledger.sqlite", all_terms()) as book:
         book.charge(charge({"lax": 0.01}))
         head = book.head
@@ -226,7 +226,7 @@ def test_a_head_is_written_and_read_back(tmp_path):
             Head.parse(bad)
 
 
-def test_a_run_is_continued_only_as_it_was_opened(tmp_path):
+def test_run_cannot_be_continued_with_other_settings(tmp_path):
     path = tmp_path / "ledger.sqlite"
     SqliteLedger.open(path, all_terms(), people={"ada": "strict"}, pool="images").close()
     for terms_, more in (
@@ -275,7 +275,7 @@ def test_open_ledger_uses_the_terms_of_the_panel():
 
 
 @pytest.mark.parametrize(("first", "second"), [("secure", "seeded"), ("seeded", "secure")])
-def test_a_run_with_the_other_noise_is_refused(tmp_path, first, second):
+def test_run_with_the_other_noise_is_refused(tmp_path, first, second):
     """Two commands may have looked at the same time, before either began: who holds the lock looks again."""
     path = tmp_path / "shared.sqlite"
     SqliteLedger.open(path, all_terms(), run="a", noise=first).close()
@@ -289,7 +289,7 @@ def test_a_run_with_the_other_noise_is_refused(tmp_path, first, second):
     assert len(path.read_bytes()) == len(before)
 
 
-def test_a_continued_run_knows_its_parts_charges_and_opening(tmp_path):
+def test_continued_run_reports_parts_charges_and_opening(tmp_path):
     path, one = tmp_path / "ledger.sqlite", Meter().worst_label(sensitivity=1.0, sigma=40.0)
     with SqliteLedger.open(path, all_terms(), run="other", pool="pool") as book:
         book.charge(charge({"lax": one}, queries=("a",), labels=[1]))

@@ -42,7 +42,7 @@ def charges(count, *, start=0):
         yield charge({"lax": 1e-5}, queries=queries, labels=[1] * 50)
 
 
-def test_a_full_disk_releases_nothing_and_can_resume(small_disk):
+def test_full_disk_releases_nothing_and_can_resume(small_disk):
     path = small_disk / "ledger.sqlite"
     ballast = small_disk / "ballast"
     with SqliteLedger.open(path, all_terms()) as book:
@@ -60,7 +60,7 @@ def test_a_full_disk_releases_nothing_and_can_resume(small_disk):
         assert book.head.charges == done + 1
 
 
-def test_a_ledger_without_free_pages_refuses_and_verifies(tmp_path):
+def test_ledger_without_free_pages_refuses_and_verifies(tmp_path):
     votes, panel = voting(600)
     path = tmp_path / "ledger.sqlite"
     undisturbed = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(3), batch=1)
@@ -77,7 +77,7 @@ def test_a_ledger_without_free_pages_refuses_and_verifies(tmp_path):
         )
 
 
-def test_a_read_only_disk_is_said_so_and_can_be_read(small_disk):
+def test_read_only_disk_refuses_charges_but_allows_reading(small_disk):
     path = small_disk / "ledger.sqlite"
     with SqliteLedger.open(path, all_terms()) as book:
         book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
@@ -89,7 +89,7 @@ def test_a_read_only_disk_is_said_so_and_can_be_read(small_disk):
         assert book.head == head
 
 
-def test_sqlites_errors_become_one_line_of_ours():
+def test_sqlite_errors_become_one_line_messages():
     for made, words in (
         ("attempt to write a readonly database", "read-only"),
         ("database is locked", "another process holds the ledger"),
@@ -102,7 +102,7 @@ def test_sqlites_errors_become_one_line_of_ours():
         assert "\n" not in str(caught.value)
 
 
-def test_a_missing_folder_is_said_so(tmp_path):
+def test_missing_folder_raises_a_clear_error(tmp_path):
     with pytest.raises(IpateError, match="its folder cannot be written"):
         SqliteLedger.open(tmp_path / "nowhere" / "ledger.sqlite", all_terms())
 
@@ -118,7 +118,7 @@ def test_second_writer_is_refused_until_the_first_ends(tmp_path):
     SqliteLedger.open(path, all_terms(), timeout=0.2).close()
 
 
-def test_a_writer_without_the_lock_cannot_spend_twice(tmp_path):
+def test_writer_without_the_lock_cannot_spend_twice(tmp_path):
     path = tmp_path / "ledger.sqlite"
     with SqliteLedger.open(path, all_terms()) as one:
         one._lock.path.unlink()  # somebody cleans up
@@ -131,7 +131,7 @@ def test_a_writer_without_the_lock_cannot_spend_twice(tmp_path):
         assert book.spent("strict").tolist() == [0.04]
 
 
-def test_a_file_locked_by_another_tool_refuses_charges(tmp_path):
+def test_file_locked_by_another_tool_refuses_charges(tmp_path):
     path = tmp_path / "ledger.sqlite"
     with SqliteLedger.open(path, all_terms(), timeout=0.2) as book:
         other = sqlite3.connect(path, isolation_level=None)
@@ -144,7 +144,7 @@ def test_a_file_locked_by_another_tool_refuses_charges(tmp_path):
         assert book.head.charges == 1
 
 
-def test_two_processes_release_what_one_would(tmp_path):
+def test_two_processes_release_the_same_as_one(tmp_path):
     votes, panel = voting(600)
     alone = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(3), batch=3)
     context = multiprocessing.get_context("spawn")
@@ -161,7 +161,7 @@ def test_two_processes_release_what_one_would(tmp_path):
         assert book.epsilon("lax") == pytest.approx(next(g.cost for g in alone.groups if g.id == "lax"))
 
 
-def test_a_hot_journal_is_rolled_back_by_a_reader(tmp_path):
+def test_hot_journal_is_rolled_back_by_a_reader(tmp_path):
     """A journal that is hot: SQLite rolls it back for writers only, and a run that goes on looks before it writes."""
     made, left = tmp_path / "made.sqlite", tmp_path / "left.sqlite"
     file = sqlite3.connect(made, isolation_level=None)
@@ -184,7 +184,7 @@ def test_a_hot_journal_is_rolled_back_by_a_reader(tmp_path):
             looked.execute("INSERT INTO half VALUES (1)")
 
 
-def test_a_ledger_killed_while_created_is_created_again(tmp_path):
+def test_ledger_interrupted_during_creation_is_created_again(tmp_path):
     begin = time.perf_counter()
     SqliteLedger.open(tmp_path / "whole.sqlite", all_terms()).close()
     unit, rng = time.perf_counter() - begin, random.Random(0)

@@ -40,7 +40,7 @@ def path(tmp_path):
     return file
 
 
-def test_a_new_account_starts_from_the_worst_of_its_members(path):
+def test_new_account_starts_from_its_worst_member(path):
     mixed = [terms("one", 3.0), terms("two", 3.0), terms("new", 3.0)]
     with SqliteLedger.open(
         path, mixed, run="second", people={"ada": "one", "cem": "one", "bob": "two", "eve": "new", "dia": "two"}
@@ -58,7 +58,7 @@ def test_a_new_account_starts_from_the_worst_of_its_members(path):
         np.testing.assert_allclose(book.cost_of("cem", Meter()), [mu2((10, 3.0), (5, 1.0))])
 
 
-def test_the_worst_member_limits_a_new_account(path):
+def test_worst_member_limits_a_new_account(path):
     small = terms("one", 1.0)
     with SqliteLedger.open(path, [small], run="second", people={"ada": "one", "dia": "one"}) as book:
         left = book.limit("one")[0] - book.spent("one")[0]
@@ -68,14 +68,14 @@ def test_the_worst_member_limits_a_new_account(path):
         book.charge(charge({"one": 0.999 * left}))
 
 
-def test_a_run_with_nothing_left_is_refused_by_group(path):
+def test_run_without_remaining_budget_names_the_group(path):
     with pytest.raises(BudgetExceededError, match=r"group 'careful' has nothing left.*of the budget 0\.2"):
         SqliteLedger.open(path, [terms("careful", 0.2)], run="second", people={"cem": "careful"})
     with SqliteLedger.open(path) as book:  # nothing was written
         assert (book.run, book.head.entries) == ("run", 2)
 
 
-def test_a_changed_consent_counts_from_then_on(path):
+def test_changed_consent_applies_from_the_next_run(path):
     before = mu2((10, 3.0))
     with SqliteLedger.open(path, [terms("lax", 1.5)], run="stricter", people={"cem": "lax"}) as book:
         assert book.limit("lax") == Meter().limit(1.5, DELTA)
@@ -94,7 +94,7 @@ def test_a_changed_consent_counts_from_then_on(path):
             book.person("zoe")
 
 
-def test_an_earlier_run_cannot_be_charged_any_more(path):
+def test_earlier_run_can_no_longer_be_charged(path):
     people = {"ada": "strict", "cem": "strict"}
     SqliteLedger.open(path, [terms("strict", 3.0)], run="second", people=people).close()
     with SqliteLedger.open(path, all_terms(), run="run") as book:
@@ -103,7 +103,7 @@ def test_an_earlier_run_cannot_be_charged_any_more(path):
             book.charge(labels_charge({"lax": 1.0}, 1, start=50))
 
 
-def test_only_runs_on_one_pool_share_answers(path):
+def test_only_runs_on_the_same_pool_share_answers(path):
     people = {"ada": "strict"}
     with SqliteLedger.open(path, [terms("strict", 3.0)], run="second", people=people, pool="images") as book:
         assert len(book.stored().answers) == 10
@@ -131,7 +131,7 @@ def test_accounts_with_unknown_people_are_refused(path, tmp_path):
 @pytest.mark.parametrize("old", ["exact", "tight", "loose", "gdp", "sup"])
 @pytest.mark.parametrize("new", ["gdp", "loose", "sup"])
 @pytest.mark.parametrize("aggregator", [CONFIDENT, GNMax(mechanism=Mechanism(sigma=20.0))], ids=["checks", "labels"])
-def test_history_is_recharged_as_account_for_counts_it(tmp_path, old, new, aggregator):
+def test_carried_costs_equal_those_of_account_for(tmp_path, old, new, aggregator):
     votes, panel = voting(40)
     with opened(tmp_path / "ledger.sqlite", panel, Meter(old), aggregator) as book:
         run = label(votes, panel, aggregator, Meter(old), noise=SeededNoise(9), ledger=book, batch=7, max_queries=30)
@@ -150,7 +150,7 @@ def test_history_is_recharged_as_account_for_counts_it(tmp_path, old, new, aggre
         assert book.epsilon("lax") > 0
 
 
-def test_private_costs_are_kept_only_under_the_same_bound(tmp_path):
+def test_recorded_costs_carry_only_under_the_same_bound(tmp_path):
     votes, panel = voting(30)
     path = tmp_path / "ledger.sqlite"
     aggregator = GNMax(mechanism=Mechanism(sigma=20.0))
@@ -165,7 +165,7 @@ def test_private_costs_are_kept_only_under_the_same_bound(tmp_path):
         assert np.all(book.cost_of("lax", Meter("exact")) < loose)
 
 
-def test_laplace_labels_are_recharged_as_laplace_labels(tmp_path):
+def test_laplace_labels_are_carried_at_laplace_costs(tmp_path):
     votes, panel = voting(20, budgets=dict.fromkeys(BUDGETS, 50.0))
     aggregator = LNMax(mechanism=Mechanism(sigma=20.0, noise="laplace"))
     with opened(tmp_path / "ledger.sqlite", panel, Meter("tight"), aggregator) as book:
@@ -179,7 +179,7 @@ def test_laplace_labels_are_recharged_as_laplace_labels(tmp_path):
 
 
 @pytest.mark.parametrize("variant", ["weighting", "upsampling", "vanishing"])
-def test_people_are_found_in_an_allocation(variant):
+def test_allocation_maps_each_person_to_an_account(variant):
     people = People.from_budgets([1.0] * 30 + [3.0] * 30, delta=DELTA)
     made = allocate(variant, people=people, n_teachers=10, seed=0)
     found = made.members()

@@ -98,7 +98,7 @@ TESTED_EDITS = {
 
 
 @pytest.mark.parametrize("what", TESTED_EDITS)
-def test_an_edited_typed_field_is_refused_on_opening(tested, what):
+def test_edited_typed_field_is_refused_on_opening(tested, what):
     SqliteLedger.open(tested).close()
     edit(tested, *TESTED_EDITS[what])
     with pytest.raises(IpateError, match="does not verify"):
@@ -106,7 +106,7 @@ def test_an_edited_typed_field_is_refused_on_opening(tested, what):
 
 
 @pytest.mark.parametrize("what", EDITS)
-def test_an_edit_is_refused_on_opening_with_a_way_out(path, what):
+def test_edited_ledger_is_refused_with_advice_on_opening(path, what):
     edit(path, *EDITS[what])
     for how in ({}, {"readonly": True}):
         with pytest.raises(IpateError) as caught:
@@ -116,12 +116,12 @@ def test_an_edit_is_refused_on_opening_with_a_way_out(path, what):
         assert "\n" not in str(caught.value)
 
 
-def test_an_untouched_file_is_not_refused(path):
+def test_unchanged_ledger_file_opens_without_error(path):
     edit(path, "UPDATE balances SET spent = spent")
     SqliteLedger.open(path).close()
 
 
-def test_verify_detects_an_edit_of_an_open_ledger(path):
+def test_verify_detects_edits_of_an_open_ledger(path):
     with SqliteLedger.open(path) as book:
         assert book.verify() == book.head
         edit(path, *EDITS["a label"])
@@ -129,7 +129,7 @@ def test_verify_detects_an_edit_of_an_open_ledger(path):
             book.verify()
 
 
-def test_a_trigger_that_is_gone_is_noticed(path):
+def test_missing_trigger_is_refused_on_opening(path):
     file = sqlite3.connect(path)
     file.execute("DROP TRIGGER releases_no_update")
     file.close()
@@ -137,7 +137,7 @@ def test_a_trigger_that_is_gone_is_noticed(path):
         SqliteLedger.open(path)
 
 
-def test_a_balance_over_its_budget_is_refused_on_opening(tmp_path, monkeypatch):
+def test_balance_over_its_budget_is_refused_on_opening(tmp_path, monkeypatch):
     file = tmp_path / "over.sqlite"
     with SqliteLedger.open(file, all_terms()) as book:
         monkeypatch.setattr(book, "require", lambda entry: None)
@@ -147,7 +147,7 @@ def test_a_balance_over_its_budget_is_refused_on_opening(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.95])
-def test_a_truncated_file_is_refused(path, part):
+def test_truncated_ledger_file_is_refused_on_opening(path, part):
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.truncate(int(size * part))
@@ -155,7 +155,7 @@ def test_a_truncated_file_is_refused(path, part):
         SqliteLedger.open(path)
 
 
-def test_scribbled_pages_are_refused(path):
+def test_overwritten_database_pages_are_refused_on_opening(path):
     raw = bytearray(path.read_bytes())
     for offset in range(4096, len(raw), 4096):
         raw[offset : offset + 64] = b"\xff" * 64
@@ -164,7 +164,7 @@ def test_scribbled_pages_are_refused(path):
         SqliteLedger.open(path)
 
 
-def test_an_older_copy_is_refused_by_its_head(path, tmp_path):
+def test_older_copy_is_refused_by_expected_head(path, tmp_path):
     with SqliteLedger.open(path) as book:
         early = book.head
     shutil.copy(path, tmp_path / "copy")
@@ -183,7 +183,7 @@ def test_an_older_copy_is_refused_by_its_head(path, tmp_path):
         SqliteLedger.open(path, expected_head=late)
 
 
-def test_a_lost_file_is_not_silently_replaced(path):
+def test_lost_ledger_file_is_not_silently_replaced(path):
     with SqliteLedger.open(path) as book:
         head = book.head
     path.unlink()
@@ -196,7 +196,7 @@ def test_a_lost_file_is_not_silently_replaced(path):
 
 
 @pytest.mark.parametrize("version", [99, 1])
-def test_another_schema_is_refused_with_what_to_do(path, version):
+def test_other_schema_version_is_refused_with_advice(path, version):
     file = sqlite3.connect(path)
     file.execute(f"PRAGMA user_version = {version}")
     file.close()
