@@ -776,7 +776,7 @@ MUTANTS = (
         "labelling/tested.py",
         '"other" if book.private_history else "fixed"',
         '"fixed"',
-        (f"{TESTED}::test_tested_release_keeps_private_run_answers_private",),
+        (f"{TESTED}::test_reused_private_answers_make_tested_release_private",),
     ),
     Mutant(
         "tested: labels after a fail",
@@ -811,7 +811,7 @@ MUTANTS = (
         "ledger/carry.py",
         "np.inf if releases.cost.any() else 0.0",
         "0.0",
-        (f"{TESTED}::test_tested_release_cannot_follow_any_other_release",),
+        (f"{TESTED}::test_tested_release_and_other_runs_share_no_budget",),
     ),
     # What may be said.
     Mutant(

@@ -154,7 +154,7 @@ def test_duplicate_account_id_is_refused():
         ledger(("strict", "lax", "strict"))
 
 
-def test_returned_arrays_do_not_alias_the_balances():
+def test_balances_are_isolated_from_the_callers_arrays():
     book = ledger()
     cost = np.array([0.01])
     book.charge(charge({"strict": cost}))

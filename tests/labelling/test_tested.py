@@ -340,7 +340,7 @@ def test_only_the_tested_votes_can_be_labelled(tmp_path, says, change):
 
 
 @pytest.mark.parametrize("says", [PASS, FAIL], ids=["passed", "fallback"])
-def test_tested_release_keeps_private_run_answers_private(cautious, tmp_path, says):
+def test_reused_private_answers_make_tested_release_private(cautious, tmp_path, says):
     """Other people's run under tight ended where their votes said so: what it left in the pool is no release."""
     tight = Meter("tight")
     terms = account_terms(GENEROUS, tight, CONFIDENT)
@@ -355,7 +355,7 @@ def test_tested_release_keeps_private_run_answers_private(cautious, tmp_path, sa
 
 
 @pytest.mark.parametrize("first", ["ptr", "gdp"])
-def test_tested_release_cannot_follow_any_other_release(design, tmp_path, first):
+def test_tested_release_and_other_runs_share_no_budget(design, tmp_path, first):
     """Whatever comes first, a tested release and another run do not share a budget."""
     meters = {"ptr": PTR, "gdp": Meter("gdp")}
     second = "gdp" if first == "ptr" else "ptr"

@@ -106,7 +106,7 @@ def test_duplicate_account_id_is_refused(make):
         make(all_terms(("strict", "lax", "strict")))
 
 
-def test_returned_arrays_do_not_alias_the_balances(make):
+def test_balances_are_isolated_from_the_callers_arrays(make):
     book = make()
     cost = np.array([0.01])
     book.charge(charge({"strict": cost}))

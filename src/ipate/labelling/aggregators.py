@@ -1,6 +1,6 @@
-"""Aggregators: weighted votes in, a noisy label or none out.
+"""Aggregators turn weighted votes into noisy labels.
 
-Each aggregator is one class and one entry of `AGGREGATORS`; nobody else compares its name.
+Each aggregator is one class and one entry of `AGGREGATORS`; no other module compares aggregator names.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from ipate.ledger.records import Noise
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """The releases of one query: a label, and before it a check where σ_T and T are given.
+    """Noise parameters of one query: its label and, where σ_T and T are given, the check before it.
 
     Attributes
     ----------
     sigma : float
-        σ of the label's noise; under Laplace noise its scale.
+        Standard deviation of the label's noise; the scale b under Laplace noise.
     check_sigma, threshold : float, optional
         σ_T and T of the check; both or neither.
     noise : {"gaussian", "laplace"}
@@ -53,7 +53,7 @@ class Mechanism:
         return self.check_sigma is not None
 
     def scaled(self, factor: float) -> "Mechanism":
-        """Return the noise and the threshold for so many times as many teachers."""
+        """Return the mechanism with noise and threshold multiplied by `factor`, for `factor` times as many teachers."""
         return replace(
             self,
             sigma=self.sigma * factor,
@@ -68,19 +68,19 @@ NO_LABEL = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What B queries ended with, and which releases were made for it."""
+    """The labels of B queries, and the releases that produced them."""
 
     labels: NDArray[np.int64]  # the class, or −1 for none
-    answered: NDArray[np.bool_]  # a noisy label was released, at its cost; a check is released for every query
+    answered: NDArray[np.bool_]  # a noisy label was released and must be paid; a check is released for every query
     reinforced: NDArray[np.bool_]  # the student's own class was returned; it cost no label
 
 
 class Aggregator(Protocol):
-    """Votes in, a label or none out: what labelling needs to know of an aggregator."""
+    """The interface of an aggregator that the labelling loop uses."""
 
     @property
     def mechanism(self) -> Mechanism:
-        """The noise of its releases, which is what they are charged by."""
+        """The noise parameters that determine the cost of its releases."""
         ...
 
     def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
@@ -102,21 +102,21 @@ class Aggregator(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class NamedAggregator:
-    """An aggregator that commands, runs and the classifier find by its name in `AGGREGATORS`.
+    """An aggregator that commands, runs and the classifier look up by name in `AGGREGATORS`.
 
-    A new one overrides `name`, `summary` and whatever else does not hold for it. Its releases are charged by its
-    mechanism: the votes may decide through `maxima` with the noise σ_T and through the noisy argmax, and nowhere else.
+    A subclass overrides `name`, `summary` and the defaults that do not apply to it. Its mechanism determines the costs,
+    so votes may affect the output only through `maxima` with noise σ_T and through the noisy argmax.
     """
 
     mechanism: Mechanism
     name: ClassVar[str]
     summary: ClassVar[str]  # one line
     noise: ClassVar[Noise] = "gaussian"
-    needs: ClassVar[tuple[str, ...]] = ("sigma",)  # options that it cannot do without
-    takes: ClassVar[tuple[str, ...]] = ()  # options that it can do without
-    marks: ClassVar[tuple[str, ...]] = ()  # options that mean this aggregator where none is named
-    tested: ClassVar[bool] = False  # the test of the bound ptr covers it
-    run_refusal: ClassVar[str | None] = None  # why a whole run cannot use it
+    needs: ClassVar[tuple[str, ...]] = ("sigma",)  # required options
+    takes: ClassVar[tuple[str, ...]] = ()  # optional ones
+    marks: ClassVar[tuple[str, ...]] = ()  # options that select this aggregator under "auto"
+    tested: ClassVar[bool] = False  # whether the test of the bound ptr covers it
+    run_refusal: ClassVar[str | None] = None  # why a run cannot use it; None if it can
 
     def __post_init__(self) -> None:
         if self.mechanism.noise != self.noise or self.mechanism.has_check != ("check_sigma" in self.needs):
@@ -124,11 +124,11 @@ class NamedAggregator:
 
     @classmethod
     def build(cls, *args: Any, **options: Any) -> Self:
-        """Make it from options, by keyword, that are all in `needs` and `takes`, the needed ones given."""
+        """Build the aggregator from keyword options: all of `needs`, and any of `takes`."""
         return cls(mechanism=Mechanism(**options))
 
     def scaled(self, factor: float) -> Self:
-        """Return the aggregator for so many times as many teachers, of the same signal-to-noise ratio."""
+        """Return the aggregator for `factor` times as many teachers at the same signal-to-noise ratio."""
         return replace(self, mechanism=self.mechanism.scaled(factor))
 
     def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
@@ -136,7 +136,7 @@ class NamedAggregator:
         return np.asarray(counts.max(axis=1))
 
     def label_noise(self, queries: Sequence[str], width: int, noise: NoiseSource) -> Floats:
-        """Return the noise of a label's counts, shape (B, C)."""
+        """Return the noise that is added to the counts of labels, shape (B, C)."""
         return self.mechanism.sigma * noise.normal("label", queries, width)
 
     def ask(
@@ -148,7 +148,7 @@ class NamedAggregator:
         total_weight: float,
         probs: Floats | None = None,
     ) -> Outcome:
-        """Check every query where there is a check; the label of what passes is the argmax of the noisy counts."""
+        """Run the check, if there is one, on every query, and label those that pass by the noisy argmax."""
         passed = np.ones(len(counts), dtype=bool)
         check_sigma, threshold = self.mechanism.check_sigma, self.mechanism.threshold
         if check_sigma is not None and threshold is not None:
@@ -181,10 +181,10 @@ class Confident(NamedAggregator):
 
 @dataclass(frozen=True, kw_only=True)
 class Interactive(NamedAggregator):
-    """A noisy label where the teachers contradict the student; its own class where it is sure.
+    """A noisy label where the teachers contradict the student, and the student's class where it is confident.
 
     The check is max_j (n_j − M·p_j) + N(0, σ_T²) ≥ T with M the total weight, a public constant.
-    Where it fails and max_j p_j > γ the student's class is returned: the check was paid, no label is.
+    Where it fails and max_j p_j > γ, the student's class is returned, and only the check is charged.
     """
 
     gamma: float = 0.9
@@ -202,7 +202,7 @@ class Interactive(NamedAggregator):
 
     @classmethod
     def build(cls, *, student_probs: Any, gamma: float = 0.9, **options: Any) -> Self:
-        """Make it; the probabilities are given with the votes, not here."""
+        """Build the aggregator; `student_probs` is required here but passed to `ask` with the votes."""
         del student_probs
         return cls(mechanism=Mechanism(**options), gamma=gamma)
 
@@ -240,11 +240,11 @@ class LNMax(NamedAggregator):
 
     @classmethod
     def build(cls, *, scale: float) -> Self:
-        """Make it from the scale b of the noise."""
+        """Build the aggregator from the scale b of the noise."""
         return cls(mechanism=Mechanism(sigma=scale, noise="laplace"))
 
     def label_noise(self, queries: Sequence[str], width: int, noise: NoiseSource) -> Floats:
-        """Return Laplace noise of the scale b."""
+        """Return Laplace noise with scale b, shape (B, C)."""
         return self.mechanism.sigma * noise.laplace("label", queries, width)
 
 
@@ -262,7 +262,7 @@ _LACKS = {
 
 
 def find_aggregator(name: str, **options: Any) -> type[NamedAggregator]:
-    """Return the aggregator of this name; "auto" is the one that the given options mean, or else gnmax."""
+    """Return the aggregator class of this name; "auto" selects by the given options and defaults to gnmax."""
     if name == "auto":
         given = {option for option, value in options.items() if value is not None}
         return next((made for made in reversed(AGGREGATORS.values()) if given.intersection(made.marks)), GNMax)
@@ -272,9 +272,9 @@ def find_aggregator(name: str, **options: Any) -> type[NamedAggregator]:
 
 
 def build_aggregator(name: str, **options: Any) -> NamedAggregator:
-    """Return the aggregator of this name, or under "auto" the one that the options mean; None is 'not given'.
+    """Build the aggregator that `find_aggregator` selects; an option that is None counts as not given.
 
-    An option that it would ignore is refused (a check left out would go unpaid), and so is one that is missing.
+    Unused options are refused, because ignoring one could leave out a check, and so are missing ones.
     """
     chosen = find_aggregator(name, **options)
     given = {option: value for option, value in options.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The account of releases already made, or planned: what they cost each group, query by query."""
+"""Costs of past or planned releases for each group, query by query."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ ASKED, ANSWERED, NOT_ASKED = 0, 1, -1
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """The costs of past or planned releases for every group, and what may be said of them."""
+    """Costs of past or planned releases for every group, and their guarantee."""
 
     meter: Meter
     guarantee: Guarantee
@@ -51,15 +51,15 @@ def account_for(
     Parameters
     ----------
     votes, panel, mechanism, meter
-        Who voted what, whose accounts pay, which noise was added, how costs are counted.
+        The votes, the accounts that pay, the noise that was added, and the bound that counts costs.
     answered : array of shape (Q,), optional
-        1 answered, 0 asked but not answered (its check is charged), −1 not asked; all answered
-        unless said.
+        1 answered, 0 asked but not answered (its check is charged), −1 not asked. Default: all
+        answered.
     student_probs : array of shape (Q, C), optional
         The student's probabilities, where the interactive check was used.
     stopped_by : {"fixed", "account", "other"}
-        What decided how many queries were asked. If this account did, loose and sup are read at the one
-        order that each group's budget fixes beforehand, as a filter needs.
+        What decided how many queries were asked. Under "account", loose and sup are evaluated at the single
+        Rényi order that each group's budget fixes beforehand, as a privacy filter requires.
     history : callable, optional
         Receives (query, group, ε) rows as they are computed, in order.
     progress : callable, optional
@@ -108,7 +108,7 @@ def _voted_costs(
     queries: slice,
     student_probs: Floats | None,
 ) -> tuple[Floats, Floats]:
-    """Costs (B, accounts, width) of a chunk that depend on its votes or on who took part, and what each moved."""
+    """Return the data-dependent costs of a chunk, (B, accounts, width), and the sensitivities of its accounts."""
     tally = panel.tally(
         take_columns(votes.votes, queries),
         votes.n_classes,
@@ -128,13 +128,13 @@ def _voted_costs(
 
 
 def _masked(mask: NDArray[np.int8], check: Floats, label: Floats) -> Floats:
-    """Costs (B, accounts, width) of a chunk where every check costs the same, and every label."""
+    """Return the costs of a chunk, (B, accounts, width), from one cost per check and one per label."""
     asked, given = mask != NOT_ASKED, mask == ANSWERED
     return np.asarray(asked[:, None, None] * check + given[:, None, None] * label)
 
 
 def check_maxima(tally: Tally, panel: Panel, probs: Floats | None) -> Floats:
-    """Return what the check looks at: the largest count, or the largest lead over the student."""
+    """Return what the check compares with the threshold: the largest count, or the largest lead over the student."""
     if probs is None:
         return np.asarray(tally.counts.max(axis=1))
     return np.asarray((tally.counts - panel.total_weight * probs).max(axis=1))
@@ -158,7 +158,7 @@ def check_mask(answered: NDArray[np.generic] | None, n_queries: int) -> NDArray[
 
 
 class _Running:
-    """The running costs of all accounts while the queries stream by."""
+    """Running costs of all accounts, updated chunk by chunk."""
 
     def __init__(self, panel: Panel, meter: Meter, orders: tuple[float, ...] | None) -> None:
         self.panel, self.meter = panel, meter
@@ -170,11 +170,11 @@ class _Running:
         self.sensitivity = np.zeros(len(panel.account_ids))
 
     def add(self, cost: Floats, sensitivity: Floats, *, start: int, history: bool) -> list[HistoryRow]:
-        """Add a chunk's costs (B, accounts, width); return its history rows if they are wanted."""
+        """Add a chunk's costs (B, accounts, width); return its history rows if `history` is set."""
         cost[0] += self.spent
         running = np.cumsum(cost, axis=0, out=cost)
         seen = self._at_fixed_orders(running)
-        over = running.any(axis=2) & ~np.any(seen <= self.limit, axis=2)  # nothing spent is never too much
+        over = running.any(axis=2) & ~np.any(seen <= self.limit, axis=2)  # zero cost is never over budget
         first = np.where(over.any(axis=0), over.argmax(axis=0) + start, -1)
         self.exhausted = np.where(self.exhausted >= 0, self.exhausted, first)
         self.spent = running[-1].copy()
@@ -183,9 +183,9 @@ class _Running:
         return self._history(seen, start) if history else []
 
     def settle(self, mask: NDArray[np.int8], check: Floats, label: Floats) -> None:
-        """Add all queries at once where every check costs the same, and every label: n·check + m·label.
+        """Add all queries at once in closed form, n·check + m·label.
 
-        Running costs never fall, so the query that exhausts an account is found by halving.
+        Running costs never decrease, so the query that exhausts an account is found by bisection.
         """
         asked, given = np.cumsum(mask != NOT_ASKED), np.cumsum(mask == ANSWERED)
 
@@ -213,13 +213,13 @@ class _Running:
         ]
 
     def _at_fixed_orders(self, running: Floats) -> Floats:
-        """Hide the orders that an account did not fix beforehand, once it has spent anything."""
+        """Set all orders but the one fixed beforehand to infinity, for accounts that have spent anything."""
         if self.allowed is None:
             return running
         return np.where(self.allowed | ~running.any(axis=-1, keepdims=True), running, np.inf)
 
     def groups(self) -> tuple[GroupResult, ...]:
-        """A group reports the worst of its accounts."""
+        """Return one result per group, from the account with the largest ε."""
         epsilon, order = self.meter.epsilon(self._at_fixed_orders(self.spent), self.delta)
         result = []
         for index, group in enumerate(self.panel.groups):
@@ -248,7 +248,7 @@ def _chunks(n_queries: int, panel: Panel, meter: Meter) -> Iterator[slice]:
 
 
 def _only(tally: Tally, rows: NDArray[np.intp]) -> Tally:
-    """Return the tally of some of its queries."""
+    """Return the tally restricted to some of its queries."""
     return Tally(
         counts=tally.counts[rows],
         voted=tally.voted[:, rows],

@@ -1,4 +1,4 @@
-"""What the releases of a query cost every account, under any bound."""
+"""Costs of a query's check and label for every account, under any bound."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +35,9 @@ def check_costs(meter: Meter, mechanism: Mechanism, panel: Panel, tally: Tally, 
 
 
 def label_costs(meter: Meter, mechanism: Mechanism, panel: Panel, tally: Tally, *, abstain: bool = False) -> Floats:
-    """Return what every query's label would cost every account: broadcasts to (B, accounts, width).
+    """Return the cost of every query's label for every account: broadcasts to (B, accounts, width).
 
-    `abstain` says that a teacher may also vote for no class, which adds such neighbours to exact.
+    With `abstain` a teacher may vote for no class, which adds neighbouring votes under exact.
     """
     check_supported(meter, mechanism)
     return meter.definition.label_cost(
@@ -65,7 +65,7 @@ def _votes_by_group(panel: Panel, tally: Tally, abstain: bool) -> Voters:
 def fixed_orders(panel: Panel, meter: Meter, mechanism: Mechanism) -> tuple[float, ...] | None:
     """Return the Rényi order that every account fixes beforehand, from its budget and a query's worst case.
 
-    None for a bound without orders, and for one that depends on votes: it has no filter that may be published.
+    None for a bound without orders, and for a data-dependent bound, which has no publishable filter.
     """
     if not meter.fixes_order:
         return None
@@ -77,9 +77,9 @@ def fixed_orders(panel: Panel, meter: Meter, mechanism: Mechanism) -> tuple[floa
 
 
 def fixed_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Floats, Floats] | None:
-    """Return what every check and every label costs, (accounts, width) each, whatever the votes.
+    """Return the costs of one check and one label, (accounts, width) each, that hold for all votes.
 
-    None where that depends on the votes, or on who takes part.
+    None where costs depend on the votes or on which teachers take part.
     """
     if panel.rotating or not meter.data_independent:
         return None
@@ -87,7 +87,7 @@ def fixed_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Float
 
 
 def _worst_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Floats, Floats]:
-    """Costs of a check and of a label under a bound that does not look at votes: there are none here."""
+    """Return the costs of one check and one label under a data-independent bound, computed on an empty tally."""
     nobody = Tally(counts=np.zeros((1, 2)), voted=np.zeros((0, 1, 3), bool), votes=np.zeros((0, 1), np.int64))
     check = check_costs(meter, mechanism, panel, nobody, np.zeros(1))
     return check[0], label_costs(meter, mechanism, panel, nobody)[0]

@@ -1,4 +1,4 @@
-"""One run of the labelling loop: batches are answered in memory, cut, charged, then released."""
+"""State of one labelling run: batches are answered in memory, truncated, charged and then released."""
 
 from collections import ChainMap
 
@@ -16,13 +16,13 @@ from ipate.votes.counting import take_columns
 from ipate.votes.panel import Panel, Tally
 
 Floats = NDArray[np.float64]
-_MARGIN = 1e-12  # batches are cut this much (relative) before the ledger would refuse
+_MARGIN = 1e-12  # relative: batches are truncated this far below the limit of the ledger
 
 
 class Engine:
-    """One run of the loop: the answers so far, the panel as it stands, the ledger that pays.
+    """One labelling run: the answers so far, the current panel and the ledger.
 
-    `prepaid` is for a release whose whole cost the ledger has taken already: its queries are stored, not charged.
+    With `prepaid` the ledger has already charged the whole release: queries are stored at no further cost.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class Engine:
         self.gone: frozenset[str] = frozenset()
 
     def ask(self, chunk: NDArray[np.int64], labels: float, queries: float) -> tuple[int, frozenset[str]]:
-        """Ask as many of these queries as can be paid, and as many as may be asked.
+        """Ask these queries until one cannot be paid or `labels` or `queries` more have been reached.
 
-        Returns how many were dealt with, and the groups that could not pay the next one.
+        Returns how many were processed, and the groups that could not pay the next one.
         """
         first, fresh = self._unseen(chunk)
         places, new = np.flatnonzero(first), fresh[first]
@@ -79,9 +79,10 @@ class Engine:
     def _answer(
         self, positions: NDArray[np.int64], ids: list[str], new: NDArray[np.bool_]
     ) -> tuple[Outcome, Floats, NDArray[np.bool_], Tally]:
-        """Answer queries in memory; those that are not new have their stored answers.
+        """Answer queries in memory; queries that are not new get their stored answers.
 
-        Returns the outcome of all, and of the new ones their running cost, whom each could overspend, and the tally.
+        Returns the outcome of all queries and, for the new ones, the running cost, which accounts could not pay each of
+        them, and the tally.
         """
         asked = positions[new]
         tally = self._tally(asked)
@@ -100,7 +101,7 @@ class Engine:
         return outcome if new.all() else self._merged(outcome, ids, new), total, broke, tally
 
     def _stored(self, names: list[str]) -> Outcome:
-        """Return the answers that these queries have had."""
+        """Return the stored answers of these queries."""
         stored = [self.store[name] for name in names]
         return Outcome(
             labels=np.array([entry[0] for entry in stored], dtype=np.int64),
@@ -109,7 +110,7 @@ class Engine:
         )
 
     def _merged(self, outcome: Outcome, ids: list[str], new: NDArray[np.bool_]) -> Outcome:
-        """Put the answers of new queries between those that are stored."""
+        """Merge the answers of new queries with the stored ones, in the order of `ids`."""
         old = self._stored([name for name, wanted in zip(ids, new, strict=True) if not wanted])
         parts = {}
         for part in ("labels", "answered", "reinforced"):
@@ -118,13 +119,13 @@ class Engine:
         return Outcome(**parts)
 
     def _allowed(self, answered: NDArray[np.bool_], labels: float, queries: float) -> int:
-        """How many queries may be asked before the fixed numbers are reached."""
+        """Return how many queries may be asked before the limits on labels and queries are reached."""
         reached = np.flatnonzero(np.cumsum(answered) >= labels)
         by_labels = int(reached[0]) + 1 if reached.size else len(answered)
         return int(min(by_labels, queries, len(answered)))
 
     def _unseen(self, chunk: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which queries this run meets for the first time, and which of them have no stored answer yet."""
+        """Return which queries occur for the first time in this run, and which have no stored answer yet."""
         fresh = np.ones(len(chunk), dtype=bool)
         if not self.may_repeat:
             return fresh, fresh
@@ -153,7 +154,7 @@ class Engine:
         return self.panel.tally(chunk, self.votes.n_classes, present, blocs=self.meter.definition.needs_votes_by_group)
 
     def _costs(self, tally: Tally, probs: Floats | None) -> tuple[Floats, Floats]:
-        """Costs of checks and labels, (B or 1, accounts, width), in every account's own unit."""
+        """Return the costs of checks and labels, (B or 1, accounts, width), in every account's own unit."""
         if self.prepaid:  # the whole release was charged before the first query
             nothing = np.zeros((1, len(self.panel.account_ids), self.meter.width))
             return nothing, nothing
@@ -173,17 +174,17 @@ class Engine:
         return np.stack([self.ledger.spent(account) for account in self.panel.account_ids])
 
     def _payable(self, cost: Floats) -> NDArray[np.bool_]:
-        """Which accounts could pay each query if it were answered: (B, accounts)."""
+        """Return which accounts could pay each query if it were answered: (B, accounts)."""
         limit = np.stack([self.ledger.limit(account) for account in self.panel.account_ids])
         active = np.array([group.id not in self.gone for group in self.panel.groups])[self.panel.account_group]
-        free = ~np.any(cost - self._spent(), axis=2)  # what costs nothing is always paid
+        free = ~np.any(cost - self._spent(), axis=2)  # a zero cost can always be paid
         return np.asarray(np.any(cost <= limit * (1 - _MARGIN), axis=2) | free | ~active)
 
     def _groups(self, broke: NDArray[np.bool_]) -> frozenset[str]:
         return frozenset(self.panel.groups[int(index)].id for index in self.panel.account_group[broke])
 
     def _charge(self, ids: list[str], new: NDArray[np.bool_], outcome: Outcome, total: Floats, tally: Tally) -> None:
-        """Charge the new ones of these queries, and hand over their answers with the charge."""
+        """Charge the new queries, and pass their answers to the ledger with the charge."""
         names = tuple(name for name, wanted in zip(ids, new, strict=True) if wanted)
         accounts = self.panel.account_ids
         moved = self.panel.sensitivities(tally)
@@ -210,7 +211,7 @@ class Engine:
     def _release(
         self, chunk: NDArray[np.int64], first: NDArray[np.bool_], ids: list[str], outcome: Outcome, cut: int
     ) -> None:
-        """Let the answers be seen, after they are paid; repeats get what was stored."""
+        """Add paid answers to the result; repeated queries get their stored answers."""
         self.n_asked += cut
         self.n_labels += int(outcome.answered[:cut].sum())
         if not self.may_repeat:
@@ -231,14 +232,14 @@ class Engine:
         self.parts.append((chunk, self._stored(self._ids(chunk)), ~first))
 
     def resume_drops(self) -> None:
-        """Let the groups stay away that had left before the run was interrupted."""
+        """Drop the groups that had been dropped before the run was interrupted."""
         here = {group.id for group in self.start.groups if group.sensitivity > 0}
         left = {group: labels for group, labels in self.before.left.items() if group in here}
         if left and len(left) < len(here) and self.drop(frozenset(left)):
             self.exhausted.update(left)
 
     def drop(self, broke: frozenset[str]) -> bool:
-        """Let the groups leave that could not pay; return whether anybody stays who can vote."""
+        """Drop the groups that could not pay; return whether any group that can vote remains."""
         self.gone |= broke
         staying = {group.id for group in self.start.groups} - self.gone
         silent = {group.id for group in self.start.groups if group.sensitivity == 0}
@@ -248,7 +249,7 @@ class Engine:
         return True
 
     def result(self, ended: Ending, guarantee: Guarantee) -> Labelling:
-        """Everything released, with what every group paid."""
+        """Return everything that was released, with the cost of every group."""
 
         def joined(arrays: list[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:
             return np.concatenate([*arrays, np.zeros(0, dtype=dtype)]).astype(dtype)

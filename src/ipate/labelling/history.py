@@ -1,4 +1,4 @@
-"""The costs of a run as they grew, read from the charges that its ledger recorded."""
+"""Cost history of a run, read from the charges that its ledger recorded."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ipate.ledger.records import Charge, Ledger, Terms
 
 Floats = NDArray[np.float64]
-_POINTS = 160  # as many as a figure can show
+_POINTS = 160  # at most, in a figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,37 +23,19 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Extract:
-    """What a report reads of a ledger: one run's accounts, its charges, and what came before them.
+    """The part of a ledger that a report reads: one run's accounts and charges, and earlier spending."""
 
-    Attributes
-    ----------
-    terms : mapping
-        The terms of every account, by account id.
-    charges : tuple of Charge
-        Every charge of the run, in order.
-    opening : mapping
-        Account id to what earlier runs had spent, in the account's own unit.
-    reused : frozenset of int
-        The queries whose answers earlier runs had paid for.
-    private_history : bool
-        Whether one of those runs was charged by private costs.
-    head : str
-        Where a ledger on disk stood; empty for one in memory.
-    answers : mapping
-        Query id to the label that was paid for, −1 for none; empty for a ledger in memory.
-    """
-
-    terms: Mapping[str, Terms]
-    charges: tuple[Charge, ...]
-    opening: Mapping[str, Floats] = field(default_factory=dict)
-    reused: frozenset[int] = frozenset()
-    private_history: bool = False
-    head: str = ""
-    answers: Mapping[str, int] = field(default_factory=dict)
+    terms: Mapping[str, Terms]  # by account id
+    charges: tuple[Charge, ...]  # of the run, in order
+    opening: Mapping[str, Floats] = field(default_factory=dict)  # account id to the spending of earlier runs
+    reused: frozenset[int] = frozenset()  # queries whose answers earlier runs had paid for
+    private_history: bool = False  # whether one of those runs was charged by private costs
+    head: str = ""  # of the ledger's hash chain; empty in memory
+    answers: Mapping[str, int] = field(default_factory=dict)  # query id to its paid label, −1 for none; empty in memory
 
     @classmethod
     def of(cls, ledger: Ledger) -> "Extract":
-        """Read a ledger's own run; the queries of a run are the positions of its public points."""
+        """Read the current run of a ledger whose query ids are positions in the pool."""
         return cls(
             terms=dict(ledger.terms),
             charges=ledger.charges,
@@ -66,7 +48,7 @@ class Extract:
 
     @property
     def own(self) -> dict[str, Floats]:
-        """What the run itself charged, by account id."""
+        """The cost of the run alone, by account id."""
         spent = {account: np.zeros(terms.meter.width) for account, terms in self.terms.items()}
         for charge in self.charges:
             for account, cost in charge.cost.items():
@@ -74,11 +56,11 @@ class Extract:
         return spent
 
     def spent(self, charged: Mapping[str, Floats]) -> dict[str, Floats]:
-        """Add what earlier runs had spent to what was charged."""
+        """Return these costs plus the spending of earlier runs, by account id."""
         return {account: cost + self.opening.get(account, 0.0) for account, cost in charged.items()}
 
     def epsilon(self, spent: Mapping[str, Floats]) -> dict[str, Floats]:
-        """Return ε by group id, the worst of the group's accounts; costs may have the shape (..., width)."""
+        """Return ε by group id, the largest over the group's accounts; costs may have the shape (..., width)."""
         worst: dict[str, Floats] = {}
         for account, cost in spent.items():
             terms = self.terms[account]
@@ -95,10 +77,10 @@ class Extract:
         return groups | {group: float(epsilon) for group, epsilon in self.epsilon(self.opening).items()}
 
     def history(self, groups: Sequence[str]) -> tuple[Point, ...]:
-        """Return the costs as they grew, the first point before any query.
+        """Return the cost history; its first point is before any query.
 
-        A charge pays for a batch. Under a bound that is the same for all votes, the costs within a batch follow from
-        its recorded releases; under a data-dependent bound they are known at the end of each batch alone.
+        A charge pays for a batch. Under a data-independent bound the costs within a batch follow from its recorded
+        releases; under a data-dependent bound they are known only at the end of each batch.
         """
         charged = {account: np.zeros(terms.meter.width) for account, terms in self.terms.items()}
         asked = sum(len(charge.queries) for charge in self.charges if charge.kind == "labels")
@@ -124,7 +106,7 @@ class Extract:
         return tuple(points if points[-1] != points[-2] or len(points) == 2 else points[:-1])
 
     def _within(self, charge: Charge, step: int) -> Iterator[tuple[int, int, dict[str, Floats]]]:
-        """Yield queries, labels and costs at steps inside a batch, where they follow from public figures."""
+        """Yield queries, labels and costs at steps within a batch charged under data-independent bounds."""
         meters = {account: self.terms[account].meter for account in charge.cost}
         if charge.kind != "labels" or any(meter.whole or not meter.data_independent for meter in meters.values()):
             return

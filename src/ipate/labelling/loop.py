@@ -1,9 +1,9 @@
-"""The loop over queries: test what a query could cost, charge it, and only then let it be seen.
+"""The labelling loop: check that a query can be paid, charge it, and only then release it.
 
-A batch of queries is answered in memory, cut before the first query that somebody might not be
-able to pay, charged as a whole, and released. Data-independent bounds test the worst case, from
-public figures, and stop as a filter: every person keeps their budget as an (ε, δ) guarantee. The
-data-dependent bounds test a query's own cost, the paper's rule, which is not a guarantee.
+A batch of queries is answered in memory, truncated before the first query that an account might not be able to pay,
+charged as a whole, and released. Data-independent bounds test the worst case, from public figures, and stop as a
+privacy filter: every person's budget is an (ε, δ) guarantee. Data-dependent bounds test a query's own cost, as in the
+paper, which is not a guarantee.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ _MEMORY = 1 << 25  # bytes that the cost array of one batch may take
 
 
 def account_terms(panel: Panel, meter: Meter, aggregator: Aggregator) -> list[Terms]:
-    """Return the terms of an account per group (or per teacher, where they take turns), each with its own budget.
+    """Return the terms of one account per group, or per teacher where teachers take turns.
 
-    Under loose and sup every account fixes its Rényi order now, from its budget and the worst case
-    of a query, because a filter that may be released needs that. Under ptr one charge takes a whole budget.
+    Under loose and sup every account fixes its Rényi order now, from its budget and the worst case of a query, as a
+    releasable privacy filter requires. Under ptr a single charge takes the whole budget.
     """
     if meter.whole and panel.rotating:
         raise InputError("bound is 'ptr': there is no test for teachers that take turns (vanishing); use gdp or sup")
@@ -46,7 +46,7 @@ def account_terms(panel: Panel, meter: Meter, aggregator: Aggregator) -> list[Te
 
 
 def open_ledger(panel: Panel, meter: Meter, aggregator: Aggregator) -> MemoryLedger:
-    """Open a ledger in memory with the accounts of a panel; `account_terms` says which."""
+    """Open a ledger in memory with the accounts that `account_terms` returns."""
     return MemoryLedger(account_terms(panel, meter, aggregator))
 
 
@@ -66,31 +66,31 @@ def label(
     batch: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Labelling:
-    """Label queries until the rule says stop; nobody's cost ever passes their budget.
+    """Label queries until the stopping rule applies; no cost ever exceeds its budget.
 
     Parameters
     ----------
     votes, panel, aggregator, meter
-        Who votes what, whose accounts pay, how votes become labels, how costs are counted.
+        The votes, the accounts that pay, the aggregator that labels, and the bound that counts costs.
     stop : {"budget", "drop", "count"}
-        budget: before the first query that could overspend anyone. drop: exhausted groups leave,
-        the others' weights are scaled up and charged so, until nobody is left. count: at
-        `max_labels` or `max_queries`, fixed beforehand, or when a budget ends sooner.
+        budget: stop before the first query that an account might not be able to pay. drop: remove exhausted groups,
+        scale up the weights of the others and charge them accordingly, until no group is left. count: stop at
+        `max_labels` or `max_queries`, fixed beforehand, or when a budget is exhausted sooner.
     max_labels, max_queries : int, optional
-        With any rule, stop there at the latest.
+        Upper limits under every stopping rule.
     order : sequence of int, optional
-        Positions of the queries in the order to ask; file order unless given.
+        Positions of the queries in the order to ask. Default: file order.
     student_probs : array of shape (Q, C), optional
         For the interactive aggregator.
     noise : NoiseSource, optional
-        Secure unless given.
+        Default: secure noise.
     ledger : Ledger, optional
-        Accounts for the panel's account ids; opened in memory unless given. Queries that a durable ledger has
-        already paid for keep their stored answers, cost nothing, and count as asked: so a run is resumed.
+        Accounts for the panel's account ids. Default: a new ledger in memory. To resume a run, queries that a durable
+        ledger has already paid for keep their stored answers, cost nothing, and count as asked.
     batch : int, optional
         Queries answered and charged at a time.
     progress : callable, optional
-        Receives the number of queries dealt with after every batch.
+        Receives the number of queries processed after every batch.
     """
     if meter.whole:
         raise InputError("bound is 'ptr': it tests and charges a design as a whole; use label_tested with a design")
@@ -118,10 +118,10 @@ def label(
     ended = walk(
         run, positions, size, drops=stop == "drop", labels=most_labels, queries=most_queries, progress=progress
     )
-    # the filter rules whatever else stops a run, so a data-independent account promises its budgets
+    # the filter applies whatever else stops a run, so budgets are guaranteed under a data-independent bound
     fixed = stop == "count" and ended != "budget" and not meter.data_independent
     stopped_by: StoppedBy = "fixed" if fixed else "account"
-    if meter.data_independent and book.private_history:  # what earlier runs left depends on private votes
+    if meter.data_independent and book.private_history:  # the remaining budgets depend on private votes
         stopped_by = "other"
     return run.result(ended, state_guarantee(meter, stopped_by=stopped_by, seeded=source.seeded))
 
@@ -136,7 +136,7 @@ def walk(
     queries: float = np.inf,
     progress: Callable[[int], None] | None = None,
 ) -> Ending:
-    """Ask queries in batches until they are all asked, somebody cannot pay, or the numbers are reached."""
+    """Ask queries in batches until all are asked, an account cannot pay, or a limit is reached."""
     done = 0
     while done < len(positions):
         taken, broke = run.ask(positions[done : done + size], labels - run.n_labels, queries - run.n_asked)
@@ -163,15 +163,15 @@ def _check_request(stop: str, max_labels: int | None, max_queries: int | None, p
 
 
 def repeats(names: Sequence[object]) -> bool:
-    """Whether a name stands twice."""
+    """Return whether there are duplicate names."""
     return len(set(names)) < len(names)
 
 
 def batch_size(panel: Panel, meter: Meter, n_queries: int) -> int:
-    """Return how many queries are charged at a time: as many as memory allows, fewer where each has its own cost.
+    """Return how many queries are charged at a time, limited by memory.
 
-    Costs that depend on votes are known at the end of a batch alone, so a run under such a bound is charged in at
-    least `_PARTS` batches: they are the points of its cost history.
+    Data-dependent costs are known only at the end of a batch, so a run under such a bound is charged in at least
+    `_PARTS` batches, which are the points of its cost history.
     """
     width = 1 if meter.data_independent else meter.width
     most = meter.definition.batch_size if meter.data_independent else -(-n_queries // _PARTS)
@@ -179,12 +179,12 @@ def batch_size(panel: Panel, meter: Meter, n_queries: int) -> int:
 
 
 def check_noise(ledger: Ledger, noise: NoiseSource) -> None:
-    """Refuse to mix seeded and secure noise on one ledger, before anything is drawn."""
+    """Refuse to mix seeded and secure noise in one ledger, before any noise is drawn."""
     refuse_mixed_noise(str(ledger.path or "this ledger"), ledger.noise, noise_kind(seeded=noise.seeded))
 
 
 def check_fits(panel: Panel, votes: Votes, ledger: Ledger, meter: Meter, probs: Floats | None) -> None:
-    """Refuse parts of different runs: other teachers, other accounts, other budgets, another unit."""
+    """Check that votes, panel and ledger agree on teachers, accounts, budgets and unit."""
     if panel.n_teachers != votes.n_teachers:
         raise InputError(f"the panel has {panel.n_teachers} teachers and the votes {votes.n_teachers}: they must agree")
     if panel.rotating != (votes.participation is not None):
@@ -204,17 +204,17 @@ def check_fits(panel: Panel, votes: Votes, ledger: Ledger, meter: Meter, probs: 
             )
         unit = terms.meter
         orders_agree = unit.orders == meter.orders
-        if meter.fixes_order:  # such an account fixed one order when it was opened
+        if meter.fixes_order:  # the account fixed one order when it was opened
             orders_agree = len(unit.orders) == 1 and unit.orders[0] in meter.orders
         if (unit.bound, unit.conversion) != (meter.bound, meter.conversion) or not orders_agree:
             raise InputError(
                 f"account {account!r} is kept in {unit.bound}, {unit.conversion}, and this run charges {meter.bound}, "
-                f"{meter.conversion}, at other orders perhaps: one account has one unit"
+                f"{meter.conversion}, possibly at other orders: one account has one unit"
             )
 
 
 def check_order(order: Sequence[int] | NDArray[np.integer] | None, n_queries: int) -> NDArray[np.int64]:
-    """Return the positions to ask, in order; each a whole number below the number of queries."""
+    """Return the positions to ask, in order; refuse positions outside 0 to `n_queries` − 1."""
     if order is None:
         return np.arange(n_queries, dtype=np.int64)
     positions = np.asarray(order)

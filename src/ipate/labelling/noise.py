@@ -1,8 +1,8 @@
-"""The only place that draws noise: from the operating system's secure source unless a seed is given.
+"""Noise sources; all noise is drawn here, cryptographically secure by default or from a seed.
 
-Every draw names its purpose (the check, the label) and its queries. Each purpose has a stream of
-its own, so that two releases never share noise. A label is an argmax and a check a comparison: no
-real number that carries noise is ever released, so the low bits of floating point tell nothing.
+Every draw names its purpose (check or label) and its queries. Each purpose has a separate stream, so that two releases
+never share noise. A label is an argmax and a check a comparison: no noisy real number is released, so the low bits
+of floating-point numbers reveal nothing.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _BITS = 52  # (word + ½)·2^−52 is exact in a double and lies strictly betwee
 
 
 class NoiseSource(Protocol):
-    """Standard noise for named purposes; `seeded` says whether somebody can draw it again."""
+    """Standard noise for named purposes; `seeded` says whether the draws can be reproduced."""
 
     seeded: bool
 
@@ -40,10 +40,9 @@ class NoiseSource(Protocol):
 
 
 class SecureNoise:
-    """Noise that nobody can predict or repeat: ChaCha20 keyed by the operating system.
+    """Unpredictable noise: ChaCha20 with a 256-bit key per purpose from the operating system.
 
-    A key of 256 bits is drawn per purpose. A copy, a pickle or a forked child draws keys of its own, so
-    that the same noise is never added twice.
+    Copies, pickles and forked children draw new keys, so that the same noise is never used twice.
     """
 
     seeded = False
@@ -53,10 +52,10 @@ class SecureNoise:
         _SOURCES.add(self)
 
     def __reduce__(self) -> tuple[type["SecureNoise"], tuple[()]]:
-        return SecureNoise, ()  # copies and pickles start afresh
+        return SecureNoise, ()  # copies and pickles draw new keys
 
     def forget(self) -> None:
-        """Drop the keys: the next draw makes new ones."""
+        """Discard the keys; the next draw generates new ones."""
         self._streams = {}
 
     def normal(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
@@ -92,11 +91,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class SeededNoise:
-    """Noise that a seed repeats: for tests and comparisons, never for real people.
+    """Reproducible noise for tests and comparisons, never for real people: such releases are not private.
 
-    Every (seed, purpose, query id) has a stream of its own (SHAKE-256 of the three, read as uniform
-    numbers and put through the inverse distribution function), so that the draws do not depend on
-    chunks, resumed runs, platforms or the versions of libraries.
+    Every (seed, purpose, query id) has a separate stream: uniform numbers from SHAKE-256 of the three, passed through
+    the inverse distribution function. So draws do not depend on chunks, resumed runs, platforms or library versions.
     """
 
     seeded = True
@@ -122,7 +120,7 @@ class SeededNoise:
         return self._uniform(f"uniform/{purpose}", queries, width)
 
     def _uniform(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
-        """Uniform numbers strictly between 0 and 1, one row per query."""
+        """Return uniform numbers strictly between 0 and 1, one row per query."""
         start = hashlib.shake_256(f"ipate noise 1\0{self.seed}\0{purpose}\0".encode())
         raw = bytearray()
         for query in queries:
@@ -134,5 +132,5 @@ class SeededNoise:
 
 
 def make_noise(seed: int | None = None) -> NoiseSource:
-    """Return secure noise, or seeded noise where a seed is asked for."""
+    """Return seeded noise if a seed is given, else secure noise."""
     return SecureNoise() if seed is None else SeededNoise(seed)

@@ -1,4 +1,4 @@
-"""Results of a labelling: answers, the cost of each group, and the kind of guarantee."""
+"""Results of labelling: answers, the cost of each group, and the kind of guarantee."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -18,16 +18,17 @@ SEEDED = "seeded: reproducible, not private"
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What may be said of a run's costs.
+    """The kind of guarantee that a run's costs give, and its wording.
 
     Attributes
     ----------
     kind : {"releasable", "private"}
-        Whether the costs may be published; private ones are for the data owner's eyes.
+        Whether the costs may be published; private costs are for the data owner only.
     statement : str
         One sentence that a data protection officer can rely on.
     seeded : bool
-        The noise can be drawn again by whoever knows the seed: then nothing is guaranteed, whatever the kind.
+        Whether the noise came from a seed. Whoever knows the seed can reproduce the noise, so nothing is guaranteed,
+        whatever the kind.
     """
 
     kind: Kind
@@ -41,17 +42,10 @@ class Guarantee:
 
 
 def state_guarantee(meter: Meter, *, stopped_by: StoppedBy = "fixed", seeded: bool = False) -> Guarantee:
-    """Return the guarantee of an account.
+    """Return the guarantee of costs counted by `meter`.
 
-    Parameters
-    ----------
-    meter : Meter
-        The bound that was charged.
-    stopped_by : {"fixed", "account", "other"}
-        What decided how many queries were asked: a number fixed beforehand, this very account when
-        a budget was used up, or something else (another account, somebody who saw the votes).
-    seeded : bool
-        The noise came from a seed that somebody knows.
+    `stopped_by` says what decided how many queries were asked: a number fixed beforehand, this account when a budget
+    was exhausted, or something else (another account, or a person who saw the votes).
     """
     if stopped_by not in ("fixed", "account", "other"):
         raise InputError(f"stopped_by is {stopped_by!r}: it must be fixed, account or other")
@@ -100,7 +94,7 @@ Ending: TypeAlias = Literal["budget", "count", "pool", "failed"]
 
 @dataclass(frozen=True, kw_only=True)
 class GroupResult:
-    """What happened to one group: what it gave and what it paid, for the worst-off of its people.
+    """The result of one group: its votes and costs, for the person of the group with the largest cost.
 
     Attributes
     ----------
@@ -109,22 +103,22 @@ class GroupResult:
     sensitivity : float
         The largest weight that one of its people moved in any query.
     cost : float
-        ε of everything that was charged, earlier runs on the same ledger included. Under a data-dependent bound this
-        number is itself private.
+        ε of all charges, including earlier runs on the same ledger. Under a data-dependent bound this number is itself
+        private.
     teachers : int or None
-        How many teachers learnt from its people; None where teachers mix groups.
+        Number of teachers trained on its people; None where teachers mix groups.
     weight : float or None
         The weight of one of its teachers at the start.
     before : float
         ε that earlier runs had spent.
     own : float or None
-        ε of this run alone. Costs are counted together, so `before` and `own` need not add up to `cost`.
+        ε of this run alone. Costs compose, so `before` and `own` need not add up to `cost`.
     order : float or None
         The Rényi order that gives the cost; None under gdp, and where nothing was released.
     exhausted_at : int or None
-        The first query whose cost lifts an account above its budget.
+        The first query whose cost exceeds the budget of an account.
     labels_until_exhausted : int or None
-        How many labels there were when it could not pay the next query; None if it still could.
+        Number of labels when the group could not pay the next query; None if it still could.
     """
 
     group: Group
@@ -145,7 +139,7 @@ class GroupResult:
 
     @property
     def budget(self) -> Budget:
-        """What each of its people allows."""
+        """The budget of each of its people."""
         return self.group.budget
 
     @property
@@ -154,7 +148,7 @@ class GroupResult:
         return self.cost / self.budget.epsilon
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as every command and file writes it."""
+        """Return the result in the JSON form of all commands and files."""
         return {
             "group": self.group.id,
             "people": self.group.people,
@@ -184,7 +178,7 @@ class GroupResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Labelling:
-    """The answers to all queries asked, in the order asked, and what they cost whom.
+    """The answers to all queries asked, in the order asked, and the cost of each group.
 
     Attributes
     ----------
@@ -197,9 +191,9 @@ class Labelling:
     reinforced : bool array
         Where the student's own class was returned.
     repeated : bool array
-        Where a stored answer was given again, free.
+        Where a stored answer was returned at no cost.
     stopped_by : {"budget", "count", "pool", "failed"}
-        What ended the run: an account, the number fixed beforehand, no more queries, or a test that was not passed.
+        What ended the run: an exhausted budget, a number fixed beforehand, no more queries, or a failed test.
     passed : bool or None
         The published bit of a release that is tested as a whole; None where there was no test.
     """
@@ -229,27 +223,10 @@ class Labelling:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The outcome of labelling a pool.
+    """The outcome of labelling a pool, as it is stored with a run."""
 
-    Attributes
-    ----------
-    labels : array of shape (pool,)
-        The class of each public point, −1 where it has none.
-    queries : tuple of int
-        The points that were asked, in the order asked.
-    n_labels, n_queries : int
-    kind, statement, stopped_by, bound, conversion, seeded
-        What may be said of the costs, and how they came about.
-    groups : tuple of GroupResult
-        Their ε is what was spent in all, earlier runs on the same ledger included.
-    ledger_head : str
-        Where the ledger stood when the last answer had been paid: an older copy of it is refused.
-    passed : bool or None
-        The published answer of the test of a release that was tested as a whole.
-    """
-
-    labels: NDArray[np.int64]
-    queries: tuple[int, ...]
+    labels: NDArray[np.int64]  # (pool,): the class of each public point, −1 for none
+    queries: tuple[int, ...]  # positions in the pool, in the order asked
     n_labels: int
     n_queries: int
     kind: str
@@ -258,17 +235,17 @@ class Record:
     bound: str
     conversion: str
     seeded: bool
-    groups: tuple[GroupResult, ...]
-    ledger_head: str
-    passed: bool | None = None
+    groups: tuple[GroupResult, ...]  # costs include earlier runs on the same ledger
+    ledger_head: str  # after the last charge, for rollback detection
+    passed: bool | None = None  # the published bit of a release that is tested as a whole
 
     @property
     def publishable(self) -> bool:
-        """Whether there is a guarantee: releasable costs, and noise that nobody can draw again."""
+        """Whether there is a guarantee: releasable costs and noise without a seed."""
         return self.kind == "releasable" and not self.seeded
 
     def facts(self) -> dict[str, Any]:
-        """Return everything but the answers, for JSON."""
+        """Return all fields but the answers, for JSON."""
         kept = {field.name: getattr(self, field.name) for field in fields(self)}
         kept["groups"] = [group.as_json() for group in self.groups]
         return {name: value for name, value in kept.items() if name not in ("labels", "queries")}
@@ -279,19 +256,19 @@ class Record:
         return "SEEDED, NOT PRIVATE" if self.seeded else self.kind.upper()
 
     def check_answers(self, paid: Mapping[str, int]) -> None:
-        """Refuse a record whose answers are not those that the ledger was charged for, by query id."""
+        """Refuse a record whose answers differ from the paid ones in the ledger, by query id."""
         for query in self.queries:
             if paid.get(str(query)) != int(self.labels[query]):
                 raise InputError(
                     f"labelling.json states another answer to query {query} than the ledger was charged for: it was "
-                    "edited; remove it, and ipate run --resume makes it again from the ledger"
+                    "edited; remove it, and ipate run --resume will restore it from the ledger"
                 )
 
     @classmethod
     def of(
         cls, result: Labelling, *, n_public: int, ledger_head: str = "", before: Mapping[str, float] | None = None
     ) -> "Record":
-        """Make the record of a labelling; `before` is the ε that earlier runs had spent of each group's budget."""
+        """Return the record of a labelling; `before` is the ε that earlier runs spent, by group id."""
         labels = np.full(n_public, -1, dtype=np.int64)
         labels[result.queries] = result.labels
         return cls(

@@ -1,9 +1,8 @@
-"""A release that is tested as a whole: charge it, draw the one bit of its private test, and label only if it passes.
+"""Propose-test-release: charge the whole release, draw the bit of its private test, and label only if it passes.
 
-The guarantee depends on the order. The ledger takes the whole budget first, whatever the bit will be; the bit is
-drawn once and stored before anything else happens; the noise of the labels is drawn only after that. A run that
-was interrupted finds its charge and its bit again and never draws a second one, and no other votes are labelled than
-those that were tested.
+The guarantee depends on this order. The ledger charges the whole budget first, whatever the bit; the bit is drawn once
+and stored before anything else happens; the noise of the labels is drawn only after that. An interrupted run finds its
+charge and its bit again and never draws a second bit, and only the votes that were tested are labelled.
 """
 
 import hashlib
@@ -46,24 +45,24 @@ def label_tested(
     batch: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Labelling:
-    """Release the labels of a design's queries if its test is passed; its (ε, δ) is spent either way.
+    """Release the labels of a design's queries if its test passes; its (ε, δ) is spent either way.
 
     Parameters
     ----------
     votes, panel, aggregator
-        Who votes what, whose accounts pay, how votes become labels; all as the design says.
+        The votes, the accounts that pay and the aggregator that labels; they must match the design.
     design : Design
         Made beforehand from public information; it fixes the queries, the tables of the test and the budgets.
     order : sequence of int, optional
-        Positions of the queries in the order of the design's list; file order unless given.
+        Positions of the queries in the order of the design's list. Default: file order.
     noise, ledger, batch, progress
         As for `label`. A ledger has the accounts of `account_terms` under ptr.
 
     Returns
     -------
     Labelling
-        `passed` is the published bit. After a no there are no labels, except those of the data-independent run
-        that a design with a fallback keeps a part of the budget for.
+        `passed` is the published bit. After a failed test there are no labels, unless the design reserves a part of
+        the budget for a data-independent fallback run.
     """
     if not isinstance(aggregator, NamedAggregator) or not aggregator.tested:
         covered = " and ".join(name for name, made in AGGREGATORS.items() if made.tested)
@@ -79,7 +78,7 @@ def label_tested(
     test = ReleaseTest(design=design.digest, votes=_hash(votes, panel, positions))
     _charge(book, panel, aggregator, test, seeded=source.seeded)
     passed = _bit(book, votes, panel, design, aggregator, positions=positions, noise=source, test=test)
-    stopped_by: StoppedBy = "other" if book.private_history else "fixed"  # answers of such runs may be given again here
+    stopped_by: StoppedBy = "other" if book.private_history else "fixed"  # their stored answers may be returned here
     guarantee = state_guarantee(_UNIT, stopped_by=stopped_by, seeded=source.seeded)
     if passed or not design.fallback:
         run = _engine(votes, panel, aggregator, book, source)
@@ -100,7 +99,7 @@ def label_tested(
 def _queries_of(
     design: Design, votes: Votes, panel: Panel, mechanism: Mechanism, pool: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the positions of the design's queries; refuse a design for anything else, or made from these votes."""
+    """Return the positions of the design's queries; refuse a design that does not fit or was made from these votes."""
     used = setting_for(panel, mechanism, n_classes=votes.n_classes, grid=design.setting.grid)
     positions = pool[: design.n_queries]
     names = query_ids(votes)
@@ -116,7 +115,7 @@ def _engine(votes: Votes, panel: Panel, aggregator: Aggregator, book: Ledger, no
 
 
 def _hash(votes: Votes, panel: Panel, positions: NDArray[np.int64]) -> str:
-    """Hash of all that is tested and labelled: who votes what, with which weight. Private, like the ledger."""
+    """Return the hash of the weights and votes that are tested and labelled. It is private, like the ledger."""
     found = hashlib.sha256(np.ascontiguousarray(panel.weights, dtype="<f8").tobytes())
     for start in range(0, len(positions), _CHUNK):
         chunk = np.asarray(votes.votes[:, positions[start : start + _CHUNK]])
@@ -125,14 +124,14 @@ def _hash(votes: Votes, panel: Panel, positions: NDArray[np.int64]) -> str:
 
 
 def _charge(book: Ledger, panel: Panel, aggregator: Aggregator, test: ReleaseTest, *, seeded: bool) -> None:
-    """Take the whole budget of every account, once, before anything is drawn; what it pays for is stored with it."""
+    """Charge the whole budget of every account once, before any noise is drawn, and store the test with the charge."""
     paid = [bool(book.spent(account).any()) for account in panel.account_ids]
-    if all(paid) and book.durable:  # interrupted after the charge; the ledger knows whether the bit was drawn
+    if all(paid) and book.durable:  # interrupted after the charge; the ledger records whether the bit was drawn
         kept = book.stored().test
         if kept is None or (kept.design, kept.votes) != (test.design, test.votes):
             raise InputError(
                 "this run was charged for another design or other votes, whose test may have been drawn, and a budget "
-                "pays for one test; put the design and the votes back that the run began with"
+                "pays for one test; restore the design and the votes that the run began with"
             )
         return
     if all(paid):
@@ -152,7 +151,7 @@ def _write(
     cost: Mapping[str, Floats],
     seeded: bool,
 ) -> None:
-    """Commit a record of the test: what is charged before the bit is drawn, then the bit at no further cost."""
+    """Commit a record of the test: first its charge, then its bit at no further cost."""
     book.charge(
         Charge(
             cost=cost,
@@ -180,7 +179,7 @@ def _bit(
     noise: NoiseSource,
     test: ReleaseTest,
 ) -> bool:
-    """Return the bit of the test: the stored one, or one that is drawn now and stored before it is used."""
+    """Return the stored bit of the test, or draw it and store it before it is used."""
     kept = book.stored().test
     if kept is not None and kept.passed is not None:
         return kept.passed
@@ -192,15 +191,15 @@ def _bit(
 
 
 def _stream(book: Ledger, noise: NoiseSource) -> str:
-    """Name the stream that the bit is drawn from.
+    """Return the name of the noise stream of the bit.
 
-    Names of seeded runs on disk once had the suffix; it stays here so that the same seed draws the same bit.
+    Names of seeded runs on disk used to have the suffix; it is kept so that the same seed draws the same bit.
     """
     return f"the test of {book.run}" + (" (seeded)" if book.durable and noise.seeded else "")
 
 
 def _counts(votes: Votes, panel: Panel, positions: NDArray[np.int64]) -> Floats:
-    """The weighted vote counts of all queries, a chunk of votes at a time."""
+    """Return the weighted vote counts of all queries, computed in chunks."""
     counts = np.empty((len(positions), votes.n_classes))
     for start in range(0, len(positions), _CHUNK):
         chunk = positions[start : start + _CHUNK]
@@ -210,7 +209,7 @@ def _counts(votes: Votes, panel: Panel, positions: NDArray[np.int64]) -> Floats:
 
 
 def _rest(panel: Panel, design: Design) -> Panel:
-    """The panel with what a failed test leaves of every budget."""
+    """Return the panel with the budgets that remain after a failed test."""
     left = {group.id: design.left_after_failure(group) for group in design.setting.groups}
     return replace(
         panel,
@@ -219,10 +218,10 @@ def _rest(panel: Panel, design: Design) -> Panel:
 
 
 class _Rest(MemoryLedger):
-    """The ledger of the run after a failed test: its own limits, inside a charge that is already paid.
+    """The ledger of the fallback run after a failed test, whose whole cost the outer ledger has already charged.
 
-    Its queries are committed to the outer ledger at no cost, answers included, before they are released. What they
-    cost of the rest is counted here, and recomputed from the stored answers when a run is resumed.
+    Queries and answers are committed to the outer ledger at no cost before they are released. Their cost counts here
+    against the remaining budgets, and is recomputed from the stored answers when a run is resumed.
     """
 
     def __init__(self, book: Ledger, panel: Panel, aggregator: Aggregator) -> None:
@@ -231,7 +230,7 @@ class _Rest(MemoryLedger):
         super().__init__(terms, opening=self._spent_of(panel, aggregator.mechanism), noise=book.noise)
 
     def _spent_of(self, panel: Panel, mechanism: Mechanism) -> dict[str, Floats]:
-        """What the stored answers cost: as many checks, and labels where one was given."""
+        """Return the cost of the stored answers: a check for each, and a label where one was released."""
         answers = self.stored().answers.values()
         asked, answered = len(answers), sum(entry[1] for entry in answers)
         spent = {}
@@ -245,11 +244,11 @@ class _Rest(MemoryLedger):
 
     @property
     def durable(self) -> bool:
-        """Answers are with the outer ledger."""
+        """The outer ledger stores the answers."""
         return True
 
     def charge(self, charge: Charge) -> None:
-        """Commit the answers, at no further cost to the outer ledger, if the rest can pay for them."""
+        """Commit the answers to the outer ledger at no cost, if the remaining budgets can pay for them."""
         self.require(charge)
         self._book.charge(replace(charge, cost={account: np.zeros(1) for account in charge.cost}))
         super().charge(charge)
@@ -271,20 +270,11 @@ def setting_for(
     grid: float | None = None,
     orders: tuple[float, ...] = ORDERS,
 ) -> Setting:
-    """What is public of a panel and a mechanism, as graded propose-test-release needs it.
+    """Return the public parameters of a panel and a mechanism that graded propose-test-release needs.
 
-    Parameters
-    ----------
-    panel : Panel
-        Teachers' weights and the groups with their sensitivities. Teachers that take turns (vanishing) are refused.
-    mechanism : Mechanism
-        Gaussian noise, with or without the check of votes (Confident); Interactive has no bound here.
-    n_classes : int
-        C.
-    grid : float, optional
-        Steps of moved weight: 1 where every weight is a whole number, .25 otherwise.
-    orders : tuple of float
-        Rényi orders that the design may use.
+    Rotating teachers (vanishing) and Laplace noise are refused, and Interactive is not covered. `grid` is the step of
+    moved weight, by default 1 where every weight is a whole number and .25 otherwise; `orders` are the Rényi orders
+    that the design may use.
     """
     if panel.rotating:
         raise InputError("bound 'ptr' does not cover teachers that take turns: use gdp or sup with vanishing")
@@ -310,7 +300,7 @@ def setting_for(
 
 
 def votes_hash(votes: Votes) -> str:
-    """Hash of what teachers voted, whatever the order of teachers and queries: the sorted rows of unweighted counts."""
+    """Return the hash of the sorted unweighted vote counts, which ignores the order of teachers and queries."""
     parts = [
         count_votes(votes.votes[:, start : start + _BLOCK], votes.n_classes)
         for start in range(0, votes.n_queries, _BLOCK)
@@ -321,16 +311,16 @@ def votes_hash(votes: Votes) -> str:
 
 
 def refuse_own_votes(design: Design, votes: Votes) -> None:
-    """Refuse a design that was made from the votes it is to be used on: it would depend on private data."""
+    """Refuse a design that was made from these votes, since it would depend on private data."""
     if design.reference_hash == votes_hash(votes):
         raise InputError(
             "the design was made from these very votes: a reference must be public, "
-            "votes of other teachers or a simulator's"
+            "either votes of other teachers or simulated votes"
         )
 
 
 def query_ids(votes: Votes) -> tuple[str, ...]:
-    """Ids of the queries: as the file says, else their row numbers."""
+    """Return the ids of the queries: those of the file, or the row numbers."""
     return votes.queries if votes.queries is not None else tuple(str(i) for i in range(votes.n_queries))
 
 
