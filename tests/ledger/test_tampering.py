@@ -133,7 +133,7 @@ def test_missing_trigger_is_refused_on_opening(path):
     file = sqlite3.connect(path)
     file.execute("DROP TRIGGER releases_no_update")
     file.close()
-    with pytest.raises(IpateError, match="'releases_no_update' is not as it was made"):
+    with pytest.raises(IpateError, match="'releases_no_update' was changed or removed"):
         SqliteLedger.open(path)
 
 

@@ -1,1 +1,1 @@
-"""Accounts by id: budgets, charges and releases, in memory and in an SQLite file."""
+"""Privacy ledgers in memory and in SQLite files: accounts by id, with budgets, charges and releases."""

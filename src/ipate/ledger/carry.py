@@ -1,8 +1,8 @@
-"""Balances carried from run to run: each person's spending follows them through any grouping and into any unit.
+"""Balances carried over between runs: each person keeps their spending under any grouping and any bound.
 
-A person's history is what their own account was charged in every run. It is recomputed from the releases (kind, σ,
-Δ), never by converting costs; only an account that stays under the same data-dependent bound adds up the recorded
-costs. A new account starts from the maximum over its members, order by order.
+A person's history is what their own account was charged in every run. It is recomputed from the releases (kind, σ, Δ),
+never by converting costs; only an account that stays under the same data-dependent bound adds up the recorded costs. A
+new account starts from the maximum over its members, order by order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,19 +16,19 @@ from ipate.ledger.entries import RunRow
 from ipate.ledger.records import Charge, Floats, PersonRecord, Terms
 
 Place = tuple[int, str]  # a run (its entry) and an account of it
-Mechanism = tuple[str, float, float | None, float]  # noise, σ, σ_T and Δ of alike releases
+Mechanism = tuple[str, float, float | None, float]  # noise, σ, σ_T and Δ of identical releases
 
 
 @dataclass
 class Releases:
-    """What was released on one account of one run: numbers of checks and labels by mechanism, and the recorded cost."""
+    """Releases of one account in one run: numbers of checks and labels by mechanism, and the recorded cost."""
 
     meter: Meter  # the unit of `cost`
     cost: Floats
     counts: dict[Mechanism, list[int]] = field(default_factory=dict)  # [checks, labels]
 
     def add(self, charge: Charge, account: str) -> None:
-        """Add the releases of a charge, at one Δ or one per query."""
+        """Add the releases of a charge, with one Δ for all queries or one per query."""
         self.cost = self.cost + charge.cost[account]
         sensitivities = np.broadcast_to(charge.sensitivity[account], charge.answered.shape)
         for value in np.unique(sensitivities).tolist():
@@ -39,7 +39,7 @@ class Releases:
 
 
 def gather(runs: Mapping[int, RunRow], charges: Iterable[tuple[int, Charge]]) -> dict[Place, Releases]:
-    """Count the releases of every account of every run, from charges with the entry of their run."""
+    """Count the releases of every account of every run; each charge comes with the entry of its run."""
     found = {
         (run.entry, row.id): Releases(meter=row.meter, cost=np.zeros(row.meter.width))
         for run in runs.values()
@@ -52,12 +52,12 @@ def gather(runs: Mapping[int, RunRow], charges: Iterable[tuple[int, Charge]]) ->
 
 
 def recharge(releases: Releases, meter: Meter) -> Floats:
-    """Return what releases cost in another unit.
+    """Return the cost of releases in another unit.
 
-    A data-independent meter counts every release at its worst case, whatever it was charged before. A data-dependent
-    one keeps costs that were recorded under the same bound at the same orders, and counts others at the worst case.
-    A release that was tested and charged as a whole (ptr) took the whole budget, δ included: in any other unit it is
-    infinite, and in its unit so is every release that was charged query by query.
+    A data-independent meter counts every release at its worst case. A data-dependent meter keeps costs that were
+    recorded under the same bound at the same orders, and counts other releases at the worst case. A release that was
+    tested and charged as a whole (ptr) took the whole budget, δ included: its cost in any other unit is infinite, and
+    under ptr so is the cost of releases that were charged query by query.
     """
     old = releases.meter
     if meter.whole or old.whole:
@@ -76,7 +76,7 @@ def recharge(releases: Releases, meter: Meter) -> Floats:
 
 
 def histories(runs: Iterable[RunRow]) -> dict[str, tuple[Place, ...]]:
-    """Return every person's accounts, run by run; in a run that names nobody, an account's id stands for its people."""
+    """Return every person's accounts by run; in a run without people, the account id replaces the person's id."""
     found: dict[str, tuple[Place, ...]] = {}
     for run in runs:
         pairs = run.members if run.named else tuple((row.id, row.id) for row in run.accounts)
@@ -92,11 +92,11 @@ def openings(
     runs: Mapping[int, RunRow],
     releases: Mapping[Place, Releases],
 ) -> dict[str, Floats]:
-    """Return what each new account has spent when it is opened: the maximum over its members.
+    """Return the opening balance of each new account: the maximum over its members.
 
-    An account that everybody has left continues from what its last members had spent. Without people a group's people
-    may be in any of its accounts (a teacher's row in a votes file identifies nobody), so each run counts at its
-    maximum. Refused where it cannot be known who is in an account, or where nothing of a group's budget is left.
+    An account without members continues from its last members' spending. If people are not named, a person may be in
+    any account of their group (the rows of a votes file identify nobody), so each run counts at the maximum over the
+    group. Refused where the members of an account cannot be known, or where a group has no budget left.
     """
     past = histories(runs.values())
     _check_people(terms, people, runs, past)
@@ -129,7 +129,7 @@ def openings(
 def _worst_of_group(
     group: str, meter: Meter, *, runs: Mapping[int, RunRow], releases: Mapping[Place, Releases]
 ) -> Floats:
-    """Return the most that anybody of a group can have spent: in every run, the maximum over the group's accounts."""
+    """Return an upper bound on the spending of a group's people: the sum over runs of its largest account."""
     total = np.zeros(meter.width)
     for run in runs.values():
         own = [
@@ -140,7 +140,7 @@ def _worst_of_group(
 
 
 def _last_members(account: str, runs: Mapping[int, RunRow]) -> tuple[str, ...]:
-    """Return who was in an account when it last had anybody."""
+    """Return the members of an account in the last run in which it had any."""
     for run in reversed(tuple(runs.values())):
         found = tuple(person for person, where in run.members if where == account)
         if found:
@@ -154,7 +154,7 @@ def _check_people(
     runs: Mapping[int, RunRow],
     past: Mapping[str, tuple[Place, ...]],
 ) -> None:
-    """Refuse accounts whose people are unknown: what somebody spent must be found again."""
+    """Refuse accounts whose people are unknown, because their earlier spending could not be found."""
     accounts = {entry.account.id for entry in terms}
     if people is not None:
         unknown = sorted(set(people.values()) - accounts)
@@ -165,21 +165,21 @@ def _check_people(
         if run.named != named:
             old, new = ("names its people", "does not") if run.named else ("names no people", "does")
             raise InputError(
-                f"run {run.name!r} of this ledger {old} and the new run {new}: who spent what could not be found; give "
-                "people (person → account) in every run, or in none"
+                f"run {run.name!r} of this ledger {old} and the new run {new}: earlier spending could not be matched "
+                "to people; give people (person → account) in every run, or in none"
             )
     known = past.keys() | {row.terms.account.group.id for run in runs.values() for row in run.accounts}
     wanted = accounts | {entry.account.group.id for entry in terms}
     strangers = sorted(wanted - known) if runs and not named else []
     if strangers:
         raise InputError(
-            f"account {strangers[0]!r} is new and this ledger names no people: who is in it, and what they spent, "
-            "cannot be known; keep the accounts, or name people from the first run on"
+            f"account {strangers[0]!r} is new and this ledger names no people: its members and their earlier "
+            "spending are unknown; keep the accounts, or name people from the first run on"
         )
 
 
 def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
-    """Return what an account has spent when it is opened; refuse it where nothing is left to spend."""
+    """Return the opening balance of an account; refuse it if no budget is left."""
     limit = terms.meter.limit(terms.account.epsilon, terms.account.delta)
     if not opening.any() or (np.any(opening < limit) and not terms.meter.whole):
         return opening
@@ -188,21 +188,21 @@ def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
     )
     if terms.meter.whole or not np.all(np.isfinite(opening)):
         raise BudgetExceededError(
-            f"{whose} has people whose budget is begun or used up: a release that is tested as a whole (ptr) takes a "
-            "whole budget, ε and δ, so none can follow other releases and none can follow it; leave those people out"
+            f"{whose} has people whose budget is partly or fully spent: a release that is tested as a whole (ptr) "
+            "takes a whole budget, ε and δ, so it cannot share a budget with any other release; leave those people out"
         )
     spent = float(terms.meter.epsilon(opening, terms.account.delta)[0])
     raise BudgetExceededError(
         f"{whose} has nothing left: its worst member has spent ε = {spent:.6g} at δ = {terms.account.delta:g}, counted "
         f"as {terms.meter.bound}, of the budget {terms.account.epsilon:.6g}; leave its people out, or ask them for "
-        "a new consent"
+        "new consent"
     )
 
 
 def person_records(
     runs: Mapping[int, RunRow], releases: Mapping[Place, Releases], person: str
 ) -> tuple[PersonRecord, ...]:
-    """Return a person's records, in the order of runs."""
+    """Return a person's records, one per run, in the order of runs."""
     places = histories(runs.values()).get(person)
     if places is None:
         raise InputError(f"person is {person!r}: nobody in this ledger has this id")

@@ -1,7 +1,7 @@
-"""The entries of a ledger file as rows, and the hash chain over them.
+"""Entries of a ledger file as rows, and the hash chain over them.
 
-An entry is a run that was opened (accounts, openings, people) or a batch that was charged (releases, Δ, costs,
-answers). The hash of an entry is SHA-256 of the previous hash and of all fields of the entry in canonical form.
+An entry is an opened run (accounts, opening balances, people) or a charged batch (releases, Δ, costs, answers). The
+hash of an entry is SHA-256 of the previous hash and of all fields of the entry in canonical form.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ ReleaseRow = tuple[str, int, int | None, int | None]  # query id, answered, labe
 
 @dataclass(frozen=True)
 class AccountRow:
-    """One account of a run: its terms, and what its worst member had spent when it was opened."""
+    """One account of a run: its terms and its opening balance, the spending of its worst member."""
 
     terms: Terms
     opening: bytes
@@ -39,7 +39,7 @@ class AccountRow:
         return self.terms.meter
 
     def columns(self) -> tuple[object, ...]:
-        """Return the row as it is stored and hashed, in the order of the table's columns."""
+        """Return the row in the order of the table's columns, as it is stored and hashed."""
         account, meter = self.terms.account, self.terms.meter
         return (
             account.id, account.group.id, account.group.people, account.epsilon, account.delta,
@@ -48,7 +48,7 @@ class AccountRow:
 
     @classmethod
     def read(cls, columns: tuple[Any, ...]) -> Self:
-        """Read what `columns` returned."""
+        """Build the row from the values of `columns`."""
         name, group, people, epsilon, delta, sensitivity, bound, conversion, orders, opening = columns
         owner = Group(id=group, budget=Budget(epsilon, delta), people=people)
         account = Account(id=name, group=owner, sensitivity=sensitivity)
@@ -57,7 +57,7 @@ class AccountRow:
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run that was opened: its accounts, the people in them, its noise, and the run that it continues."""
+    """An opened run: its accounts, their people, its kind of noise, and the run that it continues."""
 
     entry: int
     time: str
@@ -73,7 +73,7 @@ class RunRow:
 
 @dataclass(frozen=True)
 class ChargeRow:
-    """What a batch cost one account, and the Δ it was charged for: one number, or one per query (compressed)."""
+    """The cost of a batch for one account, and its Δ: one number, or one per query (compressed)."""
 
     account: str
     sensitivity: float | None
@@ -82,10 +82,12 @@ class ChargeRow:
 
     @classmethod
     def of(cls, account: str, charge: Charge) -> Self:
-        """Make the row of one account of a charge."""
+        """Build the row of one account of a charge."""
         moved = np.asarray(charge.sensitivity[account], dtype=np.float64)
         if moved.shape not in ((), (len(charge.queries),)):
-            raise InputError(f"account {account!r}: Δ has the shape {moved.shape}: one number, or one per query")
+            raise InputError(
+                f"account {account!r}: Δ has the shape {moved.shape}: it must be one number, or one per query"
+            )
         cost = to_bytes(np.asarray(charge.cost[account], dtype=np.float64))
         if moved.ndim == 0:
             return cls(account, float(moved), None, cost)
@@ -93,7 +95,7 @@ class ChargeRow:
 
     @property
     def moved(self) -> Floats:
-        """Δ as it was charged: of shape () or (queries,)."""
+        """Δ of the charge, of shape () or (queries,)."""
         if self.sensitivities is None:
             return np.asarray(self.sensitivity, dtype=np.float64)
         return from_bytes(zlib.decompress(self.sensitivities))
@@ -101,7 +103,7 @@ class ChargeRow:
 
 @dataclass(frozen=True)
 class BatchRow:
-    """A batch as it was charged and released: kind, noise and bound, Δ and cost by account, answers by query."""
+    """A charged and released batch: kind, noise and bound, Δ and cost by account, answers by query."""
 
     entry: int
     time: str
@@ -117,7 +119,7 @@ class BatchRow:
 
     @classmethod
     def of(cls, charge: Charge, *, entry: int, run: int, time: str) -> Self:
-        """Make the row of a charge."""
+        """Build the row of a charge."""
         return cls(
             entry=entry,
             time=time,
@@ -133,7 +135,7 @@ class BatchRow:
         )
 
     def to_charge(self, *, seeded: bool) -> Charge:
-        """Return the charge that this row was made of."""
+        """Return the charge that this row records."""
         known = any(row[2] is not None for row in self.releases)
         return Charge(
             cost={row.account: from_bytes(row.cost) for row in self.charges},
@@ -169,28 +171,28 @@ def _releases(charge: Charge) -> tuple[ReleaseRow, ...]:
 
 
 def link(previous: bytes, entry: RunRow | BatchRow) -> bytes:
-    """Return the hash of an entry that follows another.
+    """Return the hash of an entry, chained to the hash of the previous one.
 
-    The canonical form is JSON without spaces in ASCII; floats have their shortest form that reads back exactly.
+    The canonical form is ASCII JSON without spaces; floats have their shortest form that round-trips.
     """
     text = json.dumps([type(entry).__name__, entry], default=_plain, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(previous + text.encode("ascii")).digest()
 
 
 def _plain(value: Any) -> object:
-    """Return a row as the list of all its fields, and bytes as hexadecimal digits."""
+    """Convert rows to lists of their fields and bytes to hexadecimal digits, for JSON."""
     if isinstance(value, bytes):
         return value.hex()
     return value.columns() if isinstance(value, AccountRow) else [getattr(value, part.name) for part in fields(value)]
 
 
 def now() -> str:
-    """Return the time as it is recorded: UTC, ISO 8601."""
+    """Return the current time as it is recorded: UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def to_bytes(vector: Floats) -> bytes:
-    """Return doubles as little-endian bytes, the same on every machine."""
+    """Return doubles as little-endian bytes on every platform."""
     return np.ascontiguousarray(vector, dtype="<f8").tobytes()
 
 

@@ -1,4 +1,4 @@
-"""The SQLite file: its lock, its connection, its append-only versioned tables, and SQLite's errors in plain words."""
+"""The SQLite file of a ledger: lock, connection, append-only versioned schema, and error messages."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ from ipate.files import FileLock
 
 
 def lock_for_writing(path: Path, *, timeout: float) -> FileLock:
-    """Take the right to write a ledger; the lock file lies beside it. Waits `timeout` seconds for another process."""
+    """Lock a ledger for writing by a lock file beside it; wait up to `timeout` seconds for another process."""
     refusal = IpateError(
-        f"{path}: another process writes this ledger, and did for the {timeout:g} s that were waited; "
-        "let it end, or wait longer; nothing was charged"
+        f"{path}: another process writes this ledger, and the lock was not free after {timeout:g} s; "
+        "wait until it ends, or use a longer timeout; nothing was charged"
     )
     try:
         return FileLock(path.with_name(path.name + ".lock"), refusal=refusal, timeout=timeout, private=True)
@@ -27,9 +27,9 @@ def lock_for_writing(path: Path, *, timeout: float) -> FileLock:
 
 
 def connect(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection:
-    """Open the file with every pragma set; what a killed process left half written is rolled back first.
+    """Open the file with all pragmas, after rolling back the unfinished write of a killed process.
 
-    SQLite does that by itself for whoever writes, and refuses whoever only reads.
+    SQLite rolls back by itself for writers, but refuses readers until a writer has done so.
     """
     try:
         return _opened(path, readonly=readonly, timeout=timeout)
@@ -49,7 +49,7 @@ def _look(connection: sqlite3.Connection) -> None:
 
 
 def _opened(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection:
-    """Open the file with every pragma set: they belong to a connection, not to the file."""
+    """Open the file and set all pragmas, which SQLite keeps per connection and not in the file."""
     if not readonly and not path.exists():
         _make_file(path)
     uri = path.absolute().as_uri()
@@ -60,7 +60,7 @@ def _opened(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection
     connection = sqlite3.connect(uri + mode, uri=True, timeout=timeout, isolation_level=None)
     try:
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA recursive_triggers = ON")  # a REPLACE is a DELETE, too
+        connection.execute("PRAGMA recursive_triggers = ON")  # so that REPLACE fires the DELETE triggers
         connection.execute("PRAGMA synchronous = FULL")
         if readonly:
             _look(connection)
@@ -75,20 +75,20 @@ def _opened(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection
 
 
 def _make_file(path: Path) -> None:
-    """Make an empty file that only its owner reads, since answers and data-dependent costs are private."""
+    """Create an empty file that only its owner can read, since answers and data-dependent costs are private."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        if sys.platform != "win32":  # the folder, too, must know the file after a power cut
+        if sys.platform != "win32":  # the folder entry must survive a power failure
             folder = os.open(path.parent, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)
     except OSError as error:
-        raise IpateError(f"{path}: the file cannot be made ({error.strerror})") from None
+        raise IpateError(f"{path}: the file cannot be created ({error.strerror})") from None
 
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
-    """Everything inside is seen at one moment; what is written commits as a whole or not at all."""
+    """Run the body in one transaction: reads see one snapshot, and writes commit together or not at all."""
     connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
     try:
         yield
@@ -102,7 +102,7 @@ def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None
 
 @contextlib.contextmanager
 def plain_errors(name: str) -> Iterator[None]:
-    """Turn SQLite's errors into ours: one line that says what is wrong and what to do."""
+    """Convert SQLite errors to `IpateError` with one line that says what is wrong and what to do."""
     try:
         yield
     except sqlite3.Error as error:
@@ -111,14 +111,14 @@ def plain_errors(name: str) -> Iterator[None]:
 
 _WORDS = {
     "SQLITE_FULL": "the disk is full: the batch was not charged and nothing of it was released; make room, then resume",
-    "SQLITE_IOERR": "the disk refused (full, over its quota, failing): nothing of the batch was released; resume later",
-    "SQLITE_BUSY": "another process holds the ledger; nothing was charged: let it end, or wait longer",
-    "SQLITE_LOCKED": "another process holds the ledger; nothing was charged: let it end, or wait longer",
-    "SQLITE_READONLY_R": "a process was killed while it wrote here: open the ledger once where it may be written",
+    "SQLITE_IOERR": "the disk failed, is full or over its quota: nothing of the batch was released; resume later",
+    "SQLITE_BUSY": "another process holds the ledger; nothing was charged: wait until it ends, then try again",
+    "SQLITE_LOCKED": "another process holds the ledger; nothing was charged: wait until it ends, then try again",
+    "SQLITE_READONLY_R": "a process was killed during a write: open the ledger once with write permission",
     "SQLITE_READONLY": "the file or its folder is read-only; nothing was charged",
-    "SQLITE_PERM": "the file may not be used by this user; nothing was charged",
+    "SQLITE_PERM": "this user has no permission for the file; nothing was charged",
     "SQLITE_NOTADB": "this is not a ledger (not an SQLite file); name another file",
-    "SQLITE_CANTOPEN": "the file cannot be opened: its folder is missing, full or may not be written",
+    "SQLITE_CANTOPEN": "the file cannot be opened: its folder is missing, full or not writable",
 }
 
 
@@ -204,8 +204,8 @@ _TABLES = {
         FOREIGN KEY (run, account) REFERENCES accounts""",
 }
 _WITH_ROWID = ("entries", "runs", "batches")
-# One row per release and account, for other tools: a check for every query where there is a check, a label where one
-# was given. Δ is NULL where it differs by query (`sensitivities` holds it, compressed).
+# One row per release and account, for other tools: a check for every query of a mechanism with a check, and a label for
+# every answered query. Δ is NULL where it differs by query (`sensitivities` holds it, compressed).
 _TRANSCRIPT = """
 CREATE VIEW transcript AS
 SELECT b.entry AS batch, r.position, r.query, c.account, 'check' AS kind, b.check_sigma AS sigma, c.sensitivity,
@@ -220,14 +220,14 @@ JOIN charges c ON c.batch = b.entry WHERE r.answered = 1
 
 
 def _statements() -> dict[str, str]:
-    """Return the statement that makes each object of the schema, by name."""
+    """Return the SQL statement that creates each object of the schema, by name."""
     made = {}
     for name, columns in _TABLES.items():
         ending = "" if name in _WITH_ROWID else " WITHOUT ROWID"
         made[name] = f"CREATE TABLE {name} ({columns}){ending}"
     for name in _TABLES:
         for action in ("UPDATE", "DELETE"):
-            if (name, action) == ("balances", "UPDATE"):  # the running balance, checked against the sum
+            if (name, action) == ("balances", "UPDATE"):  # running balances change; they are checked against the sums
                 continue
             trigger = f"{name}_no_{action.lower()}"
             made[trigger] = (
@@ -239,13 +239,13 @@ def _statements() -> dict[str, str]:
 
 
 def is_blank(connection: sqlite3.Connection) -> bool:
-    """Whether a file is empty: new, or interrupted while it was made."""
+    """Return whether a file has no schema: it is new, or its creation was interrupted."""
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return tables == 0 and _pragma(connection, "application_id") == 0 == _pragma(connection, "user_version")
 
 
 def create_schema(connection: sqlite3.Connection, *, time: str) -> None:
-    """Make the tables, inside the caller's transaction; the chain starts from 256 random bits of its own."""
+    """Create the tables in the caller's transaction; the hash chain starts from 256 random bits."""
     for statement in _statements().values():
         connection.execute(statement)
     connection.execute("INSERT INTO entries VALUES (0, 'ledger', ?, ?)", (time, secrets.token_bytes(32)))
@@ -254,9 +254,9 @@ def create_schema(connection: sqlite3.Connection, *, time: str) -> None:
 
 
 def check_schema(connection: sqlite3.Connection, *, name: str) -> None:
-    """Refuse a file that is no ledger, one of another version, and one whose tables or triggers were changed."""
+    """Refuse a file that is not a ledger, has another schema version, or whose tables or triggers were changed."""
     if _pragma(connection, "application_id") != APPLICATION:
-        raise IpateError(f"{name}: this is an SQLite file and not a ledger of ipate; name another file")
+        raise IpateError(f"{name}: this is an SQLite file but not a ledger of ipate; name another file")
     version = _pragma(connection, "user_version")
     if version != VERSION:
         raise IpateError(
@@ -267,11 +267,11 @@ def check_schema(connection: sqlite3.Connection, *, name: str) -> None:
     wanted = _statements()
     for item in sorted(found.keys() | wanted.keys()):
         if found.get(item) != wanted.get(item):
-            raise IpateError(damaged(name, f"its table, view or trigger {item!r} is not as it was made"))
+            raise IpateError(damaged(name, f"its table, view or trigger {item!r} was changed or removed"))
 
 
 def damaged(name: str, what: str) -> str:
-    """Return the message for a ledger that does not verify, with what to do and what not to do."""
+    """Return the error message for a ledger that does not verify, with advice."""
     return (
         f"{name}: the ledger does not verify: {what}; restore a copy of the whole file whose head you know. Do not "
         "repair it by hand and do not start a new ledger for the same people: what they spent would be forgotten"

@@ -1,4 +1,4 @@
-"""What every ledger computes in the same way from its runs and balances, and the ledger in memory."""
+"""The base class of all ledgers, and the ledger in memory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,9 +31,9 @@ _ROUNDING = 1e-9  # relative: a smaller difference of two sums counts as zero
 
 
 class Book(ABC):
-    """The balances of one run and the records of all, without how they are kept.
+    """Base class of ledgers: everything that follows from runs and balances, independent of storage.
 
-    `runs` and `spent`, (entry of the run, account) to its balance, belong to the backend, which keeps them up to date.
+    The subclass owns `runs` and `spent` (balances by run entry and account) and keeps them up to date.
     """
 
     def __init__(self, runs: Mapping[int, RunRow], run: RunRow, spent: Mapping[Place, Floats]) -> None:
@@ -55,7 +55,7 @@ class Book(ABC):
 
     @property
     def noise(self) -> NoiseKind | None:
-        """The kind of noise of all releases; None in memory before it is stated or the first charge tells."""
+        """The kind of noise of all releases; None in memory if not given and before the first charge."""
         return self._run.noise
 
     @property
@@ -65,7 +65,7 @@ class Book(ABC):
 
     @property
     def before(self) -> dict[str, float]:
-        """Every group's ε when the run began: the largest of its accounts' openings."""
+        """Every group's ε when the run began: the largest over the opening balances of its accounts."""
         found = {terms.account.group.id: 0.0 for terms in self._terms.values()}
         for account, terms in self._terms.items():
             opening = self.opening(account)
@@ -83,10 +83,10 @@ class Book(ABC):
         return tuple(found)
 
     def opening(self, account: str) -> Floats:
-        """Return what an account had spent when the run, or the first run it continues, was opened.
+        """Return the balance of an account when the run, or the first run it continues, was opened.
 
-        All who stay were in the same account before, so what the earlier parts charged is subtracted from the last
-        opening. The result does not reveal when somebody left.
+        The remaining people were in the same account before, so the charges of the earlier parts are subtracted from
+        the last opening balance. The result does not reveal when a person left.
         """
         last = from_bytes(self._account(self.run, self._known(account))[1].opening)
         own = sum((self.charged_by(part, account) for part in self.parts()[:-1]), np.zeros(len(last)))
@@ -94,20 +94,20 @@ class Book(ABC):
         return np.where(before > _ROUNDING * own, before, 0.0)
 
     def spent(self, account: str) -> Floats:
-        """Return what an account has spent so far, earlier runs included."""
+        """Return the balance of an account, including earlier runs."""
         return self._balance(account).copy()
 
     def limit(self, account: str) -> Floats:
-        """Return what an account may spend in all."""
+        """Return the limit of an account over all runs."""
         return self._limits[self._known(account)].copy()
 
     def epsilon(self, account: str) -> float:
-        """Return ε of what an account has spent so far."""
+        """Return ε of an account's balance."""
         spent, terms = self._balance(account), self._terms[account]
         return float(terms.meter.epsilon(spent, terms.account.delta)[0])
 
     def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
-        """Return the accounts that cannot pay this on top of what they have spent; a zero cost is always paid."""
+        """Return the accounts that cannot pay this in addition to their balance; a zero cost can always be paid."""
         vectors = {account: _vector(self._terms[self._known(account)], asked) for account, asked in cost.items()}
         return tuple(
             account
@@ -116,7 +116,7 @@ class Book(ABC):
         )
 
     def require(self, charge: Charge) -> None:
-        """Raise if a charge has the other kind of noise, does not fit the run's test or cannot be paid."""
+        """Raise if a charge has the other kind of noise, contradicts the run's test or cannot be paid."""
         refuse_mixed_noise(str(self.path or "this ledger"), self.noise, noise_kind(seeded=charge.seeded))
         if charge.test is not None:
             charge.test.check_follows(self._test)
@@ -125,7 +125,7 @@ class Book(ABC):
             raise BudgetExceededError(self._refusal(broke[0], charge.cost[broke[0]]))
 
     def charged_by(self, run: str, account: str) -> Floats:
-        """Return what a run charged to one of its accounts, without what had been spent before."""
+        """Return what a run charged to one of its accounts, without earlier spending."""
         entry, row = self._account(run, account)
         return self._balances[entry, account] - from_bytes(row.opening)
 
@@ -134,11 +134,11 @@ class Book(ABC):
         return self._account(run, account)[1].meter
 
     def person(self, person: str) -> tuple[PersonRecord, ...]:
-        """Return a person's history, run by run; without people, an account's id stands for its people."""
+        """Return a person's history, run by run; without people, an account id replaces the person's id."""
         return person_records(self._runs, self._releases(), person)
 
     def cost_of(self, person: str, meter: Meter) -> Floats:
-        """Return what a person's releases cost in all, counted in any unit."""
+        """Return the cost of all releases of a person, in any unit."""
         releases = self._releases()
         places = histories(self._runs.values()).get(person, ())
         costs = [recharge(releases[place], meter) for place in places]
@@ -162,7 +162,7 @@ class Book(ABC):
 
     @abstractmethod
     def _charged(self) -> Iterable[tuple[int, Charge]]:
-        """Go through the charges of all runs, in order, each with the entry of its run."""
+        """Iterate over the charges of all runs, in order, each with the entry of its run."""
 
     @abstractmethod
     def close(self) -> None:
@@ -210,10 +210,10 @@ class Book(ABC):
 
 
 class MemoryLedger(Book):
-    """A ledger that lives as long as the process and serves one run.
+    """A ledger in memory for one run.
 
-    `opening` is what accounts have spent before, elsewhere, in the same unit. The kind of noise is stated by `noise` or
-    learnt from the first charge.
+    `opening` has the opening balances of accounts, in their own unit. The kind of noise is `noise` or that of the first
+    charge.
     """
 
     def __init__(
@@ -241,22 +241,22 @@ class MemoryLedger(Book):
 
     @property
     def path(self) -> Path | None:
-        """There is no file."""
+        """None: there is no file."""
         return None
 
     @property
     def durable(self) -> bool:
-        """Nothing outlives the process."""
+        """False: charges do not outlive the process."""
         return False
 
     @property
     def head(self) -> Head | None:
-        """There is no hash chain."""
+        """None: there is no hash chain."""
         return None
 
     @property
     def private_history(self) -> tuple[str, ...]:
-        """No earlier runs are known here."""
+        """Empty: a ledger in memory has no earlier runs."""
         return ()
 
     def charge(self, charge: Charge) -> None:
@@ -270,19 +270,19 @@ class MemoryLedger(Book):
         self._charges.append(charge)
 
     def stored(self, kind: ReleaseKind = "labels") -> Stored:
-        """Return nothing: answers are with whoever asked, and a run in memory is not continued."""
+        """Return an empty record: answers are not stored, since a run in memory cannot be continued."""
         return Stored()
 
     def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
-        """Return nothing: no other run shares this ledger."""
+        """Return the empty set: no other run shares this ledger."""
         return frozenset()
 
     def check_head(self, head: Head | str) -> None:
-        """Raise: a head was seen in a file, and this is another ledger."""
+        """Raise, because a ledger in memory has no hash chain."""
         raise InputError(f"head is {str(head)!r}: a ledger in memory has no hash chain; open the ledger's file")
 
     def verify(self) -> Head | None:
-        """Return no head: nothing is kept that could have been changed."""
+        """Return None: there is no file to verify."""
         return None
 
     def close(self) -> None:
@@ -297,7 +297,7 @@ class MemoryLedger(Book):
 
 
 def check_ids(terms: Sequence[Terms]) -> None:
-    """Refuse two accounts with the same id."""
+    """Refuse duplicate account ids."""
     seen: set[str] = set()
     for entry in terms:
         if entry.account.id in seen:
@@ -306,7 +306,7 @@ def check_ids(terms: Sequence[Terms]) -> None:
 
 
 def _vector(terms: Terms, cost: Floats) -> Floats:
-    """Return a cost as a vector of its account's unit; refuse another shape, and negative or undefined costs."""
+    """Return a cost as a float vector; refuse a shape other than its meter's, and negative or NaN costs."""
     vector = np.asarray(cost, dtype=np.float64)
     if vector.shape != (terms.meter.width,):
         raise InputError(f"account {terms.account.id!r}: the cost has the shape {vector.shape}, not its meter's")

@@ -1,6 +1,6 @@
-"""The records of a ledger (terms, charges, tests, stored answers) and the interface that every ledger has.
+"""The records of a ledger (terms, charges, tests, stored answers) and the interface of ledgers.
 
-The meaning of a record is in typed fields: the kind of release, the kind of noise, the run that a run continues.
+The meaning of a record is in typed fields, such as the kind of release, the kind of noise and the parent run.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ REASONS = ("withdrawal",)  # why a run continues another one
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What one account may spend, and in which unit; every cost of the account has the width of its meter."""
+    """The budget of one account and its unit; every cost of the account has the width of its meter."""
 
     account: Account
     meter: Meter
@@ -36,7 +36,7 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseTest:
-    """The test of a release that is tested as a whole (ptr): what is tested, and its drawn bit.
+    """The test of a release that is tested as a whole (ptr): its inputs and its bit.
 
     `design` and `votes` are hashes; `passed` is None in the record of the charge, before the bit is drawn.
     """
@@ -46,7 +46,7 @@ class ReleaseTest:
     passed: bool | None = None
 
     def check_follows(self, before: "ReleaseTest | None") -> None:
-        """Refuse everything but one charge and then one bit of the same test: a second bit would cost again."""
+        """Refuse all sequences but one charge, then one bit of the same test, since a second bit is not paid for."""
         if before is None:
             if self.passed is not None:
                 raise InputError("the test was not charged: charge it first, then draw and store its bit")
@@ -58,20 +58,20 @@ class ReleaseTest:
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """The cost of a batch of releases, and the releases it pays for, so that the cost can be recomputed.
+    """The cost of a batch of releases, with the releases themselves, so that the cost can be recomputed.
 
     A durable ledger commits the answers (`labels`, `reinforced`) or the result of the test together with the cost, so
     that neither exists without the other.
     """
 
     cost: Mapping[str, Floats]  # account id to its cost vector for the whole batch
-    queries: tuple[str, ...]  # in order; each paid for its check where there is one
-    answered: NDArray[np.bool_]  # (queries,): which of them were also charged for a label
+    queries: tuple[str, ...]  # in order; each is charged for its check if there is one
+    answered: NDArray[np.bool_]  # (queries,): whether a label was charged as well
     sensitivity: Mapping[str, Floats]  # account id to Δ, one number or one per query
     sigma: float
     check_sigma: float | None
     bound: str
-    seeded: bool  # whether the noise was drawn from a seed: such a release is not private
+    seeded: bool  # whether the noise came from a seed; such a release is not private
     noise: Noise = "gaussian"  # under Laplace noise, sigma is its scale
     kind: ReleaseKind = "labels"
     labels: NDArray[np.int64] | None = None  # (queries,): a class, or −1 where there is no answer
@@ -87,12 +87,12 @@ class Charge:
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """What a ledger already holds of a run, so that it is continued where it was interrupted."""
+    """The recorded state of a run, from which an interrupted run is continued."""
 
-    answers: Mapping[str, Answer] = field(default_factory=dict)  # by query id: paid, and given again for free
+    answers: Mapping[str, Answer] = field(default_factory=dict)  # by query id; paid, and returned again at no cost
     sensitivity: Mapping[str, float] = field(default_factory=dict)  # account id to the largest Δ it was charged for
-    left: Mapping[str, int] = field(default_factory=dict)  # accounts without Δ in the last charge: labels before that
-    test: ReleaseTest | None = None  # of this run: charged, and with its bit once that is drawn
+    left: Mapping[str, int] = field(default_factory=dict)  # dropped accounts (Δ is 0) to the number of labels before
+    test: ReleaseTest | None = None  # of this run, with its bit once that is drawn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class Head:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str` of a head wrote."""
+        """Parse the text form of a head, as `str` returns it."""
         parts = text.strip().split(":")
         if len(parts) != 3 or not (parts[0].isdecimal() and parts[1].isdecimal()) or len(parts[2]) != 64:
             raise InputError(f"head is {text!r}: it must look like 12:11:<64 hexadecimal digits>")
@@ -120,29 +120,29 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True)
 class PersonRecord:
-    """What one run promised one person, and what it spent."""
+    """The budget and the cost of one person in one run."""
 
     run: str
     time: str  # when the run was opened
     account: str
     group: str
-    budget: float  # what the account may spend in all, as consented to when the run was opened
+    budget: float  # ε for all runs, as consented to when the run was opened
     delta: float
     bound: str  # the costs of tight and exact are private
-    checks: int  # the releases that the person's data could have changed
+    checks: int  # releases that the person's data could have affected
     labels: int
     epsilon: float  # of this run's own releases; `Ledger.cost_of` counts those of all runs together
 
 
 def noise_kind(*, seeded: bool) -> NoiseKind:
-    """Return the kind of noise as it is recorded."""
+    """Return the name of the kind of noise."""
     return "seeded" if seeded else "secure"
 
 
 def refuse_mixed_noise(ledger: str, recorded: NoiseKind | None, asked: NoiseKind) -> None:
     """Refuse to charge releases to a ledger whose releases have the other kind of noise.
 
-    A seeded release reveals its votes to whoever knows the seed: no later account of the same people would be true.
+    A seeded release reveals its votes to anyone who knows the seed, so later costs of the same people would be wrong.
     """
     if recorded is not None and recorded != asked:
         raise InputError(
@@ -152,7 +152,7 @@ def refuse_mixed_noise(ledger: str, recorded: NoiseKind | None, asked: NoiseKind
 
 
 class Ledger(Protocol):
-    """Everything that callers use of a ledger, wherever it keeps its charges."""
+    """The interface of a ledger, whatever its storage."""
 
     @property
     def path(self) -> Path | None:
@@ -171,7 +171,7 @@ class Ledger(Protocol):
 
     @property
     def run(self) -> str:
-        """The name of the run that is charged: no other run of the same ledger has it."""
+        """The name of the run that is charged; unique within the ledger."""
         ...
 
     @property
@@ -181,7 +181,7 @@ class Ledger(Protocol):
 
     @property
     def noise(self) -> NoiseKind | None:
-        """The kind of noise of all releases; None in memory before it is stated or the first charge tells."""
+        """The kind of noise of all releases; None in memory if not given and before the first charge."""
         ...
 
     @property
@@ -191,12 +191,12 @@ class Ledger(Protocol):
 
     @property
     def private_history(self) -> tuple[str, ...]:
-        """Runs up to this one whose length may depend on private votes, and whose balances are continued here."""
+        """Runs up to this one whose length may depend on private votes and whose balances are carried over."""
         ...
 
     @property
     def before(self) -> dict[str, float]:
-        """Every group's ε when the run began: the largest of its accounts' openings."""
+        """Every group's ε when the run began: the largest over the opening balances of its accounts."""
         ...
 
     @property
@@ -209,23 +209,23 @@ class Ledger(Protocol):
         ...
 
     def opening(self, account: str) -> Floats:
-        """Return what an account had spent when the run, or the first run it continues, was opened."""
+        """Return the balance of an account when the run, or the first run it continues, was opened."""
         ...
 
     def spent(self, account: str) -> Floats:
-        """Return what an account has spent so far, earlier runs included."""
+        """Return the balance of an account, including earlier runs."""
         ...
 
     def limit(self, account: str) -> Floats:
-        """Return what an account may spend in all."""
+        """Return the limit of an account over all runs."""
         ...
 
     def epsilon(self, account: str) -> float:
-        """Return ε of what an account has spent so far."""
+        """Return ε of an account's balance."""
         ...
 
     def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
-        """Return the accounts that cannot pay this on top of what they have spent."""
+        """Return the accounts that cannot pay this in addition to their balance."""
         ...
 
     def charge(self, charge: Charge) -> None:
@@ -233,15 +233,15 @@ class Ledger(Protocol):
         ...
 
     def stored(self, kind: ReleaseKind = "labels") -> Stored:
-        """Return the answers of one kind that are already paid, and how far the accounts had come with them."""
+        """Return the answers of one kind that are already paid, and the state of the accounts."""
         ...
 
     def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
-        """Return the queries of the run's pool that other runs paid for, the runs it continues not counted."""
+        """Return the queries of the run's pool that other runs paid for, except the runs it continues."""
         ...
 
     def charged_by(self, run: str, account: str) -> Floats:
-        """Return what a run charged to one of its accounts, without what had been spent before."""
+        """Return what a run charged to one of its accounts, without earlier spending."""
         ...
 
     def meter_of(self, run: str, account: str) -> Meter:
@@ -249,11 +249,11 @@ class Ledger(Protocol):
         ...
 
     def person(self, person: str) -> tuple[PersonRecord, ...]:
-        """Return a person's history, run by run; without people, an account's id stands for its people."""
+        """Return a person's history, run by run; without people, an account id replaces the person's id."""
         ...
 
     def cost_of(self, person: str, meter: Meter) -> Floats:
-        """Return what a person's releases cost in all, counted in any unit."""
+        """Return the cost of all releases of a person, in any unit."""
         ...
 
     def check_head(self, head: Head | str) -> None:
@@ -261,7 +261,7 @@ class Ledger(Protocol):
         ...
 
     def verify(self) -> Head | None:
-        """Check everything that is recorded; return the head."""
+        """Verify all records and return the head."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The ledger in an SQLite file: charges and answers commit together, and only then can anything be released."""
+"""The ledger in an SQLite file; charges and answers are committed together, before anything is released."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,9 +38,9 @@ from ipate.ledger.storage import Contents, append, batches, insert_batch, insert
 
 
 class SqliteLedger(Book):
-    """A ledger in an SQLite file, made by `open`; a context manager that closes it.
+    """A ledger in an SQLite file; create it with `open` and use it as a context manager.
 
-    One process writes at a time. A charge is in the file, and on the disk, before `charge` returns.
+    Only one process can write at a time. A charge is on disk before `charge` returns.
     """
 
     def __init__(
@@ -65,27 +65,28 @@ class SqliteLedger(Book):
         timeout: float = 30.0,
         readonly: bool = False,
     ) -> Self:
-        """Open a ledger, verify all of it, and continue a run or begin one.
+        """Open and verify a ledger, and continue a run or begin a new one.
 
-        Without `run`, the last run is continued; a new file begins the run "run". A known name continues that run,
-        which must have been opened with the same terms, pool, people, noise and parent as far as they are given. A new
-        name begins a run: every account starts from the maximum of what its members have spent, and no earlier run can
-        be charged any more.
+        Without `run`, the last run is continued, and a new file begins the run "run". A known name continues that run;
+        terms, pool, people, noise and parent must be the same if they are given. A new name begins a run: every account
+        starts from the maximum of its members' spending, and earlier runs can no longer be charged.
 
         Parameters
         ----------
         pool : str, optional
-            What the query ids belong to. Runs on the same pool share its answers; default: a pool of the run's own.
+            The pool that the query ids refer to. Runs on the same pool share its answers. Default: a separate pool.
         people : mapping, optional
-            Person to account id, so that balances follow people through another grouping. In all runs or in none.
+            Person to account id, so that balances follow people into other groups. Give it in all runs or in none.
         noise : {"secure", "seeded"}, optional
-            The kind of noise of a new run, default: secure. All runs of a ledger have the same kind.
+            The kind of noise of a new run. Default: secure. All runs of a ledger have the same kind.
         parent, reason : str, optional
             The run that a new run continues, and why ("withdrawal").
         expected_head : Head or str, optional
-            A head that was seen before: a file whose chain does not contain it is refused as an older copy.
+            A head that was seen before, for rollback detection: a file whose chain does not contain it is refused.
         timeout : float
-            Seconds to wait for another process that writes. `readonly` works meanwhile, and cannot charge.
+            Seconds to wait for another process to release the write lock.
+        readonly : bool
+            Open without the write lock; such a ledger cannot charge.
         """
         file = Path(path)
         wanted = Head.parse(expected_head) if isinstance(expected_head, str) else expected_head
@@ -135,12 +136,12 @@ class SqliteLedger(Book):
 
     @property
     def durable(self) -> bool:
-        """Charges and answers are on the disk."""
+        """True: charges and answers are on disk."""
         return True
 
     @property
     def head(self) -> Head:
-        """The last entry of the hash chain: keep it with labels and reports, and expect it at the next opening."""
+        """The last entry of the hash chain: store it with labels and reports for rollback detection."""
         return self._contents.head
 
     @property
@@ -154,11 +155,11 @@ class SqliteLedger(Book):
         )
 
     def stored(self, kind: ReleaseKind = "labels") -> Stored:
-        """Return the answers of one kind that are already paid, and how far the accounts had come with them."""
+        """Return the answers of one kind that are already paid, and the state of the accounts."""
         return self._contents.stored(self._run, kind)
 
     def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
-        """Return the queries of the run's pool that other runs paid for, the runs it continues not counted."""
+        """Return the queries of the run's pool that other runs paid for, except the runs it continues."""
         own = self.parts()
         others = (run for run in self._until_now if run.name not in own and run.pool == self._run.pool)
         return frozenset().union(*(self._contents.progress[run.entry].queries.get(kind, ()) for run in others))
@@ -180,9 +181,9 @@ class SqliteLedger(Book):
         _check_head(str(self.path), self._contents, Head.parse(head) if isinstance(head, str) else head)
 
     def charge(self, charge: Charge) -> None:
-        """Commit the charge and its answers together; if an account cannot pay, or the disk fails, neither.
+        """Commit the charge and its answers together, or neither if an account cannot pay or the disk fails.
 
-        When this returns, both are on the disk. When it raises, nothing may be released.
+        When this returns, both are on disk. When it raises, nothing may be released.
         """
         if self._lock is None:
             raise IpateError(f"{self.path}: the ledger was opened read-only; nothing was charged")
@@ -211,13 +212,13 @@ class SqliteLedger(Book):
         self._contents.add(batch)
 
     def verify(self) -> Head:
-        """Read the whole file again and check tables, chain, sums and budgets; return its head."""
+        """Read the whole file again, verify tables, hash chain, balances and budgets, and return its head."""
         with plain_errors(str(self.path)), transaction(self._connection, write=False):
             check_schema(self._connection, name=str(self.path))
             return read(self._connection, name=str(self.path)).head
 
     def close(self) -> None:
-        """Close the file and let others write."""
+        """Close the file and release the write lock."""
         self._connection.close()
         if self._lock is not None:
             self._lock.release()
@@ -233,10 +234,10 @@ def opening_balances(
     people: Mapping[str, str] | None = None,
     timeout: float = 30.0,
 ) -> dict[str, Floats]:
-    """Return what accounts will have spent when a run is begun; write nothing.
+    """Return the opening balances that a new run would have, without writing.
 
-    So a run with the other kind of noise, or one that cannot be afforded, is refused before anybody trains. Empty where
-    the ledger is new or holds the run already: there is nothing to carry over.
+    This refuses a run with the other kind of noise, or without budget, before any teacher is trained. The result is
+    empty if the ledger is new or already holds the run.
     """
     with _looked_at(Path(path), timeout) as found:
         if found is None or not found[1].runs or found[1].run_named(run) is not None:
@@ -248,14 +249,14 @@ def opening_balances(
 
 
 def run_names(path: str | Path, *, timeout: float = 30.0) -> tuple[str, ...]:
-    """Return the names of a ledger's runs, in order; none where there is no ledger yet."""
+    """Return the names of a ledger's runs, in order; empty if there is no ledger yet."""
     with _looked_at(Path(path), timeout) as found:
         return () if found is None else tuple(run.name for run in found[1].runs.values())
 
 
 @contextmanager
 def _looked_at(file: Path, timeout: float) -> Iterator[tuple[sqlite3.Connection, Contents] | None]:
-    """Read and verify a ledger without its lock; None where there is none, or where it was interrupted while made."""
+    """Read and verify a ledger without its lock; None if there is none or its creation was interrupted."""
     if not file.exists() or file.stat().st_size == 0:
         yield None
         return
@@ -272,7 +273,7 @@ def _looked_at(file: Path, timeout: float) -> Iterator[tuple[sqlite3.Connection,
 
 
 def _connected(path: Path, *, readonly: bool, timeout: float, blank: bool) -> sqlite3.Connection:
-    """Connect; make the tables where the file is empty and may be."""
+    """Connect, and create the schema if the file is empty and `blank` allows that."""
     connection = connect(path, readonly=readonly, timeout=timeout)
     try:
         if blank and not readonly and is_blank(connection):
@@ -285,19 +286,19 @@ def _connected(path: Path, *, readonly: bool, timeout: float, blank: bool) -> sq
 
 
 def _charges(connection: sqlite3.Connection, contents: Contents) -> Iterator[tuple[int, Charge]]:
-    """Go through the charges of all runs, inside the caller's transaction."""
+    """Iterate over the charges of all runs in the caller's transaction."""
     for batch in batches(connection):
         yield batch.run, batch.to_charge(seeded=contents.runs[batch.run].noise == "seeded")
 
 
 def _check_head(name: str, contents: Contents, wanted: Head | None) -> None:
-    """Refuse a ledger whose chain does not contain a head that was seen before."""
+    """Rollback detection: refuse a ledger whose chain does not contain a head that was seen before."""
     if wanted is None:
         return
     if wanted.entries >= len(contents.hashes):
         raise IpateError(
             f"{name}: this is an older copy of the ledger: it ends at entry {contents.head.entries} and entry "
-            f"{wanted.entries} was seen before; restore the newest copy, or what was spent since would be spent again"
+            f"{wanted.entries} was seen before; restore the newest copy, because later charges are missing here"
         )
     if contents.hashes[wanted.entries].hex() != wanted.hash:
         raise IpateError(
@@ -315,8 +316,10 @@ def _check_same(
     noise: NoiseKind | None,
     parent: str | None,
 ) -> None:
-    """Refuse to continue a run otherwise than it was opened: that is a new run."""
-    way_out = f"run {run.name!r} was opened otherwise: begin a new run, under another name, that continues its balances"
+    """Refuse to continue a run with settings other than those it was opened with."""
+    way_out = (
+        f"run {run.name!r} was opened with other settings: begin a new run with another name to carry its balances over"
+    )
     if terms is not None:
         check_ids(terms)
         if {entry.account.id: entry for entry in terms} != {row.id: row.terms for row in run.accounts}:
@@ -345,7 +348,7 @@ def _begin(
     *,
     ledger: str,
 ) -> RunRow:
-    """Record a new run with the balances of its people; only the holder of the lock gets here."""
+    """Record a new run with the opening balances of its accounts; the caller holds the write lock."""
     _check_noise(ledger, contents, run.noise or "secure")
     if run.parent is not None and contents.run_named(run.parent) is None:
         raise InputError(f"parent is {run.parent!r}: this ledger has no such run")

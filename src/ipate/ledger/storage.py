@@ -16,12 +16,12 @@ from ipate.ledger.records import RELEASES, Answer, Floats, Head, ReleaseTest, St
 
 @dataclass
 class Contents:
-    """What a verified ledger holds, added up."""
+    """The contents of a verified ledger: runs, balances and answers."""
 
     hashes: list[bytes] = field(default_factory=list)  # of every entry, in order
     charges: int = 0
     runs: dict[int, RunRow] = field(default_factory=dict)  # by entry, in the order in which they were opened
-    spent: dict[Place, Floats] = field(default_factory=dict)  # balances, the openings included
+    spent: dict[Place, Floats] = field(default_factory=dict)  # balances, including opening balances
     answers: dict[tuple[str, str], dict[str, Answer]] = field(default_factory=dict)  # by pool and kind of release
     progress: dict[int, "Progress"] = field(default_factory=dict)  # by run
 
@@ -31,19 +31,19 @@ class Contents:
         return Head(entries=len(self.hashes) - 1, charges=self.charges, hash=self.hashes[-1].hex())
 
     def run_named(self, name: str | None) -> RunRow | None:
-        """Return a run by its name, the last one where no name is given; None where there is none."""
+        """Return a run by name, or the last run if no name is given; None if there is no such run."""
         found = [run for run in self.runs.values() if name is None or run.name == name]
         return found[-1] if found else None
 
     def open_run(self, run: RunRow) -> None:
-        """Add a run: its accounts start from their openings."""
+        """Add a run, whose accounts start from their opening balances."""
         self.runs[run.entry] = run
         self.progress[run.entry] = Progress()
         for row in run.accounts:
             self.spent[run.entry, row.id] = from_bytes(row.opening)
 
     def add(self, batch: BatchRow) -> None:
-        """Add a batch; balances grow in the order of the charges, so that sums agree to the last bit."""
+        """Add a batch; costs are added in the order of the charges, so that sums agree to the last bit."""
         self.charges += 1
         for row in batch.charges:
             self.spent[batch.run, row.account] = self.spent[batch.run, row.account] + from_bytes(row.cost)
@@ -56,11 +56,11 @@ class Contents:
         self.progress[batch.run].add(batch)
 
     def known(self, run: RunRow, kind: str) -> dict[str, Answer]:
-        """Return the answers of one kind that were released for a run's pool; those of other kinds are not shared."""
+        """Return the answers of one kind of release for a run's pool; answers are not shared between kinds."""
         return self.answers.setdefault((run.pool, kind), {})
 
     def stored(self, run: RunRow, kind: str) -> Stored:
-        """Return what is needed to continue a run."""
+        """Return the state from which a run is continued."""
         come = self.progress[run.entry]
         return Stored(
             answers=dict(self.known(run, kind)),
@@ -72,7 +72,7 @@ class Contents:
 
 @dataclass
 class Progress:
-    """How far a run has come: its labels, queries and test, and of every account the largest Δ and when it left."""
+    """The state of a run: its labels, queries and test, and for every account its largest Δ and when it was dropped."""
 
     labels: int = 0
     queries: dict[str, set[str]] = field(default_factory=dict)  # by kind of release
@@ -98,7 +98,7 @@ class Progress:
 
 
 def read(connection: sqlite3.Connection, *, name: str) -> Contents:
-    """Read and verify everything, inside the caller's transaction; raise if anything was changed."""
+    """Read and verify all entries in the caller's transaction; raise if anything was changed."""
     for (verdict,) in connection.execute("PRAGMA quick_check(1)"):
         if verdict != "ok":
             raise IpateError(damaged(name, f"SQLite finds it damaged ({verdict})"))
@@ -133,7 +133,7 @@ def read(connection: sqlite3.Connection, *, name: str) -> Contents:
 
 
 def batches(connection: sqlite3.Connection) -> Iterator[BatchRow]:
-    """Go through all batches, in order."""
+    """Iterate over all batches, in order."""
     rows = connection.execute("SELECT e.entry, e.time FROM entries e WHERE kind = 'batch' ORDER BY e.entry").fetchall()
     for entry, time in rows:
         yield _batch(connection, entry, time)
@@ -160,7 +160,7 @@ def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
 
 
 def _only(connection: sqlite3.Connection, query: str, entry: int) -> tuple[Any, ...]:
-    """Return the row of an entry without its first column, the entry itself."""
+    """Return the row of an entry without its first column, the entry number."""
     found = connection.execute(query, (entry,)).fetchone()
     if found is None:
         raise KeyError(entry)
@@ -168,7 +168,7 @@ def _only(connection: sqlite3.Connection, query: str, entry: int) -> tuple[Any, 
 
 
 def _check_kind(name: str, batch: BatchRow) -> None:
-    """Refuse a release of a kind that only a newer ipate knows: its cost could not be counted."""
+    """Refuse a kind of release that this version does not know, since its cost could not be counted."""
     if batch.kind not in RELEASES:
         raise IpateError(
             f"{name}: entry {batch.entry} is of the kind {batch.kind!r}, unknown to this ipate: update ipate"
@@ -176,7 +176,7 @@ def _check_kind(name: str, batch: BatchRow) -> None:
 
 
 def _check_strays(connection: sqlite3.Connection, name: str, seen: dict[str, int]) -> None:
-    """Refuse rows that no entry of the chain vouches for."""
+    """Refuse rows that do not belong to an entry of the hash chain."""
     for table, kind in (("runs", "run"), ("batches", "batch")):
         count = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
         if count != seen[kind]:
@@ -187,7 +187,7 @@ def _check_strays(connection: sqlite3.Connection, name: str, seen: dict[str, int
 
 
 def _check_balances(connection: sqlite3.Connection, name: str, contents: Contents) -> None:
-    """Compare the running balances with the sums of what was charged, and both with the budgets."""
+    """Compare the running balances with the sums of charges, and both with the budgets."""
     kept = {(run, account): raw for run, account, raw in connection.execute("SELECT run, account, spent FROM balances")}
     if kept.keys() != contents.spent.keys():
         raise IpateError(damaged(name, "an account has no running balance, or a balance no account"))
@@ -202,10 +202,10 @@ def _check_balances(connection: sqlite3.Connection, name: str, contents: Content
 
 
 def append(connection: sqlite3.Connection, contents: Contents, entry: RunRow | BatchRow) -> bytes:
-    """Add an entry to the chain, if the chain is still what this process saw last."""
+    """Append an entry to the hash chain; refuse if another process has written since it was read."""
     last = connection.execute("SELECT entry, hash FROM entries ORDER BY entry DESC LIMIT 1").fetchone()
     if last != (len(contents.hashes) - 1, contents.hashes[-1]):
-        raise IpateError("the ledger has changed since it was opened: another process wrote it; open it again")
+        raise IpateError("the ledger has changed since it was opened: another process wrote to it; open it again")
     entry_hash = link(contents.hashes[-1], entry)
     kind = "run" if isinstance(entry, RunRow) else "batch"
     connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (entry.entry, kind, entry.time, entry_hash))
@@ -213,7 +213,7 @@ def append(connection: sqlite3.Connection, contents: Contents, entry: RunRow | B
 
 
 def insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
-    """Write a run with its accounts, their first balances and their people."""
+    """Write a run with its accounts, their opening balances and their people."""
     row = (run.entry, run.name, run.pool, int(run.named), run.noise, run.parent, run.reason)
     _insert(connection, "runs", [row])
     accounts = ((run.entry, position, *row.columns()) for position, row in enumerate(run.accounts))
