@@ -359,4 +359,4 @@ def test_interruption_message_says_how_to_continue(files, capsys, monkeypatch):
 
     monkeypatch.setattr("ipate.labelling.loop.label", stopped)
     assert _run(arguments(files)) == 130
-    assert capsys.readouterr().err == "ipate: interrupted; the same command again continues or repeats it\n"
+    assert capsys.readouterr().err == "ipate: interrupted; run the same command again to continue or repeat it\n"

@@ -265,8 +265,8 @@ BAD = {
     "a file for a folder": (["--dataset", "digits", "--epsilon", "5", "--out", __file__], "is a file"),
     "a public pool that does not fit": (["--dataset", "digits", "--epsilon", "5", "--public", "5000"], "5,000"),
     "a run that is not there": (["--resume", "nowhere"], "nowhere"),
-    "resume with a flag": (["--resume", "nowhere", "--epsilon", "3"], "nothing beside it"),
-    "resume with more": (["--resume", "nowhere", "--dataset", "digits"], "nothing beside it"),
+    "resume with a flag": (["--resume", "nowhere", "--epsilon", "3"], "leave out all other options"),
+    "resume with more": (["--resume", "nowhere", "--dataset", "digits"], "leave out all other options"),
     "files that are not there": (["--dataset", "mnist", "--data-dir", "nowhere"], "no such folder"),
 }
 
