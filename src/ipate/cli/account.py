@@ -23,18 +23,14 @@ EXAMPLE = (
 
 
 def command(
-    votes: Annotated[
-        Path, typer.Argument(help="The teachers' votes: an npz file, a folder or an npy file.", metavar="VOTES")
-    ],
-    groups: Annotated[Path, typer.Option(help="csv file with the budget of every group.", metavar="GROUPS.csv")],
-    sigma: Annotated[float | None, typer.Option(help="σ: standard deviation of the noise on the votes.")] = None,
-    check_sigma: Annotated[
-        float | None, typer.Option(help="σ_T: standard deviation of the noise on the check.")
-    ] = None,
+    votes: Annotated[Path, typer.Argument(help="The teachers' votes: an npz, a folder or an npy.", metavar="VOTES")],
+    groups: Annotated[Path, typer.Option(help="csv file of group budgets.", metavar="GROUPS.csv")],
+    sigma: Annotated[float | None, typer.Option(help="σ: standard deviation of the label noise.")] = None,
+    check_sigma: Annotated[float | None, typer.Option(help="σ_T: standard deviation of the check noise.")] = None,
     threshold: Annotated[float | None, typer.Option(help="T: threshold of the check.")] = None,
     aggregator: Annotated[
         str,
-        typer.Option(help="gnmax, confident, interactive or lnmax; default: derived from the other options."),
+        typer.Option(help="gnmax, confident, interactive or lnmax; auto: derived from the other options."),
     ] = "auto",
     scale: Annotated[float | None, typer.Option(help="The Laplace scale of lnmax.")] = None,
     student_probs: Annotated[
@@ -57,9 +53,7 @@ def command(
         str,
         typer.Option(help="What ended the queries: fixed (chosen beforehand), account (this same account) or other."),
     ] = "fixed",
-    history: Annotated[
-        Path | None, typer.Option(help="Write the columns query,group,epsilon to this csv file.")
-    ] = None,
+    history: Annotated[Path | None, typer.Option(help="Write query,group,epsilon to this csv file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
     """Compute what the releases on these votes cost each group of people under a bound."""

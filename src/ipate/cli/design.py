@@ -21,17 +21,13 @@ def command(
         Path | None,
         typer.Argument(help="The npz file that will be labelled; its votes are not used.", metavar="VOTES.npz"),
     ] = None,
-    groups: Annotated[
-        Path | None, typer.Option(help="csv file with the budget of every group.", metavar="GROUPS.csv")
-    ] = None,
+    groups: Annotated[Path | None, typer.Option(help="csv file of group budgets.", metavar="GROUPS.csv")] = None,
     out: Annotated[Path | None, typer.Option(help="The design file to write.", metavar="DESIGN.json")] = None,
     check: Annotated[
         Path | None, typer.Option(help="Verify this design instead of making one.", metavar="DESIGN.json")
     ] = None,
     accuracy: Annotated[float | None, typer.Option(help="Simulator: expected accuracy of one teacher.")] = None,
-    spread: Annotated[
-        float | None, typer.Option(help="Simulator: how much queries differ in difficulty; default: 2.")
-    ] = None,
+    spread: Annotated[float | None, typer.Option(help="Simulator: spread of query difficulty; default: 2.")] = None,
     confusion: Annotated[
         float | None, typer.Option(help="Simulator: share of wrong votes that agree with each other; default: 0.65.")
     ] = None,
@@ -49,17 +45,13 @@ def command(
         str,
         typer.Option(help="gdp, proportional, classic, algorithm2, uniform, or file: use the weights in the files."),
     ] = "gdp",
-    sigma: Annotated[float | None, typer.Option(help="σ: standard deviation of the noise on the votes.")] = None,
-    check_sigma: Annotated[
-        float | None, typer.Option(help="σ_T: standard deviation of the noise on the check.")
-    ] = None,
+    sigma: Annotated[float | None, typer.Option(help="σ: standard deviation of the label noise.")] = None,
+    check_sigma: Annotated[float | None, typer.Option(help="σ_T: standard deviation of the check noise.")] = None,
     threshold: Annotated[float | None, typer.Option(help="T: threshold of the check.")] = None,
     delta: Annotated[float, typer.Option(help="δ of groups without one in the group file.")] = 1e-5,
     classes: Annotated[int | None, typer.Option(help="Number of classes (public).")] = None,
     max_queries: Annotated[int | None, typer.Option(help="Ask at most this many queries.")] = None,
-    order_seed: Annotated[
-        int | None, typer.Option(min=0, help="Shuffle the order of the queries with this seed.")
-    ] = None,
+    order_seed: Annotated[int | None, typer.Option(min=0, help="Seed for shuffling the queries.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
     """Design the test of the bound ptr from public information, before the votes are used."""

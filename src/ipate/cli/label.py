@@ -28,23 +28,19 @@ EXAMPLE = (
 
 
 def command(
-    votes: Annotated[
-        Path, typer.Argument(help="The teachers' votes: an npz file, a folder or an npy file.", metavar="VOTES")
-    ],
-    groups: Annotated[Path, typer.Option(help="csv file with the budget of every group.", metavar="GROUPS.csv")],
+    votes: Annotated[Path, typer.Argument(help="The teachers' votes: an npz, a folder or an npy.", metavar="VOTES")],
+    groups: Annotated[Path, typer.Option(help="csv file of group budgets.", metavar="GROUPS.csv")],
     out: Annotated[Path, typer.Option(help="The csv file of labels to write.", metavar="LABELS.csv")],
     variant: Annotated[
         str,
-        typer.Option(help="standard, weighting, upsampling or vanishing; default: weighting if the votes have groups."),
+        typer.Option(help="standard, weighting, upsampling or vanishing; auto: weighting if the votes have groups."),
     ] = "auto",
     aggregator: Annotated[
         str,
-        typer.Option(help="gnmax, confident, interactive or lnmax; default: derived from the other options."),
+        typer.Option(help="gnmax, confident, interactive or lnmax; auto: derived from the other options."),
     ] = "auto",
-    sigma: Annotated[float | None, typer.Option(help="σ: standard deviation of the noise on the votes.")] = None,
-    check_sigma: Annotated[
-        float | None, typer.Option(help="σ_T: standard deviation of the noise on the check.")
-    ] = None,
+    sigma: Annotated[float | None, typer.Option(help="σ: standard deviation of the label noise.")] = None,
+    check_sigma: Annotated[float | None, typer.Option(help="σ_T: standard deviation of the check noise.")] = None,
     threshold: Annotated[float | None, typer.Option(help="T: threshold of the check.")] = None,
     scale: Annotated[float | None, typer.Option(help="The Laplace scale of lnmax.")] = None,
     student_probs: Annotated[
@@ -76,9 +72,7 @@ def command(
     ] = "budget",
     max_labels: Annotated[int | None, typer.Option(help="Stop after this many labels.")] = None,
     max_queries: Annotated[int | None, typer.Option(help="Stop after this many queries.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the noise, for repeatable results: the run is then NOT private.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the noise: the run is then NOT private.")] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(help="The ledger of charges; an existing one continues its balances. Default: beside the labels."),
@@ -87,9 +81,7 @@ def command(
     accuracy: Annotated[
         float | None, typer.Option(help="ptr without a design: expected accuracy of one teacher.")
     ] = None,
-    spread: Annotated[
-        float | None, typer.Option(help="ptr: how much queries differ in difficulty; default: 2.")
-    ] = None,
+    spread: Annotated[float | None, typer.Option(help="ptr: spread of query difficulty; default: 2.")] = None,
     confusion: Annotated[
         float | None, typer.Option(help="ptr: share of wrong votes that agree; default: 0.65.")
     ] = None,
@@ -103,9 +95,7 @@ def command(
     fallback: Annotated[
         bool, typer.Option(help="ptr: reserve (ε/2, δ/10) for a data-independent run after a failed test.")
     ] = False,
-    order_seed: Annotated[
-        int | None, typer.Option(min=0, help="Shuffle the order of the queries with this seed.")
-    ] = None,
+    order_seed: Annotated[int | None, typer.Option(min=0, help="Seed for shuffling the queries.")] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Vanishing: public seed of the participation schedule.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:

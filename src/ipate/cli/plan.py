@@ -28,9 +28,7 @@ def command(
         str | None,
         typer.Option(help="The number of people, or a csv file with one row per person.", metavar="N|PEOPLE.csv"),
     ] = None,
-    groups: Annotated[
-        Path | None, typer.Option(help="csv file with the budget of every group.", metavar="GROUPS.csv")
-    ] = None,
+    groups: Annotated[Path | None, typer.Option(help="csv file of group budgets.", metavar="GROUPS.csv")] = None,
     share: Annotated[
         list[str] | None, typer.Option(help="A group's share of all people; once per group.", metavar="ID=SHARE")
     ] = None,
@@ -49,25 +47,17 @@ def command(
     ] = None,
     classes: Annotated[int | None, typer.Option(help=f"Number of classes (public); default: {CLASSES}.")] = None,
     pool: Annotated[int | None, typer.Option(help="Number of public points; default: 10,000.")] = None,
-    variant: Annotated[
-        str | None, typer.Option(help="The variant that the noise is chosen for; default: weighting.")
-    ] = None,
-    teachers: Annotated[
-        str | None, typer.Option(help="Number of teachers k, or auto; default: as in ipate run.", metavar="K|auto")
-    ] = None,
+    variant: Annotated[str | None, typer.Option(help="Variant to choose noise for; default: weighting.")] = None,
+    teachers: Annotated[str | None, typer.Option(help="Number of teachers, k, or auto.", metavar="K|auto")] = None,
     points_per_teacher: Annotated[
         int | None, typer.Option(help="People per teacher, if the number of teachers is auto.")
     ] = None,
     aggregator: Annotated[str | None, typer.Option(help="auto, confident (with a check) or gnmax (without).")] = None,
-    sigma: Annotated[float | None, typer.Option(help="σ at k teachers; default: chosen as in ipate run.")] = None,
-    check_sigma: Annotated[
-        float | None, typer.Option(help="σ_T at k teachers; default: chosen as in ipate run.")
-    ] = None,
-    threshold: Annotated[float | None, typer.Option(help="T at k teachers; default: chosen as in ipate run.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="σ at k teachers; default: as in ipate run.")] = None,
+    check_sigma: Annotated[float | None, typer.Option(help="σ_T at k teachers; default: as in ipate run.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="T at k teachers; default: as in ipate run.")] = None,
     bound: Annotated[str | None, typer.Option(help="gdp, loose or sup; default: gdp.")] = None,
-    conversion: Annotated[
-        str | None, typer.Option(help="improved or classic, ignored by the bound gdp; default: improved.")
-    ] = None,
+    conversion: Annotated[str | None, typer.Option(help="improved (default) or classic; ignored by gdp.")] = None,
     orders: Annotated[str, typer.Option(help="Rényi orders: FIRST:LAST or a comma-separated list.")] = "2:50",
     weights: Annotated[
         str, typer.Option(help="The rule of weighting: gdp, proportional, algorithm2, classic or uniform.")
@@ -86,7 +76,7 @@ def command(
         typer.Option(help="Expected accuracy of one teacher; adds a comparison of gdp, sup and ptr."),
     ] = None,
     spread: Annotated[
-        float | None, typer.Option(help="With --accuracy: how much queries differ in difficulty; default: 2.")
+        float | None, typer.Option(help="With --accuracy: spread of query difficulty; default: 2.")
     ] = None,
     confusion: Annotated[
         float | None, typer.Option(help="With --accuracy: share of wrong votes that agree; default: 0.65.")
@@ -101,9 +91,7 @@ def command(
     fallback: Annotated[
         bool, typer.Option(help="ptr: reserve (ε/2, δ/10) for a data-independent run after a failed test.")
     ] = False,
-    split_seed: Annotated[
-        int | None, typer.Option(min=0, help="Vanishing: public seed of the participation schedule; default: 0.")
-    ] = None,
+    split_seed: Annotated[int | None, typer.Option(min=0, help="Vanishing: seed of the schedule; default: 0.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
     """Show before any training what the budgets afford under each variant, from public information only."""

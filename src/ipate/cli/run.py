@@ -48,9 +48,7 @@ def command(
         Path | None,
         typer.Option(help="A ledger shared by several runs, whose costs add up per person; default: the run's own."),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the noise, for repeatable results: the run is then NOT private.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the noise: the run is then NOT private.")] = None,
     split_seed: Annotated[int | None, typer.Option(help="Seed of partition, allocation and training.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:

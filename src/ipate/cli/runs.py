@@ -16,7 +16,7 @@ EXAMPLE = (
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="The folder of the runs; default: runs.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(help="The folder of the runs.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
     """List runs with their state: complete, interrupted, running, or broken with the reason."""
