@@ -829,7 +829,7 @@ MUTANTS = (
         "if meter.data_independent and not book:",
         (
             f"{RUN_LEDGERS}::test_a_private_history_is_recharged_and_the_run_after_it_publishes_nothing",
-            f"{LABEL}::test_a_releasable_labelling_after_a_private_one_is_not_called_releasable",
+            f"{LABEL}::test_labels_after_private_release_are_not_releasable",
         ),
     ),
     Mutant(
@@ -935,7 +935,7 @@ MUTANTS = (
         "cli/label.py",
         "        if book is not None:\n            write_head(out, book)  # from now on",
         "        if False:\n            write_head(out, book)  # from now on",
-        (f"{LABEL}::test_a_ledger_that_is_gone_after_an_interruption_is_refused",),
+        (f"{LABEL}::test_ledger_missing_after_interruption_is_refused",),
     ),
     Mutant(
         "a seeded run goes on as a private one",
@@ -1055,7 +1055,7 @@ MUTANTS = (
         "report/statement.py",
         'return self if self.kind == "releasable" else replace',
         "return self if True else replace",
-        ("tests/cli/test_leaving.py::test_commands_print_no_private_figure_unless_asked_to",),
+        ("tests/cli/test_leaving.py::test_private_figures_are_printed_only_on_request",),
     ),
     Mutant(
         "the public report tells when somebody left",

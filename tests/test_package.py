@@ -15,7 +15,7 @@ import pytest
 
 import ipate
 
-HEAVY = ("scipy", "dp_accounting", "matplotlib", "sklearn", "torch", "pandas", "ray")
+HEAVY = ("numpy", "scipy", "dp_accounting", "matplotlib", "sklearn", "torch", "pandas", "ray")
 CONSOLE = Path(sys.executable).with_name("ipate")
 ROOT = Path(ipate.__file__).parent
 MODULES = sorted(
@@ -71,8 +71,10 @@ def test_help_is_quick():
         "import ipate",
         "from ipate.cli.app import _run\n_run(['--help'])",
         "from ipate.cli.app import _run\n_run(['account', '--help'])",
+        "from ipate.cli.app import _run\n_run(['run', '--help'])",
+        "from ipate.cli.app import _run\n_run(['--version'])",
     ],
-    ids=["import ipate", "ipate --help", "ipate account --help"],
+    ids=["import ipate", "ipate --help", "ipate account --help", "ipate run --help", "ipate --version"],
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(code):
     assert loaded_after(code).isdisjoint(HEAVY)

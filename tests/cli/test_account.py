@@ -52,7 +52,7 @@ def expected(bound="gdp", conversion="improved", *, delta=1e-5, orders=tuple(ran
 
 
 @pytest.mark.parametrize("bound", ["loose", "gdp", "sup", "tight", "exact"])
-def test_json_has_the_keys_and_types_that_were_promised(folder, run, bound):
+def test_json_has_documented_keys_and_types(folder, run, bound):
     write(folder)
     ran = run(*account("--bound", bound, "--conversion", "classic", "--delta", "1e-6", "--json"))
     assert (ran.code, ran.err) == (0, "")
@@ -77,7 +77,7 @@ def test_json_has_the_keys_and_types_that_were_promised(folder, run, bound):
     assert type(strict["exhausted_at"]) is int
 
 
-def test_as_a_process_stdout_is_json_alone(folder, process):
+def test_process_prints_only_json_on_stdout(folder, process):
     write(folder, classes=None)
     ran = process(*account("--json"))
     assert ran.code == 0
@@ -86,7 +86,7 @@ def test_as_a_process_stdout_is_json_alone(folder, process):
     assert ran.err.count("\n") == 1
 
 
-def test_as_a_process_the_table_can_be_read(folder, process):
+def test_process_prints_a_readable_table(folder, process):
     write(folder)
     ran = process(*account())
     assert (ran.code, ran.err) == (0, "")
@@ -109,7 +109,7 @@ def test_as_a_process_the_table_can_be_read(folder, process):
 
 
 @pytest.mark.parametrize("bound", ["tight", "exact"])
-def test_costs_computed_from_votes_are_called_private_wherever_they_are_shown(folder, run, bound):
+def test_data_dependent_costs_are_always_marked_private(folder, run, bound):
     write(folder)
     table = run(*account("--bound", bound, "--conversion", "improved"))
     assert table.out.splitlines()[0].startswith(f"Costs by the {bound} bound, PRIVATE")
@@ -124,12 +124,12 @@ def test_costs_computed_from_votes_are_called_private_wherever_they_are_shown(fo
 
 
 @pytest.mark.parametrize(("way", "kind"), [("fixed", "releasable"), ("account", "releasable"), ("other", "private")])
-def test_stopping_decides_what_may_be_said(folder, run, way, kind):
+def test_stopping_rule_determines_kind_of_guarantee(folder, run, way, kind):
     write(folder, text="group,epsilon\nlax,90\nstrict,90\n")
     assert json.loads(run(*account("--stopped-by", way, "--json")).out)["guarantee"] == kind
 
 
-def test_the_bound_is_gdp_and_the_conversion_improved_unless_said(folder, run):
+def test_defaults_are_gdp_bound_and_improved_conversion(folder, run):
     write(folder)
     assert json.loads(run(*account("--json")).out)["bound"] == "gdp"
     loose = [
@@ -140,20 +140,20 @@ def test_the_bound_is_gdp_and_the_conversion_improved_unless_said(folder, run):
     assert classic["groups"][0]["epsilon"] > loose[0]["groups"][0]["epsilon"]
 
 
-def test_gdp_ignores_the_conversion(folder, run):
+def test_gdp_bound_ignores_the_conversion_option(folder, run):
     write(folder)
     outs = {run(*account("--conversion", name, "--json")).out for name in ("classic", "improved")}
     assert len(outs) == 1
 
 
-def test_rows_of_the_group_file_in_another_order_change_nothing_but_the_order(folder, run):
+def test_group_row_order_changes_only_output_order(folder, run):
     write(folder)
     first = json.loads(run(*account("--json")).out)["groups"]
     write(folder, text="group,epsilon\nstrict,0.9\nlax,40\n")
     assert json.loads(run(*account("--json")).out)["groups"] == first[::-1]
 
 
-def test_a_delta_in_the_group_file_outranks_the_option(folder, run):
+def test_delta_in_group_file_overrides_the_option(folder, run):
     write(folder, text="group,epsilon,delta\nlax,40,\nstrict,0.9,1e-7\n")
     told = json.loads(run(*account("--delta", "1e-3", "--json")).out)
     lax, strict = told["groups"]
@@ -162,7 +162,7 @@ def test_a_delta_in_the_group_file_outranks_the_option(folder, run):
     assert strict["epsilon"] == expected(delta=1e-7).groups[1].cost
 
 
-def test_the_mask_decides_what_is_charged(folder, run):
+def test_answered_mask_determines_which_queries_are_charged(folder, run):
     write(folder)
     mask = np.array([1, 0, -1] * 10, dtype=np.int8)
     np.save(folder / "mask.npy", mask)
@@ -187,26 +187,26 @@ def test_the_mask_decides_what_is_charged(folder, run):
         ("2:50", list(range(2, 51))),
     ],
 )
-def test_orders_are_a_range_with_both_ends_or_a_list(text, orders):
+def test_orders_accept_inclusive_range_or_list(text, orders):
     assert parse_orders(text) == pytest.approx(orders)
 
 
 @pytest.mark.parametrize(
     "text", ["", "a", "2:", ":5", "5:2", "2:5:0", "2:5:-1", "1:2:3:4", "2;3", "2:inf", "2:nan", "2:1e9", "2:3:1e-9"]
 )
-def test_orders_that_cannot_be_read_are_refused(text):
+def test_malformed_renyi_orders_are_refused(text):
     with pytest.raises(InputError, match="write FIRST:LAST, FIRST:LAST:STEP or a list"):
         parse_orders(text)
 
 
-def test_the_orders_asked_for_are_used(folder, run):
+def test_requested_orders_are_used_for_costs(folder, run):
     write(folder)
     told = json.loads(run(*account("--bound", "loose", "--orders", "3,5", "--json")).out)
     assert [group["order"] for group in told["groups"]] == [3.0, 3.0]
     assert told["groups"][0]["epsilon"] == expected("loose", orders=(3.0, 5.0)).groups[0].cost
 
 
-def test_history_has_a_row_per_query_and_group(folder, run):
+def test_history_has_one_row_per_query_and_group(folder, run):
     write(folder)
     told = json.loads(run(*account("--history", "history.csv", "--json")).out)
     with (folder / "history.csv").open(newline="", encoding="utf-8") as stream:
@@ -221,7 +221,7 @@ def test_history_has_a_row_per_query_and_group(folder, run):
         assert group["exhausted_at"] == (above[0] if above else None)
 
 
-def test_history_names_queries_by_their_ids_where_the_file_has_them(folder, run):
+def test_history_uses_query_ids_of_votes_file(folder, run):
     write(folder, queries=np.array([f"img-{29 - index}" for index in range(30)]))
     assert run(*account("--history", "history.csv")).code == 0
     rows = list(csv.DictReader(io.StringIO((folder / "history.csv").read_text(encoding="utf-8"))))
@@ -231,7 +231,7 @@ def test_history_names_queries_by_their_ids_where_the_file_has_them(folder, run)
 @pytest.mark.parametrize(
     "extra", [("--stopped-by", "luck"), ("--answered", "none.npy"), ("--bound", "loosest"), ("--classes", "1")]
 )
-def test_bad_input_leaves_an_old_history_alone(folder, run, extra):
+def test_bad_input_does_not_overwrite_existing_history(folder, run, extra):
     write(folder)
     (folder / "history.csv").write_text("old\n")
     assert run(*account("--history", "history.csv", *extra)).code == 2
@@ -241,7 +241,7 @@ def test_bad_input_leaves_an_old_history_alone(folder, run, extra):
 # Weights and variants
 
 
-def test_weights_may_stand_in_either_file(folder, run):
+def test_weights_are_read_from_either_file(folder, run):
     write(folder)
     stored = run(*account("--json")).out
     write(folder, weights=None, text="group,epsilon,weight\nlax,40,1.4\nstrict,0.9,0.8\n")
@@ -252,13 +252,13 @@ def test_weights_may_stand_in_either_file(folder, run):
     assert run(*account("--json")).out != stored
 
 
-def test_a_sensitivity_in_the_group_file_is_what_is_charged(folder, run):
+def test_sensitivity_in_group_file_determines_the_cost(folder, run):
     write(folder, text="group,epsilon,sensitivity\nlax,40,2.8\nstrict,0.9,\n")
     lax, strict = json.loads(run(*account("--json")).out)["groups"]
     assert (lax["sensitivity"], strict["sensitivity"]) == (2.8, 0.8)
 
 
-def test_upsampling_has_no_groups_in_the_votes(folder, run):
+def test_upsampling_needs_no_groups_in_votes_file(folder, run):
     write(folder, groups=None, weights=None, text="group,epsilon,sensitivity\na,1,1\nb,2,3\n")
     for bound in ("gdp", "exact"):
         told = json.loads(run(*account("--bound", bound, "--json", "--orders", "2,8")).out)
@@ -266,7 +266,7 @@ def test_upsampling_has_no_groups_in_the_votes(folder, run):
         assert told["groups"][0]["epsilon"] < told["groups"][1]["epsilon"]
 
 
-def test_vanishing_is_read_off_the_participation(folder, run):
+def test_vanishing_is_detected_from_participation_array(folder, run):
     present = np.tile([[True], [False], [True], [False], [True], [True]], (1, 30))
     present[:, 10:] = True
     write(folder, weights=None, participation=present)
@@ -274,7 +274,7 @@ def test_vanishing_is_read_off_the_participation(folder, run):
     assert [group["sensitivity"] for group in told["groups"]] == [1.0, 1.5]
 
 
-def test_laplace_noise_has_a_scale(folder, run):
+def test_lnmax_cost_depends_on_the_scale(folder, run):
     write(folder)
     told = run("account", "votes.npz", "--groups", "groups.csv", "--scale", "20", "--bound", "loose", "--json")
     assert told.code == 0
@@ -282,7 +282,7 @@ def test_laplace_noise_has_a_scale(folder, run):
     assert 0 < costs[1] < costs[0]
 
 
-def test_a_students_probabilities_change_an_exact_account(folder, run):
+def test_student_probabilities_change_cost_under_exact_bound(folder, run):
     write(folder)
     np.save(folder / "probs.npy", np.full((30, 3), 1 / 3))
     exact = account("--bound", "exact", "--orders", "8", "--json")
@@ -492,7 +492,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("prepare", "extra", "words"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
-def test_bad_input_is_one_line_that_names_the_value_and_what_is_allowed(folder, run, prepare, extra, words):
+def test_bad_input_message_names_value_and_allowed_values(folder, run, prepare, extra, words):
     prepare(folder)
     ran = run(*account(*extra, "--json"))
     assert ran.code == 2
@@ -532,7 +532,7 @@ def test_bad_input_is_one_line_that_names_the_value_and_what_is_allowed(folder, 
         (("--verbose",), ("--verbose",)),
     ],
 )
-def test_what_is_missing_or_misspelt_is_named(folder, run, arguments, words):
+def test_missing_or_misspelt_option_is_named(folder, run, arguments, words):
     write(folder)
     ran = run(*arguments)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
@@ -540,7 +540,7 @@ def test_what_is_missing_or_misspelt_is_named(folder, run, arguments, words):
         assert word in ran.err
 
 
-def test_the_warning_about_classes_does_not_stand_before_an_error(folder, process):
+def test_class_warning_is_not_printed_before_error(folder, process):
     write(folder, classes=None, text="group,epsilon\nlax,1\n")
     ran = process(*account())
     assert (ran.code, ran.out) == (2, "")
@@ -549,7 +549,7 @@ def test_the_warning_about_classes_does_not_stand_before_an_error(folder, proces
 
 
 @pytest.mark.parametrize("extra", [("--bound", "tigth"), ("--bogus", "1"), ("--sigma", "many"), ("--delta", "2")])
-def test_as_a_process_bad_input_ends_with_2_and_one_line(folder, process, extra):
+def test_process_exits_with_2_on_bad_input(folder, process, extra):
     write(folder)
     ran = process(*account(*extra))
     assert (ran.code, ran.out) == (2, "")
@@ -557,7 +557,7 @@ def test_as_a_process_bad_input_ends_with_2_and_one_line(folder, process, extra)
     assert "Traceback" not in ran.err
 
 
-def test_a_full_disk_is_a_failure_not_bad_input(folder, run):
+def test_full_disk_exits_with_failure_code_1(folder, run):
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
     write(folder)
@@ -570,14 +570,14 @@ def test_a_full_disk_is_a_failure_not_bad_input(folder, run):
 # Odds and ends
 
 
-def test_without_arguments_there_is_help_and_2(run):
+def test_no_arguments_prints_help_and_exits_2(run):
     ran = run()
     assert (ran.code, ran.out) == (2, "")
     assert "Usage: ipate" in ran.err
     assert "account" in ran.err
 
 
-def test_help_has_an_example_and_names_the_options(run):
+def test_help_shows_an_example_and_all_options(run):
     ran = run("account", "--help")
     assert (ran.code, ran.err) == (0, "")
     text = " ".join(ran.out.split())
@@ -596,7 +596,7 @@ def test_help_has_an_example_and_names_the_options(run):
         assert option in text
 
 
-def test_a_terminal_without_greek_still_gets_its_answer(folder, process):
+def test_ascii_terminal_still_gets_the_output(folder, process):
     write(folder, text="group,epsilon\nlax,1\nstrict,1\n", queries=None)
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     table, told = process(*account(), env=environment), process(*account("--json"), env=environment)
@@ -605,7 +605,7 @@ def test_a_terminal_without_greek_still_gets_its_answer(folder, process):
     assert "ε" in json.loads(told.out)["statement"]
 
 
-def test_group_ids_in_any_script_survive(folder, run):
+def test_unicode_group_ids_are_kept_unchanged(folder, run):
     write(folder, groups=np.array(["ä", 'b,"c', "ä", 'b,"c', "ä", "ä"]), text='group,epsilon\nä,1\n"b,""c",2\n')
     told = json.loads(run(*account("--json", "--history", "history.csv")).out)
     assert [group["group"] for group in told["groups"]] == ["ä", 'b,"c']
@@ -613,12 +613,12 @@ def test_group_ids_in_any_script_survive(folder, run):
         assert {row["group"] for row in csv.DictReader(stream)} == {"ä", 'b,"c'}
 
 
-def test_markup_in_a_group_id_is_shown_as_it_is(folder, run):
+def test_markup_in_group_id_is_printed_literally(folder, run):
     write(folder, groups=np.array(["[red]x[/red]"] * 6), weights=None, text="group,epsilon\n[red]x[/red],1\n")
     assert "[red]x[/red]" in run(*account()).out
 
 
-def test_a_cost_beyond_all_numbers_is_null_in_json(folder, process):
+def test_infinite_cost_is_null_in_json(folder, process):
     write(folder)
     ran = process("account", "votes.npz", "--groups", "groups.csv", "--sigma", "1e-200", "--bound", "loose", "--json")
     assert ran.code == 0
@@ -626,7 +626,7 @@ def test_a_cost_beyond_all_numbers_is_null_in_json(folder, process):
     assert math.isfinite(json.loads(ran.out)["groups"][0]["budget"])
 
 
-def test_a_reader_that_leaves_early_sees_no_traceback(folder):
+def test_broken_pipe_prints_no_traceback(folder):
     write(folder)
     console = Path(sys.executable).with_name("ipate")
     with subprocess.Popen([str(console), *account()], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:

@@ -15,7 +15,7 @@ def files(folder):
     return folder
 
 
-def test_a_good_file_is_counted_explained_and_written(files, process):
+def test_valid_file_is_summarised_and_groups_written(files, process):
     told = process("consent", "good.csv", "--policy", "policy.toml", "--person", "patient", "--level", "consent",
         "--out", "groups.csv", cwd=files)  # fmt: skip
     assert told.code == 0, told.err
@@ -27,7 +27,7 @@ def test_a_good_file_is_counted_explained_and_written(files, process):
     assert told.err == ""
 
 
-def test_a_bad_file_is_told_in_full_and_ends_with_one_line_and_no_group_file(files, run):
+def test_invalid_file_lists_problems_and_writes_nothing(files, run):
     told = run("consent", "bad.csv", "--policy", "policy.toml", "--person", "patient", "--level", "consent",
         "--out", "groups.csv")  # fmt: skip
     assert told.code == 2
@@ -36,7 +36,7 @@ def test_a_bad_file_is_told_in_full_and_ends_with_one_line_and_no_group_file(fil
     assert not (files / "groups.csv").exists()
 
 
-def test_json_is_alone_on_stdout_whatever_was_found(files, run):
+def test_json_is_only_output_for_any_result(files, run):
     for name, code in (("good.csv", 0), ("bad.csv", 2)):
         told = run("consent", name, "--policy", "policy.toml", "--person", "patient", "--level", "consent", "--json")
         assert told.code == code
@@ -58,7 +58,7 @@ def test_json_is_alone_on_stdout_whatever_was_found(files, run):
         (["good.csv", "--policy", "policy.toml", "--level", "consent", "--epsilon-column", "consent"], "name the one"),
     ],
 )
-def test_what_cannot_be_used_is_one_line(files, run, arguments, said):
+def test_unusable_input_is_refused_in_one_line(files, run, arguments, said):
     told = run("consent", *arguments)
     assert told.code == 2
     assert told.out == ""

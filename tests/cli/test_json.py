@@ -39,7 +39,7 @@ def printed(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def test_page_lists_keys_of_a_group_result():
+def test_page_lists_keys_of_group_results():
     result = GroupResult(group=Group(id="a", budget=Budget(1.0, 1e-5)), sensitivity=1.0, cost=0.5)
     table = PAGE[PAGE.index("## A group") : PAGE.index("## Commands")]
     listed = [name for cell in re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE) for name in cell.split(", ")]

@@ -56,7 +56,7 @@ def read_labels(folder):
         return list(csv.DictReader(stream))
 
 
-def test_as_a_process_it_labels_says_what_it_cost_and_writes_the_file(files):
+def test_process_prints_costs_and_writes_labels_file(files):
     program = Path(sys.executable).with_name("ipate")
     done = subprocess.run(
         [program, *arguments(files, "--json")], capture_output=True, text=True, check=False, timeout=60
@@ -80,7 +80,7 @@ def test_as_a_process_it_labels_says_what_it_cost_and_writes_the_file(files):
     assert all((row["label"] == "") == (row["answered"] == "0") for row in rows)
 
 
-def test_the_table_is_readable_and_says_what_may_be_published(files, capsys):
+def test_table_states_what_may_be_published(files, capsys):
     assert _run(arguments(files)) == 0
     out = capsys.readouterr().out
     assert "RELEASABLE" in out
@@ -99,7 +99,7 @@ def test_data_dependent_costs_are_never_called_releasable(files, capsys, bound):
     assert run_json(files, capsys, "--bound", bound)["guarantee"] == "private"
 
 
-def test_a_seed_repeats_the_run_and_says_that_it_is_not_private(files, capsys):
+def test_seed_repeats_labels_and_warns_not_private(files, capsys):
     one = run_json(files, capsys, "--seed", "3")
     first = read_labels(files)
     two = run_json(files, capsys, "--seed", "3")
@@ -111,7 +111,7 @@ def test_a_seed_repeats_the_run_and_says_that_it_is_not_private(files, capsys):
     assert "seeded: reproducible, not private" in " ".join(capsys.readouterr().out.split())
 
 
-def test_without_a_seed_two_runs_differ(files, capsys):
+def test_unseeded_runs_draw_different_noise(files, capsys):
     runs = []
     for number in range(3):
         run_json(files, capsys, "--ledger", str(files / f"{number}.sqlite"))
@@ -119,7 +119,7 @@ def test_without_a_seed_two_runs_differ(files, capsys):
     assert runs[0] != runs[1] or runs[1] != runs[2]
 
 
-def test_the_same_command_gives_the_same_labels_again_and_charges_nothing(files, capsys):
+def test_repeated_command_returns_stored_labels_without_charge(files, capsys):
     first = run_json(files, capsys)
     labels = read_labels(files)
     assert first["ledger"] == str(files / "labels.ledger.sqlite")
@@ -135,7 +135,7 @@ def test_the_same_command_gives_the_same_labels_again_and_charges_nothing(files,
     }
 
 
-def test_another_request_on_the_same_ledger_starts_from_what_is_left(files, capsys):
+def test_second_request_starts_from_remaining_budget(files, capsys):
     first = run_json(files, capsys, "--max-labels", "2")
     kept = read_labels(files)
     second = run_json(files, capsys, "--max-labels", "4")
@@ -149,14 +149,14 @@ def test_another_request_on_the_same_ledger_starts_from_what_is_left(files, caps
     assert [g["epsilon"] for g in again["groups"]] == pytest.approx([g["epsilon"] for g in whole["groups"]])
 
 
-def test_a_releasable_labelling_after_a_private_one_is_not_called_releasable(files, capsys):
+def test_labels_after_private_release_are_not_releasable(files, capsys):
     run_json(files, capsys, "--bound", "tight", "--max-labels", "3")
     second = run_json(files, capsys, "--max-labels", "5")
     assert second["guarantee"] == "private"
     assert "something other than this account" in second["statement"]
 
 
-def test_a_ledger_that_is_gone_or_older_than_the_labels_is_refused(files, capsys):
+def test_missing_or_rolled_back_ledger_is_refused(files, capsys):
     run_json(files, capsys, "--max-labels", "5")
     ledger = files / "labels.ledger.sqlite"
     old = ledger.read_bytes()
@@ -169,7 +169,7 @@ def test_a_ledger_that_is_gone_or_older_than_the_labels_is_refused(files, capsys
     assert "restore it, do not start anew" in capsys.readouterr().err
 
 
-def test_a_ledger_that_is_gone_after_an_interruption_is_refused(files, capsys, monkeypatch):
+def test_ledger_missing_after_interruption_is_refused(files, capsys, monkeypatch):
     """Labels were drawn and charged, and none was written: whoever begins anew would draw them again."""
     monkeypatch.setattr("ipate.cli.label._write_labels", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     assert _run(arguments(files, "--max-labels", "5")) == 130
@@ -181,7 +181,7 @@ def test_a_ledger_that_is_gone_after_an_interruption_is_refused(files, capsys, m
     assert run_json(files, capsys, "--max-labels", "5")["labels"] == 5
 
 
-def test_a_folder_that_is_not_there_is_named_before_anything_is_charged(files, capsys):
+def test_missing_output_folder_is_refused_before_charging(files, capsys):
     assert "no such folder" in refusal(files, capsys, "--ledger", str(files / "nowhere" / "x.sqlite"))
     assert "no such folder" in refusal(files, capsys, "--out", str(files / "nowhere" / "labels.csv"))
     (files / "folder").mkdir()
@@ -192,12 +192,12 @@ def test_a_folder_that_is_not_there_is_named_before_anything_is_charged(files, c
 
 
 @pytest.mark.parametrize("option", ["--order-seed", "--split-seed"])
-def test_a_seed_below_zero_is_refused_in_words(files, capsys, option):
+def test_negative_seed_is_refused_with_clear_message(files, capsys, option):
     assert option in refusal(files, capsys, option, "-1", "--variant", "vanishing")
     assert not (files / "labels.ledger.sqlite").exists()
 
 
-def test_seeded_and_private_labels_never_share_a_ledger(files, capsys):
+def test_seeded_and_private_labels_cannot_share_ledger(files, capsys):
     assert run_json(files, capsys, "--seed", "3")["ledger"] is None
     shared = str(files / "shared.sqlite")
     run_json(files, capsys, "--seed", "3", "--ledger", shared)
@@ -205,7 +205,7 @@ def test_seeded_and_private_labels_never_share_a_ledger(files, capsys):
     assert "must not share" in refusal(files, capsys, "--ledger", shared)
 
 
-def test_the_order_of_queries_can_be_shuffled_and_the_file_follows_the_order_asked(files, capsys):
+def test_order_seed_shuffles_queries_and_output_rows(files, capsys):
     run_json(files, capsys, "--order-seed", "5", "--seed", "1")
     expected = np.random.default_rng(5).permutation(300)
     asked = [int(row["query"]) for row in read_labels(files)]
@@ -213,7 +213,7 @@ def test_the_order_of_queries_can_be_shuffled_and_the_file_follows_the_order_ask
 
 
 @pytest.mark.parametrize("variant", ["standard", "weighting", "vanishing"])
-def test_every_variant_runs_and_keeps_the_budgets(files, capsys, variant):
+def test_every_variant_stays_within_the_budgets(files, capsys, variant):
     report = run_json(files, capsys, "--variant", variant, "--seed", "1")
     assert report["variant"] == variant
     assert all(group["epsilon"] <= group["budget"] for group in report["groups"])
@@ -221,7 +221,7 @@ def test_every_variant_runs_and_keeps_the_budgets(files, capsys, variant):
         assert {group["budget"] for group in report["groups"]} == {1.0}
 
 
-def test_upsampling_takes_sensitivities_from_the_csv(files, capsys):
+def test_upsampling_reads_sensitivities_from_group_file(files, capsys):
     votes = synthetic_votes(n_teachers=40, n_queries=300, n_classes=5)
     np.savez(files / "votes.npz", votes=votes.votes, classes=5)
     write_groups(files, [("strict", 1, 1), ("lax", 3, 3)], header="group,epsilon,sensitivity")
@@ -233,7 +233,7 @@ def test_upsampling_takes_sensitivities_from_the_csv(files, capsys):
     assert "'strict' has no sensitivity" in refusal(files, capsys)
 
 
-def test_costs_follow_ids_whatever_the_order_of_rows(files, capsys):
+def test_costs_are_matched_by_group_id(files, capsys):
     rows = [(name, epsilon) for name, epsilon, _ in GROUPS]
     one = run_json(files, capsys, "--seed", "2")
     write_groups(files, rows[::-1])
@@ -242,14 +242,14 @@ def test_costs_follow_ids_whatever_the_order_of_rows(files, capsys):
     assert one["labels"] == other["labels"]
 
 
-def test_weights_of_the_files_are_used_as_given(files, capsys):
+def test_weights_in_files_are_used_unchanged(files, capsys):
     rows = [(name, epsilon, weight) for (name, epsilon, _), weight in zip(GROUPS, (0.5, 1, 2), strict=True)]
     write_groups(files, rows, header="group,epsilon,weight")
     report = run_json(files, capsys, "--weights", "file", "--seed", "1")
     assert {g["group"]: g["weight"] for g in report["groups"]} == {"high": 0.5, "average": 1.0, "low": 2.0}
 
 
-def test_a_rule_replaces_weights_in_the_files_and_says_so(files, capsys):
+def test_weight_rule_overrides_file_weights_with_note(files, capsys):
     write_groups(files, [(n, e, 1) for n, e, _ in GROUPS], header="group,epsilon,weight")
     assert _run(arguments(files, "--weights", "gdp", "--json")) == 0
     captured = capsys.readouterr()
@@ -257,21 +257,21 @@ def test_a_rule_replaces_weights_in_the_files_and_says_so(files, capsys):
     json.loads(captured.out)
 
 
-def test_algorithm2_says_that_it_is_for_reproduction_only_and_who_was_exhausted(files, capsys):
+def test_algorithm2_warns_and_lists_exhausted_groups(files, capsys):
     assert _run(arguments(files, "--weights", "algorithm2", "--seed", "1")) == 0
     captured = capsys.readouterr()
     assert "reproduce" in captured.err
     assert "the weights do not match the budgets" in " ".join(captured.out.split())
 
 
-def test_a_threshold_above_all_votes_is_a_warning_with_the_chance_to_pass(files, capsys):
+def test_unreachable_threshold_warns_with_pass_probability(files, capsys):
     assert _run([*arguments(files, checked=False), "--sigma", "10", "--check-sigma", "30", "--threshold", "60"]) == 0
     err = capsys.readouterr().err
     assert "warning" in err
     assert "0.252" in err  # Φ((40 − 60)/30)
 
 
-def test_interactive_and_lnmax_run(files, capsys):
+def test_interactive_and_lnmax_aggregators_produce_labels(files, capsys):
     probs = np.full((300, 5), 0.02)
     probs[np.arange(300), np.load(files / "votes.npz")["labels"]] = 0.92
     np.save(files / "probs.npy", probs)
@@ -282,7 +282,7 @@ def test_interactive_and_lnmax_run(files, capsys):
     assert lnmax["labels"] > 0
 
 
-def test_max_labels_and_the_other_stop_rules(files, capsys):
+def test_stopping_rules_end_labelling_as_requested(files, capsys):
     counted = run_json(files, capsys, "--stop", "count", "--max-labels", "3", "--seed", "1")
     assert (counted["labels"], counted["stopped_by"]) == (3, "count")
     stopped = run_json(files, capsys, "--weights", "uniform", "--seed", "1")
@@ -290,7 +290,7 @@ def test_max_labels_and_the_other_stop_rules(files, capsys):
     assert dropped["labels"] > stopped["labels"]
 
 
-def test_repeated_query_ids_are_answered_from_the_store(files, capsys):
+def test_repeated_query_ids_reuse_stored_answers(files, capsys):
     votes = synthetic_votes(n_teachers=40, n_queries=300, n_classes=5)
     ids = np.array([f"point-{i % 100}" for i in range(300)])
     np.savez(files / "votes.npz", votes=votes.votes, groups=np.array(votes.groups), classes=5, queries=ids)
@@ -338,7 +338,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_gets_one_line_that_names_it(files, capsys, case):
+def test_bad_input_message_names_it_in_one_line(files, capsys, case):
     spoil, extra, words = BAD[case]
     if spoil is not None:
         spoil(files)
@@ -346,17 +346,17 @@ def test_bad_input_gets_one_line_that_names_it(files, capsys, case):
     assert words in refusal(files, capsys, *extra)
 
 
-def test_a_failure_to_write_is_an_error_of_one_line(files, capsys):
+def test_write_failure_is_reported_in_one_line(files, capsys):
     args = arguments(files)
     args[args.index("--out") + 1] = str(files / "nowhere" / "labels.csv")
     assert _run(args) in (1, 2)
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_an_interrupted_labelling_is_one_line_that_says_how_to_go_on(files, capsys, monkeypatch):
+def test_interruption_message_says_how_to_continue(files, capsys, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ipate.labelling.loop.label", stopped)
     assert _run(arguments(files)) == 130
-    assert capsys.readouterr().err == "ipate: interrupted; the same command again continues or repeats it\n"
+    assert capsys.readouterr().err == "ipate: interrupted; run the same command again to continue or repeat it\n"

@@ -19,7 +19,7 @@ def march(tmp_path):
     return make
 
 
-def test_a_person_withdraws_once_and_the_statement_says_so(march, run, process):
+def test_person_withdraws_once_and_statement_records_it(march, run, process):
     folder, person = march()
     told = process("withdraw", folder.path, person)
     assert told.code == 0, told.err
@@ -35,7 +35,7 @@ def test_a_person_withdraws_once_and_the_statement_says_so(march, run, process):
     assert said.err == ""
 
 
-def test_json_is_alone_on_stdout(march, run):
+def test_json_is_the_only_stdout_output(march, run):
     folder, person = march()
     found = json.loads(run("statement", folder.path, person, "--json").out)
     assert found["guaranteed"]
@@ -45,7 +45,7 @@ def test_json_is_alone_on_stdout(march, run):
     assert left["person"] == person
 
 
-def test_commands_print_no_private_figure_unless_asked_to(march, run):
+def test_private_figures_are_printed_only_on_request(march, run):
     folder, person = march(bound="exact")
     owner = json.loads(run("statement", folder.path, person, "--private", "--json").out)
     figures = [f"{owner['spent']:.8g}"[:8], f"{owner['labels']} labels", f"{owner['checks']} checks"]
@@ -61,7 +61,7 @@ def test_commands_print_no_private_figure_unless_asked_to(march, run):
 
 
 @pytest.mark.parametrize("command", ["withdraw", "statement"])
-def test_what_is_not_there_is_one_line(march, run, tmp_path, command):
+def test_missing_run_or_person_is_refused_in_one_line(march, run, tmp_path, command):
     folder, _ = march()
     for arguments, said in (((folder.path, "ada"), "nobody has this id"), ((tmp_path, "ada"), "holds no run")):
         told = run(command, *arguments)

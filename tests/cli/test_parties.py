@@ -59,7 +59,7 @@ def party(process, folder, site):
     return json.loads(ran.out)["fingerprint"]
 
 
-def test_three_parties_end_to_end(tmp_path, process, run, monkeypatch):
+def test_three_parties_label_and_account_end_to_end(tmp_path, process, run, monkeypatch):
     aggregator = tmp_path / "aggregator"
     aggregator.mkdir()
     monkeypatch.chdir(aggregator)
@@ -139,7 +139,7 @@ def test_help_of_command_group_has_example(run, command):
     assert f"Example: ipate {command} " in told.out
 
 
-def test_label_computes_the_merged_weights(files, run):
+def test_label_computes_weights_of_merged_votes(files, run):
     assert run("parties", "merge", *files, "--out", "merged").code == 0
     both = ["label", "merged/votes.npz", "--groups", "merged/groups.csv", "--sigma", "9", "--seed", "1", "--json"]
     one = json.loads(run(*both, "--out", "a.csv", "--weights", "file").out)
@@ -158,7 +158,7 @@ def test_aggregator_can_label_merged_votes_by_vanishing(files, run):
     assert all(group["epsilon"] <= group["budget"] for group in report["groups"])
 
 
-def test_labels_carry_query_ids(folder, run):
+def test_labels_file_carries_the_query_ids(folder, run):
     (folder / "pool.csv").write_text("name,age,bmi\n" + "".join(f"q{i},{i + 20},{i / 9 + 20}\n" for i in range(40)))
     made = [
         "parties",
@@ -264,7 +264,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_and_code_2(files, run, case):
+def test_bad_input_exits_2_with_one_line(files, run, case):
     arguments, words = BAD[case]
     ran = run(*arguments)
     assert ran.code == 2

@@ -52,7 +52,7 @@ def rows(path="labels.csv"):
         return list(csv.DictReader(stream))
 
 
-def test_a_design_is_made_verified_and_used(files, run, says):
+def test_design_is_written_verified_and_used_for_labels(files, run, says):
     says(True)
     made = run(
         "design", "votes.npz", "--groups", "groups.csv", *NOISE, "--accuracy", "0.95", "--out", "d.json", "--json"
@@ -76,7 +76,7 @@ def test_a_design_is_made_verified_and_used(files, run, says):
     assert (files / "labels.csv.design.json").read_text() == (files / "d.json").read_text()
 
 
-def test_a_failed_test_leaves_the_bit_alone(files, run, says):
+def test_failed_test_releases_only_the_bit(files, run, says):
     says(False)
     ran = run(*label("--accuracy", "0.95"))
     assert ran.code == 0
@@ -89,7 +89,7 @@ def test_a_failed_test_leaves_the_bit_alone(files, run, says):
     assert [g["epsilon"] for g in told["groups"]] == [2.0, 3.0]
 
 
-def test_a_fallback_labels_with_what_was_kept(files, run, says):
+def test_fallback_labels_with_the_reserved_budget(files, run, says):
     says(False)
     (files / "groups.csv").write_text("group,epsilon,delta\nstrict,8,1e-2\nlax,9,1e-2\n")
     ran = run(*label("--accuracy", "0.95", "--fallback"))
@@ -125,7 +125,7 @@ def test_a_fallback_labels_with_what_was_kept(files, run, says):
         "no-design",
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(files, run, extra, words):
+def test_invalid_options_are_refused_in_one_line(files, run, extra, words):
     ran = run(*label(*extra))
     assert ran.code == 2
     assert words in ran.err
@@ -163,7 +163,7 @@ def config(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_run_keeps_its_design_its_bit_and_its_promise(config, run, says):
+def test_run_stores_design_bit_and_guarantee(config, run, says):
     says(True)
     told = json.loads(run("run", "run.toml", "--out", "r", "--json").out)
     assert told["bound"] == "ptr"
@@ -188,7 +188,7 @@ def test_a_run_keeps_its_design_its_bit_and_its_promise(config, run, says):
     assert f"released the answer of a private test, {told['labels']} labels and" in said["sentences"][1]
 
 
-def test_after_a_private_run_on_the_ledger_nothing_is_published(config, run, says, monkeypatch):
+def test_nothing_is_published_after_private_run_on_ledger(config, run, says, monkeypatch):
     """Answers of that run may be among the labels; the report must say the same as the run."""
     monkeypatch.setattr(SqliteLedger, "private_history", property(lambda self: ("an exact run",)))
     says(True)
@@ -206,7 +206,7 @@ def people(config):
     return Allocation.load(config / "r/private/allocation.npz").people.ids.tolist()
 
 
-def test_whoever_was_tested_is_told_so_even_where_no_label_followed(config, run, says):
+def test_statement_mentions_test_even_without_labels(config, run, says):
     """The answer was a release, and the budget is spent."""
     says(False)
     assert run("run", "run.toml", "--out", "r").code == 1
@@ -221,7 +221,7 @@ def test_whoever_was_tested_is_told_so_even_where_no_label_followed(config, run,
     assert run("run", "--resume", "r").code == 1  # no second test without them
 
 
-def test_a_run_whose_test_failed_says_so_and_can_be_reported(config, run, says):
+def test_run_with_failed_test_can_be_reported(config, run, says):
     says(False)
     ran = run("run", "run.toml", "--out", "r")
     assert ran.code == 1
@@ -238,7 +238,7 @@ def test_a_run_whose_test_failed_says_so_and_can_be_reported(config, run, says):
     assert run("run", "--resume", "r").code == 1  # no second test
 
 
-def test_a_person_is_told_that_the_answer_of_a_failed_test_was_released_and_paid(config, run, says):
+def test_statement_includes_cost_of_failed_test(config, run, says):
     says(False)
     assert run("run", "run.toml", "--out", "r").code == 1
     person = Allocation.load(config / "r/private/allocation.npz").people.ids[0]
@@ -249,7 +249,7 @@ def test_a_person_is_told_that_the_answer_of_a_failed_test_was_released_and_paid
     assert "the answer of a private test, 0 labels had been released" in run("withdraw", "r", person).out
 
 
-def test_a_design_that_cannot_be_kept_is_refused_before_it_is_made(files, run):
+def test_unwritable_design_path_is_refused_first(files, run):
     (files / "folder").mkdir()
     for out, words in (("folder", "is a folder"), ("nowhere/d.json", "no such folder")):
         ran = run("design", "votes.npz", "--groups", "groups.csv", *NOISE, "--accuracy", "0.95", "--out", out)
@@ -257,7 +257,7 @@ def test_a_design_that_cannot_be_kept_is_refused_before_it_is_made(files, run):
         assert words in ran.err
 
 
-def test_neither_the_statistic_nor_any_cost_is_ever_written(config, run, says, monkeypatch):
+def test_statistic_and_private_costs_are_never_written(config, run, says, monkeypatch):
     """Every number that the test computes is marked; none may stand in what a run says or writes in public."""
     says(True)
     marks = []
@@ -305,7 +305,7 @@ def _design_and_counts(config):
     return design, counts
 
 
-def test_the_plan_shows_ptr_beside_gdp_and_sup(run, tmp_path):
+def test_plan_compares_ptr_with_gdp_and_sup(run, tmp_path):
     (tmp_path / "g.csv").write_text("group,epsilon,people\nhigh,1,3000\nlow,2,3000\n")
     arguments = ["plan", "--groups", tmp_path / "g.csv", "--teachers", "60", "--classes", "3", "--accuracy", "0.95",
                  "--tolerance", "0.2", "--delta", "1e-4", "--sigma", "9.6", "--check-sigma", "36", "--threshold", "48",
@@ -319,7 +319,7 @@ def test_the_plan_shows_ptr_beside_gdp_and_sup(run, tmp_path):
     assert "give --accuracy or --reference too" in ran.err
 
 
-def test_the_classifier_takes_an_expected_accuracy(says):
+def test_classifier_accepts_an_expected_accuracy(says):
     from sklearn.linear_model import LogisticRegression
 
     rng = np.random.default_rng(0)
@@ -344,11 +344,11 @@ def test_the_classifier_takes_an_expected_accuracy(says):
         model.set_params(reference=0.9, bound="gdp").fit(X, y, budgets=np.full(3000, 2.0), X_public=pool)
 
 
-def test_as_a_process(files, process):
+def test_design_command_runs_as_a_process(files, process):
     ran = process(*label("--accuracy", "0.95", "--json"))
     assert ran.code == 0
     assert json.loads(ran.out)["passed"] in (True, False)
 
 
-def test_the_command_without_a_file_says_what_it_needs():
+def test_design_without_file_names_required_options():
     assert _run(["design"]) == 2

@@ -53,7 +53,7 @@ def refusal(capsys, *arguments):
     return lines[0]
 
 
-def test_the_whole_way_from_a_file(config, tmp_path, capsys):
+def test_run_from_config_file_completes_all_stages(config, tmp_path, capsys):
     out = tmp_path / "out"
     report = run_json(capsys, config, "--out", out)
     assert report["guarantee"] == "releasable"
@@ -72,7 +72,7 @@ def test_the_whole_way_from_a_file(config, tmp_path, capsys):
     assert {row["label"] for row in rows if row["answered"] == "0"} <= {""}
 
 
-def test_nothing_private_lies_in_the_public_folder(config, tmp_path, capsys):
+def test_run_without_guarantee_publishes_nothing(config, tmp_path, capsys):
     """A run without a guarantee publishes nothing: its labels stopped where private votes said so."""
     out = tmp_path / "out"
     config.write_text(SMALL + 'bound = "exact"\n')
@@ -82,7 +82,7 @@ def test_nothing_private_lies_in_the_public_folder(config, tmp_path, capsys):
     assert (out / "private" / "labels.csv").exists()
 
 
-def test_a_seeded_run_publishes_nothing_and_is_not_headed_releasable(config, tmp_path, capsys):
+def test_seeded_run_publishes_nothing_and_says_so(config, tmp_path, capsys):
     out = tmp_path / "out"
     assert _run(["run", str(config), "--out", str(out), "--seed", "1"]) == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -92,7 +92,7 @@ def test_a_seeded_run_publishes_nothing_and_is_not_headed_releasable(config, tmp
     assert list((out / "public").iterdir()) == []
 
 
-def test_a_finished_run_is_resumed_without_drawing_labels_again(config, tmp_path, capsys):
+def test_resuming_finished_run_draws_no_new_labels(config, tmp_path, capsys):
     out = tmp_path / "out"
     first = run_json(capsys, config, "--out", out)
     labels = (out / "public" / "labels.csv").read_text()
@@ -131,7 +131,7 @@ def people_run(folder, levels):
     return folder / "run.toml"
 
 
-def test_a_run_is_not_resumed_with_other_people_or_other_consent(tmp_path, capsys):
+def test_resume_refuses_changed_people_or_budgets(tmp_path, capsys):
     """Strict people must never be charged at a lax person's budget because a file changed in between."""
     levels = ["high", "low"] * 500
     out = tmp_path / "out"
@@ -144,7 +144,7 @@ def test_a_run_is_not_resumed_with_other_people_or_other_consent(tmp_path, capsy
     assert "not those that this run began with" in refusal(capsys, "--resume", out)
 
 
-def test_consent_in_a_file_is_never_overridden_or_guessed(tmp_path, capsys):
+def test_budgets_in_data_file_cannot_be_overridden(tmp_path, capsys):
     config = people_run(tmp_path, ["high", "low"] * 300)
     assert "epsilon is 50: people.csv says" in refusal(capsys, config, "--epsilon", "50", "--out", tmp_path / "a")
     text = config.read_text()
@@ -154,21 +154,21 @@ def test_consent_in_a_file_is_never_overridden_or_guessed(tmp_path, capsys):
     assert "a file needs public and test" in refusal(capsys, config, "--out", tmp_path / "c")
 
 
-def test_who_is_not_protected_is_said(tmp_path, capsys):
+def test_people_without_protection_are_reported(tmp_path, capsys):
     assert _run(["run", str(people_run(tmp_path, ["high", "low"] * 500)), "--out", str(tmp_path / "out")]) == 0
     err = capsys.readouterr().err
     assert "200 rows are treated as public and 100 as test data, and no budget protects them" in err
     assert "high ε = 2" in err
 
 
-def test_two_processes_never_work_on_one_run(config, tmp_path, capsys):
+def test_two_processes_cannot_share_one_run(config, tmp_path, capsys):
     out = tmp_path / "out"
     run_json(capsys, config, "--out", out)
     with RunFolder.open(out).locked():
         assert "another process" in refusal(capsys, "--resume", out)
 
 
-def test_an_interrupted_run_is_continued(config, tmp_path):
+def test_interrupted_run_continues_with_resume(config, tmp_path):
     """^C while teachers train: the folder keeps their votes, and --resume finishes."""
     out = tmp_path / "out"
     slow = SMALL.replace('model = "bayes"\nnumber = 30', 'model = "forest"\nnumber = 30\nn_jobs = 1')
@@ -195,7 +195,7 @@ def test_an_interrupted_run_is_continued(config, tmp_path):
     assert json.loads(finished.stdout)["labels"] > 0
 
 
-def test_a_seed_repeats_the_run_and_says_so(config, tmp_path, capsys):
+def test_seed_repeats_the_run_with_a_note(config, tmp_path, capsys):
     one = run_json(capsys, config, "--out", tmp_path / "a", "--seed", 3)
     other = run_json(capsys, config, "--out", tmp_path / "b", "--seed", 3)
     assert one["seeded"]
@@ -204,7 +204,7 @@ def test_a_seed_repeats_the_run_and_says_so(config, tmp_path, capsys):
     assert {**one, **own} == {**other, **own}
 
 
-def test_compare_trains_standard_pate_and_a_ceiling_and_calls_that_private(config, tmp_path, capsys):
+def test_compare_trains_private_baseline_and_ceiling(config, tmp_path, capsys):
     out = tmp_path / "out"
     assert _run(["run", str(config), "--out", str(out), "--compare", "--seed", "1"]) == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -215,13 +215,13 @@ def test_compare_trains_standard_pate_and_a_ceiling_and_calls_that_private(confi
 
 
 @pytest.mark.parametrize("variant", ["standard", "upsampling", "vanishing"])
-def test_flags_override_the_file(config, tmp_path, capsys, variant):
+def test_command_line_flags_override_config_file(config, tmp_path, capsys, variant):
     report = run_json(capsys, config, "--out", tmp_path / "out", "--variant", variant, "--seed", 1)
     assert report["variant"] == variant
     assert all(group["epsilon"] <= group["budget"] for group in report["groups"])
 
 
-def test_own_data_from_a_csv_with_levels(tmp_path, capsys):
+def test_run_reads_csv_with_privacy_levels(tmp_path, capsys):
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=1500)
     X = rng.normal(size=(1500, 3)) + 2 * y[:, None]
@@ -265,32 +265,32 @@ BAD = {
     "a file for a folder": (["--dataset", "digits", "--epsilon", "5", "--out", __file__], "is a file"),
     "a public pool that does not fit": (["--dataset", "digits", "--epsilon", "5", "--public", "5000"], "5,000"),
     "a run that is not there": (["--resume", "nowhere"], "nowhere"),
-    "resume with a flag": (["--resume", "nowhere", "--epsilon", "3"], "nothing beside it"),
-    "resume with more": (["--resume", "nowhere", "--dataset", "digits"], "nothing beside it"),
+    "resume with a flag": (["--resume", "nowhere", "--epsilon", "3"], "leave out all other options"),
+    "resume with more": (["--resume", "nowhere", "--dataset", "digits"], "leave out all other options"),
     "files that are not there": (["--dataset", "mnist", "--data-dir", "nowhere"], "no such folder"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_cannot_work_is_said_in_one_line(case, capsys, tmp_path, monkeypatch):
+def test_invalid_settings_are_refused_in_one_line(case, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments, words = BAD[case]
     assert words in refusal(capsys, *arguments)
 
 
-def test_a_folder_that_holds_a_run_is_not_overwritten(config, tmp_path, capsys):
+def test_existing_run_folder_is_not_overwritten(config, tmp_path, capsys):
     out = tmp_path / "out"
     run_json(capsys, config, "--out", out)
     assert "already holds a run" in refusal(capsys, config, "--out", out)
 
 
-def test_what_cannot_be_made_leaves_no_folder_behind(tmp_path, capsys):
+def test_unknown_model_leaves_no_run_folder(tmp_path, capsys):
     out = tmp_path / "out"
     refusal(capsys, "--dataset", "digits", "--epsilon", "5", "--teacher", "bayess", "--out", out)
     assert not out.exists()
 
 
-def test_a_teacher_that_fails_is_named_and_the_run_can_go_on(config, tmp_path, capsys):
+def test_failing_teacher_is_named_in_the_error(config, tmp_path, capsys):
     out = tmp_path / "out"
     config.write_text(SMALL.replace('model = "bayes"', 'model = "logistic"\noptions = { solver = "none" }'))
     assert _run(["run", str(config), "--out", str(out)]) == 1

@@ -1,1 +1,1 @@
-"""The command line: one module per command; shared options and shared output."""
+"""The command line: one module per command, with shared options and output."""

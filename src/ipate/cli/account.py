@@ -1,4 +1,4 @@
-"""`ipate account`: what releases cost each group, under any bound."""
+"""`ipate account`: compute what releases cost each group under a bound."""
 
 import csv
 from collections.abc import Callable, Iterator
@@ -23,38 +23,40 @@ EXAMPLE = (
 
 
 def command(
-    votes: Annotated[Path, typer.Argument(help="The teachers' votes: npz, folder or npy.", metavar="VOTES")],
-    groups: Annotated[Path, typer.Option(help="csv with every group's budget.", metavar="GROUPS.csv")],
-    sigma: Annotated[float | None, typer.Option(help="σ, the noise of a label.")] = None,
-    check_sigma: Annotated[float | None, typer.Option(help="σ_T, the noise of the check.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="T, what the check compares with.")] = None,
+    votes: Annotated[Path, typer.Argument(help="The teachers' votes: an npz, a folder or an npy.", metavar="VOTES")],
+    groups: Annotated[Path, typer.Option(help="csv file of group budgets.", metavar="GROUPS.csv")],
+    sigma: Annotated[float | None, typer.Option(help="σ: standard deviation of the label noise.")] = None,
+    check_sigma: Annotated[float | None, typer.Option(help="σ_T: standard deviation of the check noise.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="T: threshold of the check.")] = None,
     aggregator: Annotated[
         str,
-        typer.Option(help="gnmax, confident, interactive or lnmax; read off the other options unless said."),
+        typer.Option(help="gnmax, confident, interactive or lnmax; auto: derived from the other options."),
     ] = "auto",
     scale: Annotated[float | None, typer.Option(help="The Laplace scale of lnmax.")] = None,
     student_probs: Annotated[
-        Path | None, typer.Option(help="npy, queries × classes: the student's probabilities (interactive).")
+        Path | None, typer.Option(help="npy file, queries × classes: the student's probabilities (interactive).")
     ] = None,
     gamma: Annotated[
-        float | None, typer.Option(help="γ of interactive; it changes no cost and is accepted for symmetry.")
+        float | None,
+        typer.Option(help="γ of interactive; accepted as in ipate label, but it does not change the cost."),
     ] = None,
     answered: Annotated[
         Path | None,
-        typer.Option(help="npy: 1 answered, 0 asked but not answered, -1 not asked; all answered unless said."),
+        typer.Option(help="npy file: 1 answered, 0 asked but not answered, -1 not asked; default: all answered."),
     ] = None,
-    bound: Annotated[str, typer.Option(help="loose, gdp, sup, tight, exact, or one of your own.")] = "gdp",
-    conversion: Annotated[str, typer.Option(help="classic or improved; gdp has its own.")] = "improved",
-    delta: Annotated[float, typer.Option(help="δ where the group file gives none.")] = 1e-5,
-    orders: Annotated[str, typer.Option(help="Rényi orders, FIRST:LAST or a list.")] = "2:50",
-    classes: Annotated[int | None, typer.Option(help="Number of classes; a public fact.")] = None,
+    bound: Annotated[str, typer.Option(help="loose, gdp, sup, tight, exact, or a registered bound.")] = "gdp",
+    conversion: Annotated[str, typer.Option(help="classic or improved; ignored by the bound gdp.")] = "improved",
+    delta: Annotated[float, typer.Option(help="δ of groups without one in the group file.")] = 1e-5,
+    orders: Annotated[str, typer.Option(help="Rényi orders: FIRST:LAST or a comma-separated list.")] = "2:50",
+    classes: Annotated[int | None, typer.Option(help="Number of classes (public).")] = None,
     stopped_by: Annotated[
-        str, typer.Option(help="What ended the queries: fixed beforehand, this same account, or other.")
+        str,
+        typer.Option(help="What ended the queries: fixed (chosen beforehand), account (this same account) or other."),
     ] = "fixed",
-    history: Annotated[Path | None, typer.Option(help="Write query,group,epsilon to this csv.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    history: Annotated[Path | None, typer.Option(help="Write query,group,epsilon to this csv file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
-    """What the releases on these votes cost each group of people, under any bound."""
+    """Compute what the releases on these votes cost each group of people under a bound."""
     from ipate.accounting.bounds import Meter
     from ipate.allocation.layout import teacher_weights
     from ipate.cli.options import load_npy, load_probs, parse_orders
@@ -107,7 +109,7 @@ def command(
 def _history_writer(
     path: Path | None, ids: tuple[str, ...] | None
 ) -> Iterator["Callable[[list[HistoryRow]], None] | None"]:
-    """Yield a function that appends rows to the history csv, or None where none is wanted."""
+    """Yield a function that appends rows to the history csv, or None if no history is requested."""
     if path is None:
         yield None
         return
@@ -124,29 +126,17 @@ def _history_writer(
 
 
 def _show(result: "Audit", delta: float, as_json: bool) -> None:
-    from ipate.cli.output import print_json, print_table
+    from ipate.cli.output import COST_COLUMNS, cell, cost_cells, print_json, print_table, statement_line
 
     if as_json:
         print_json(_payload(result, delta))
         return
-    private = result.guarantee.kind == "private"
     print_table(
         f"Costs by the {result.meter.bound} bound, {result.guarantee.headline}: "
         f"{result.queries} queries, {result.answered} of them answered",
-        ["group", "sensitivity", "budget ε", "cost ε", "δ", "used", "exhausted at query"],
-        [
-            [
-                group.id,
-                f"{group.sensitivity:.4g}",
-                f"{group.budget.epsilon:.4g}",
-                f"{group.cost:.4f}",
-                f"{group.budget.delta:g}",
-                f"{group.used:.0%}",
-                "—" if group.exhausted_at is None else str(group.exhausted_at),
-            ]
-            for group in result.groups
-        ],
-        [("PRIVATE. " if private else "") + result.guarantee.statement],
+        ["group", *COST_COLUMNS, "exhausted at query"],
+        [[group.id, *cost_cells(group), cell(group.exhausted_at)] for group in result.groups],
+        [statement_line(result.guarantee)],
     )
 
 

@@ -1,4 +1,4 @@
-"""The commands of `ipate`; each imports what it needs only when it runs."""
+"""The `ipate` application; each command imports its dependencies only when it runs."""
 
 import sys
 import warnings
@@ -26,7 +26,7 @@ from ipate.cli import (
 app = typer.Typer(
     name="ipate",
     help="Machine learning in which every person decides how well their own data is protected.",
-    epilog="Example: ipate account votes.npz --groups groups.csv --sigma 40. Each command has a --help.",
+    epilog="Example: ipate account votes.npz --groups groups.csv --sigma 40. Every command has --help.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -65,15 +65,15 @@ app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.command)
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run `ipate` and exit: 0 done, 1 failed, 2 bad input (one line, no traceback)."""
+    """Run `ipate` and exit with 0 (success), 1 (failure) or 2 (bad input: one line, no traceback)."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal without ε still gets its answer
+        if hasattr(stream, "reconfigure"):  # a terminal that cannot show ε gets an escape sequence
             stream.reconfigure(errors="backslashreplace")
     sys.exit(_run(argv))
 
 
 def _run(argv: list[str] | None) -> int:
-    """Run a command; warnings are held back, so that bad input is answered by its one line alone."""
+    """Run a command; warnings are collected, so that bad input prints its one-line message only."""
     held: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
@@ -87,12 +87,12 @@ def _run(argv: list[str] | None) -> int:
 
 
 def _outcome(argv: list[str] | None) -> tuple[int, str]:
-    """Run a command: its exit code, and what to say on stderr."""
+    """Run a command and return its exit code and the message for stderr."""
     import typer
 
     from ipate.errors import InputError, IpateError
 
-    # newer typers bring their own click: its exceptions are reached through typer's public ones
+    # newer versions of typer vendor click, so its exceptions are taken from typer's public ones
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]
     try:
         result = app(args=argv, prog_name="ipate", standalone_mode=False)
@@ -104,20 +104,20 @@ def _outcome(argv: list[str] | None) -> tuple[int, str]:
         return 1, f"ipate: {_one_line(str(error))}"
     except (typer.Abort, KeyboardInterrupt):
         return 130, "ipate: interrupted"
-    except BrokenPipeError:  # the reader of our output has gone, as in `ipate … | head`
+    except BrokenPipeError:  # the reader closed the pipe, as in `ipate … | head`
         sys.stdout = None
         return 1, ""
     except OSError as error:
         return 1, f"ipate: {_one_line(str(error))}"
     code = result if isinstance(result, int) else 0
     begun = (sys.argv[1:] if argv is None else argv)[:1]
-    again = "the same command again continues or repeats it"
-    how = "`ipate run --resume` continues a run" if begun == ["run"] else again
+    again = "run the same command again to continue or repeat it"
+    how = "continue with `ipate run --resume FOLDER`" if begun == ["run"] else again
     return code, f"ipate: interrupted; {how}" if code == 130 else ""
 
 
 def _usage(error: Any) -> str:
-    """One line that names the option, or the help where nothing was typed at all."""
+    """Return one line that names the option, or the help text if there were no arguments."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(error.format_message())
     where = error.ctx.command_path if error.ctx else "ipate"

@@ -1,4 +1,4 @@
-"""`ipate consent`: check a file of people against a policy, say what levels mean, write the group file."""
+"""`ipate consent`: check a file of people against a policy, explain the levels, write the group file."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -12,28 +12,30 @@ if TYPE_CHECKING:
 
 EXAMPLE = (
     "Examples: ipate consent people.csv --policy policy.toml --person patient --level consent --out groups.csv; "
-    "ipate consent people.csv --policy policy.toml --epsilon budget. A policy is a TOML file of lines such as "
-    "high = 1.0, with max_epsilon and delta beside them. Exit code 2 where rows cannot be used; no group file is "
-    "written then."
+    "ipate consent people.csv --policy policy.toml --epsilon-column budget. A policy is a TOML file with lines such as "
+    "high = 1.0, and with max_epsilon and delta. If some rows cannot be used, the exit code is 2 and no group file is "
+    "written."
 )
-_SHOWN = 20  # problems, and levels, that are printed; JSON has all
+_SHOWN = 20  # maximum number of problems and of levels printed; JSON lists all
 
 
 def command(
-    people: Annotated[Path, typer.Argument(help="csv with one row or several per person.", metavar="PEOPLE.csv")],
+    people: Annotated[Path, typer.Argument(help="csv file with one or more rows per person.", metavar="PEOPLE.csv")],
     policy: Annotated[
-        Path, typer.Option(help="TOML: what each level means, max_epsilon, delta.", metavar="POLICY.toml")
+        Path, typer.Option(help="TOML file with the ε of each level, max_epsilon and delta.", metavar="POLICY.toml")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Where the group file goes, which other commands read.", metavar="GROUPS.csv")
+        Path | None, typer.Option(help="The group file to write, which other commands read.", metavar="GROUPS.csv")
     ] = None,
-    person: Annotated[str | None, typer.Option(help="The column with the person; else each row is one.")] = None,
-    level: Annotated[str | None, typer.Option(help="The column with the consent level; level unless said.")] = None,
-    epsilon_column: Annotated[str | None, typer.Option(help="The column with an ε, instead of levels.")] = None,
-    delta: Annotated[float | None, typer.Option(help="δ for all; the policy's unless said, and at most that.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    person: Annotated[str | None, typer.Option(help="The column of person ids; default: one person per row.")] = None,
+    level: Annotated[str | None, typer.Option(help="The column of consent levels; default: level.")] = None,
+    epsilon_column: Annotated[str | None, typer.Option(help="The column of ε, instead of consent levels.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="δ for everybody, at most the policy's; default: the policy's.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
-    """Check who consented to what: counts per level, rows that cannot be used, and what each level means."""
+    """Check consent: count people per level, list rows that cannot be used, explain each level."""
     from ipate.cli.options import check_out
     from ipate.cli.output import print_json, progress_bar
     from ipate.errors import InputError
@@ -56,7 +58,7 @@ def command(
     else:
         _show(found, written)
     if found.problems:
-        end = "mend them and check again" if out is None else f"{out} was not written"
+        end = "correct them and check again" if out is None else f"{out} was not written"
         raise InputError(f"{people}: {found.unusable:,} {_rows(found.unusable)} cannot be used; {end}")
 
 
@@ -85,14 +87,14 @@ def _show(found: "Consent", written: Path | None) -> None:
         typer.echo(f"- {entry.meaning}")
     if found.repeated:
         who = "1 person has" if found.repeated == 1 else f"{found.repeated:,} people have"
-        typer.echo(f"{who} several rows that agree: such rows count together.")
+        typer.echo(f"{who} several rows with the same consent: they are counted as one person.")
     for note in found.notes:
         typer.echo(note)
     for problem in found.problems[:_SHOWN]:
         lines = ", ".join(map(str, problem.lines)) + (", …" if problem.rows > len(problem.lines) else "")
         typer.echo(f"Cannot be used: {problem.rows:,} {_rows(problem.rows)} (line {lines}): {problem.text}")
     if len(found.problems) > _SHOWN:
-        typer.echo(f"… and {len(found.problems) - _SHOWN:,} more problems; --json names them.")
+        typer.echo(f"… and {len(found.problems) - _SHOWN:,} more problems; --json lists all.")
     if written is not None:
         typer.echo(f"Written: {written}, {len(found.groups):,} groups.")
 

@@ -1,4 +1,4 @@
-"""`ipate design`: fix the test of the bound ptr beforehand, from public information, and verify one."""
+"""`ipate design`: design the test of the bound ptr from public information, or verify a design."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,57 +11,56 @@ if TYPE_CHECKING:
 
 EXAMPLE = (
     "Examples: ipate design votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
-    "--accuracy 0.92 --out design.json; ipate design --check design.json. Of the votes file only public facts are "
-    "used: how many teachers of which groups, the classes and the ids of the queries."
+    "--accuracy 0.92 --out design.json; ipate design --check design.json. Only public facts of the votes "
+    "file are used: the number of teachers of each group, the classes and the query ids."
 )
 
 
 def command(
     votes: Annotated[
         Path | None,
-        typer.Argument(help="The npz that will be labelled; its votes are not looked at.", metavar="VOTES.npz"),
+        typer.Argument(help="The npz file that will be labelled; its votes are not used.", metavar="VOTES.npz"),
     ] = None,
-    groups: Annotated[Path | None, typer.Option(help="csv with every group's budget.", metavar="GROUPS.csv")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where the design goes.", metavar="DESIGN.json")] = None,
+    groups: Annotated[Path | None, typer.Option(help="csv file of group budgets.", metavar="GROUPS.csv")] = None,
+    out: Annotated[Path | None, typer.Option(help="The design file to write.", metavar="DESIGN.json")] = None,
     check: Annotated[
-        Path | None, typer.Option(help="Verify a design instead of making one.", metavar="DESIGN.json")
+        Path | None, typer.Option(help="Verify this design instead of making one.", metavar="DESIGN.json")
     ] = None,
-    accuracy: Annotated[
-        float | None, typer.Option(help="Simulator: how often one teacher is expected to be right.")
-    ] = None,
-    spread: Annotated[float | None, typer.Option(help="Simulator: how much queries differ in difficulty; 2.")] = None,
+    accuracy: Annotated[float | None, typer.Option(help="Simulator: expected accuracy of one teacher.")] = None,
+    spread: Annotated[float | None, typer.Option(help="Simulator: spread of query difficulty; default: 2.")] = None,
     confusion: Annotated[
-        float | None, typer.Option(help="Simulator: share of wrong votes that agree with each other; .65.")
+        float | None, typer.Option(help="Simulator: share of wrong votes that agree with each other; default: 0.65.")
     ] = None,
     reference: Annotated[
         Path | None, typer.Option(help="Votes of other teachers on public data, instead of a simulator.")
     ] = None,
     reserve: Annotated[
-        float | None, typer.Option(help="How much more than the reference the votes may cost; .1.")
+        float | None, typer.Option(help="How much more than the reference the votes may cost; default: 0.1 (10 %).")
     ] = None,
     fallback: Annotated[
-        bool, typer.Option(help="Keep (ε/2, δ/10) for a data-independent run after a failed test.")
+        bool, typer.Option(help="Reserve (ε/2, δ/10) for a data-independent run after a failed test.")
     ] = False,
-    variant: Annotated[str, typer.Option(help="standard, weighting or upsampling; as for ipate label.")] = "auto",
+    variant: Annotated[str, typer.Option(help="standard, weighting or upsampling, as in ipate label.")] = "auto",
     weights: Annotated[
-        str, typer.Option(help="gdp, proportional, classic, algorithm2, uniform, or file: as the files say.")
+        str,
+        typer.Option(help="gdp, proportional, classic, algorithm2, uniform, or file: use the weights in the files."),
     ] = "gdp",
-    sigma: Annotated[float | None, typer.Option(help="σ, the noise of a label.")] = None,
-    check_sigma: Annotated[float | None, typer.Option(help="σ_T, the noise of the check.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="T, what the check compares with.")] = None,
-    delta: Annotated[float, typer.Option(help="δ where the group file gives none.")] = 1e-5,
-    classes: Annotated[int | None, typer.Option(help="Number of classes; a public fact.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="σ: standard deviation of the label noise.")] = None,
+    check_sigma: Annotated[float | None, typer.Option(help="σ_T: standard deviation of the check noise.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="T: threshold of the check.")] = None,
+    delta: Annotated[float, typer.Option(help="δ of groups without one in the group file.")] = 1e-5,
+    classes: Annotated[int | None, typer.Option(help="Number of classes (public).")] = None,
     max_queries: Annotated[int | None, typer.Option(help="Ask at most this many queries.")] = None,
-    order_seed: Annotated[int | None, typer.Option(min=0, help="Ask the queries in a shuffled order.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    order_seed: Annotated[int | None, typer.Option(min=0, help="Seed for shuffling the queries.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
-    """Fix the test of the bound ptr from public information, before anybody looks at the votes."""
+    """Design the test of the bound ptr from public information, before the votes are used."""
     from ipate.errors import InputError
     from ipate.planning.reference import read_design, write_design
 
     if check is not None:
         if votes is not None or out is not None:
-            raise InputError(f"check is {check}: a design is verified, none is made; give nothing beside it")
+            raise InputError(f"check is {check}: it verifies a design and makes none; leave out VOTES.npz and --out")
         _show(read_design(check), f"{check}: every condition holds", as_json)
         return
     if votes is None or groups is None or out is None:

@@ -1,4 +1,4 @@
-"""The durable ledger of `ipate label`: beside the labels unless said, the same command continues the same run."""
+"""The durable ledger of `ipate label`: stored beside the labels by default; the same command continues its run."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from ipate.votes.panel import Panel
 
 @dataclass(frozen=True, kw_only=True)
 class LabelRun:
-    """What a labelling is called in a ledger, and the pool that its queries belong to."""
+    """The name of a labelling in a ledger, and the pool that its queries belong to."""
 
     name: str
     pool: str
@@ -28,18 +28,18 @@ class LabelRun:
 def run_of(
     votes: Votes, panel: Panel, aggregator: Aggregator, meter: Meter, *request: Any, seed: int | None
 ) -> LabelRun:
-    """Name a labelling by all that it depends on, so that the same command goes on where it was interrupted.
+    """Name a labelling by a hash of all its inputs, so that the same command continues after an interruption.
 
-    The pool is known by the votes on it: another labelling of the same votes gets the answers that were paid for.
+    The pool is identified by its votes: another labelling of the same votes reuses the answers already paid for.
     """
     turns = () if votes.participation is None else votes.participation
-    pool = fingerprint(*votes.votes, votes.n_classes, votes.queries, *turns)  # row by row: votes may be mapped
+    pool = fingerprint(*votes.votes, votes.n_classes, votes.queries, *turns)  # row by row: votes may be memory-mapped
     whole = fingerprint(pool, panel.groups, panel.weights, repr(aggregator), meter, *request, seed)
     return LabelRun(name=f"label {whole[:16]}", pool=pool)
 
 
 def head_file(out: Path) -> Path:
-    """Return the file beside the labels that says where the ledger stood: so an older copy of it is noticed."""
+    """Return the file beside the labels that records the ledger's head, for rollback detection."""
     return out.with_name(f"{out.name}.head")
 
 
@@ -47,7 +47,7 @@ def head_file(out: Path) -> Path:
 def label_ledger(
     out: Path, ledger: Path | None, terms: Sequence[Terms], *, run: LabelRun, seeded: bool
 ) -> Iterator[Ledger | None]:
-    """Open the ledger of a labelling; None for a seeded one without a ledger of its own, which promises nothing."""
+    """Open the ledger of a labelling; None for a seeded one without --ledger, which has no guarantee."""
     check_out(out, "a file of labels")
     if ledger is None and seeded:
         yield None
@@ -60,12 +60,12 @@ def label_ledger(
 
 
 def write_head(out: Path, book: Ledger) -> None:
-    """Note beside the labels where their ledger stood, and which one it was."""
+    """Record the head and the path of the ledger beside the labels."""
     write_text(head_file(out), f"{book.head}\n{Path(book.path or '').resolve()}\n")
 
 
 def _seen(out: Path, path: Path, named: Path | None) -> str | None:
-    """Return the head that the labels carry, where they were charged to this ledger."""
+    """Return the recorded head if the labels were charged to this ledger."""
     kept = head_file(out)
     if not kept.is_file():
         return None

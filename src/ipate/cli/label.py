@@ -1,4 +1,4 @@
-"""`ipate label`: label public points with teachers trained elsewhere, nobody over budget."""
+"""`ipate label`: label public points with teachers trained elsewhere, within every budget."""
 
 import csv
 import io
@@ -28,71 +28,78 @@ EXAMPLE = (
 
 
 def command(
-    votes: Annotated[Path, typer.Argument(help="The teachers' votes: npz, folder or npy.", metavar="VOTES")],
-    groups: Annotated[Path, typer.Option(help="csv with every group's budget.", metavar="GROUPS.csv")],
-    out: Annotated[Path, typer.Option(help="Where the labels go, a csv.", metavar="LABELS.csv")],
+    votes: Annotated[Path, typer.Argument(help="The teachers' votes: an npz, a folder or an npy.", metavar="VOTES")],
+    groups: Annotated[Path, typer.Option(help="csv file of group budgets.", metavar="GROUPS.csv")],
+    out: Annotated[Path, typer.Option(help="The csv file of labels to write.", metavar="LABELS.csv")],
     variant: Annotated[
         str,
-        typer.Option(help="standard, weighting, upsampling or vanishing; weighting where votes have groups."),
+        typer.Option(help="standard, weighting, upsampling or vanishing; auto: weighting if the votes have groups."),
     ] = "auto",
     aggregator: Annotated[
         str,
-        typer.Option(help="gnmax, confident, interactive or lnmax; read off the other options unless said."),
+        typer.Option(help="gnmax, confident, interactive or lnmax; auto: derived from the other options."),
     ] = "auto",
-    sigma: Annotated[float | None, typer.Option(help="σ, the noise of a label.")] = None,
-    check_sigma: Annotated[float | None, typer.Option(help="σ_T, the noise of the check.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="T, what the check compares with.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="σ: standard deviation of the label noise.")] = None,
+    check_sigma: Annotated[float | None, typer.Option(help="σ_T: standard deviation of the check noise.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="T: threshold of the check.")] = None,
     scale: Annotated[float | None, typer.Option(help="The Laplace scale of lnmax.")] = None,
     student_probs: Annotated[
-        Path | None, typer.Option(help="npy, queries × classes: the student's probabilities (interactive).")
+        Path | None, typer.Option(help="npy file, queries × classes: the student's probabilities (interactive).")
     ] = None,
     gamma: Annotated[
         float | None,
-        typer.Option(help="Interactive returns the student's class where it is surer than this; .9."),
+        typer.Option(help="Interactive: return the student's class above this probability; default: 0.9."),
     ] = None,
     weights: Annotated[
-        str, typer.Option(help="gdp, proportional, classic, algorithm2, uniform, or file: as the files say.")
+        str,
+        typer.Option(help="gdp, proportional, classic, algorithm2, uniform, or file: use the weights in the files."),
     ] = "gdp",
     power: Annotated[
-        float | None, typer.Option(help="Vanishing: teachers take part in (ε/ε_max)^power of the votings.")
+        float | None, typer.Option(help="Vanishing: teachers take part in a share (ε/ε_max)^power of the queries.")
     ] = None,
     bound: Annotated[
         str, typer.Option(help="loose, gdp, sup, tight, exact, or ptr: one private test, then all labels or none.")
     ] = "gdp",
-    conversion: Annotated[str, typer.Option(help="classic or improved; gdp has its own.")] = "improved",
-    delta: Annotated[float, typer.Option(help="δ where the group file gives none.")] = 1e-5,
-    orders: Annotated[str, typer.Option(help="Rényi orders, FIRST:LAST or a list.")] = "2:50",
-    classes: Annotated[int | None, typer.Option(help="Number of classes; a public fact.")] = None,
+    conversion: Annotated[str, typer.Option(help="classic or improved; ignored by the bound gdp.")] = "improved",
+    delta: Annotated[float, typer.Option(help="δ of groups without one in the group file.")] = 1e-5,
+    orders: Annotated[str, typer.Option(help="Rényi orders: FIRST:LAST or a comma-separated list.")] = "2:50",
+    classes: Annotated[int | None, typer.Option(help="Number of classes (public).")] = None,
     stop: Annotated[
-        str, typer.Option(help="budget: when a group is exhausted; drop: it leaves, others go on; count.")
+        str,
+        typer.Option(
+            help="budget: stop when a group is exhausted; drop: continue without it; count: stop at a given number."
+        ),
     ] = "budget",
-    max_labels: Annotated[int | None, typer.Option(help="Stop at this many labels.")] = None,
-    max_queries: Annotated[int | None, typer.Option(help="Stop at this many queries.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Noise that can be repeated: the run is then NOT private.")] = None,
+    max_labels: Annotated[int | None, typer.Option(help="Stop after this many labels.")] = None,
+    max_queries: Annotated[int | None, typer.Option(help="Stop after this many queries.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the noise: the run is then NOT private.")] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="Where charges are kept; beside the labels unless said. The same one continues balances."),
+        typer.Option(help="The ledger of charges; an existing one continues its balances. Default: beside the labels."),
     ] = None,
-    design: Annotated[Path | None, typer.Option(help="ptr: the design, made by ipate design.")] = None,
+    design: Annotated[Path | None, typer.Option(help="ptr: the design file, made by ipate design.")] = None,
     accuracy: Annotated[
-        float | None, typer.Option(help="ptr without a design: how often one teacher is expected to be right.")
+        float | None, typer.Option(help="ptr without a design: expected accuracy of one teacher.")
     ] = None,
-    spread: Annotated[float | None, typer.Option(help="ptr: how much queries differ in difficulty; 2.")] = None,
-    confusion: Annotated[float | None, typer.Option(help="ptr: share of wrong votes that agree; .65.")] = None,
+    spread: Annotated[float | None, typer.Option(help="ptr: spread of query difficulty; default: 2.")] = None,
+    confusion: Annotated[
+        float | None, typer.Option(help="ptr: share of wrong votes that agree; default: 0.65.")
+    ] = None,
     reference: Annotated[
         Path | None, typer.Option(help="ptr: votes of other teachers on public data, instead of --accuracy.")
     ] = None,
     reserve: Annotated[
-        float | None, typer.Option(help="ptr: how much more than the reference the votes may cost; .1.")
+        float | None,
+        typer.Option(help="ptr: how much more than the reference the votes may cost; default: 0.1 (10 %)."),
     ] = None,
     fallback: Annotated[
-        bool, typer.Option(help="ptr: keep (ε/2, δ/10) for a data-independent run after a failed test.")
+        bool, typer.Option(help="ptr: reserve (ε/2, δ/10) for a data-independent run after a failed test.")
     ] = False,
-    order_seed: Annotated[int | None, typer.Option(min=0, help="Ask the queries in a shuffled order.")] = None,
-    split_seed: Annotated[int, typer.Option(min=0, help="Vanishing: the public seed of who votes when.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    order_seed: Annotated[int | None, typer.Option(min=0, help="Seed for shuffling the queries.")] = None,
+    split_seed: Annotated[int, typer.Option(min=0, help="Vanishing: public seed of the participation schedule.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
-    """Label public points with teachers trained elsewhere; nobody pays more than their budget."""
+    """Label public points with teachers trained elsewhere; no one's budget is exceeded."""
     import numpy as np
 
     from ipate.accounting.bounds import Meter
@@ -141,7 +148,7 @@ def command(
         progress_bar("labelling", ballot.n_queries, quiet=as_json) as progress,
     ):
         if book is not None:
-            write_head(out, book)  # from now on an older copy, or none, is noticed
+            write_head(out, book)  # from now on an older copy or a missing ledger is detected
         if test is not None:
             write_design(out.with_name(f"{out.name}.design.json"), test)
             result = label_tested(ballot, panel, chosen, test, order=order, noise=noise, ledger=book, progress=progress)
@@ -178,7 +185,7 @@ def _test(
     *,
     quiet: bool,
 ) -> "Design | None":
-    """Return the design of a release that is tested as a whole; the votes themselves are not looked at."""
+    """Return the design of a release that is tested as a whole; the votes are not used."""
     from ipate.cli.options import chosen_design, refuse_unused
     from ipate.cli.output import waiting
     from ipate.labelling.tested import query_ids
@@ -195,7 +202,7 @@ def _test(
 
 
 def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
-    """A threshold above all votes is allowed; say how likely a unanimous query passes it."""
+    """Warn if the threshold exceeds the total weight, with the probability that a unanimous query passes."""
     import warnings
 
     from scipy.special import ndtr
@@ -210,7 +217,7 @@ def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
 
 
 def _write_labels(path: Path, votes: "Votes", result: "Labelling") -> None:
-    """Write the labels file, whole or not at all; every label in it has been paid for."""
+    """Write the labels file atomically; every label in it has been charged."""
     from ipate.files import write_text
 
     names = votes.queries
@@ -257,50 +264,35 @@ def _payload(result: "Labelling", votes: "Votes", variant: str, book: "Ledger | 
 
 
 def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, book: "Ledger | None", as_json: bool) -> None:
-    from ipate.cli.output import print_json, print_table
+    from ipate.cli.output import COST_COLUMNS, cell, cost_cells, print_json, print_table, statement_line
 
     payload = _payload(result, votes, variant, book)
     if as_json:
         print_json(payload)
         return
     scored = "" if payload["accuracy"] is None else f", {payload['accuracy']:.1%} of them right"
-    private = result.guarantee.kind == "private"
-    where = f"Labels: {out}. " + ("Charged in memory alone." if book is None else f"Charged to: {book.path}")
+    where = f"Labels: {out}. " + ("Charges were kept in memory only." if book is None else f"Charged to: {book.path}")
     print_table(
         f"{result.n_labels} labels from {result.n_queries} queries{scored}; "
         f"{variant}, {result.meter.bound} bound, {result.guarantee.headline}",
-        [
-            "group",
-            "teachers",
-            "weight",
-            "sensitivity",
-            "budget ε",
-            "cost ε",
-            "δ",
-            "used",
-            "exhausted at label",
-        ],
+        ["group", "teachers", "weight", *COST_COLUMNS, "exhausted at label"],
         [
             [
                 group.id,
                 "mixed" if group.teachers is None else str(group.teachers),
-                "—" if group.weight is None else f"{group.weight:.4g}",
-                f"{group.sensitivity:.4g}",
-                f"{group.budget.epsilon:.4g}",
-                f"{group.cost:.4f}",
-                f"{group.budget.delta:g}",
-                f"{group.used:.0%}",
-                "—" if group.labels_until_exhausted is None else str(group.labels_until_exhausted),
+                cell(group.weight, ".4g"),
+                *cost_cells(group),
+                cell(group.labels_until_exhausted),
             ]
             for group in result.groups
         ],
-        [("PRIVATE. " if private else "") + result.guarantee.statement, *_remarks(result), where],
+        [statement_line(result.guarantee), *_remarks(result), where],
     )
 
 
 def _remarks(result: "Labelling") -> list[str]:
     ended = {
-        "budget": "Stopped before the first query that a group might not have been able to pay.",
+        "budget": "Stopped before the first query that could have exceeded a group's budget.",
         "count": "Stopped at the number fixed beforehand.",
         "pool": "Every query was asked." if result.passed is None else "The test was passed: every query was asked.",
         "failed": "The test was not passed: nothing but this answer was released, and the budgets are spent.",

@@ -1,4 +1,4 @@
-"""Options that several commands share, turned into checked values."""
+"""Parsing and validation of options that several commands share."""
 
 import math
 import zipfile
@@ -17,7 +17,7 @@ from ipate.planning.reference import RESERVE, Reference, Simulator, design_for, 
 from ipate.votes import Votes, read_votes
 from ipate.votes.panel import Panel
 
-_MOST_ORDERS = 10_000  # every order costs time and memory for every query; the paper has 49
+_MOST_ORDERS = 10_000  # time and memory grow with orders × queries; the paper uses 49
 
 
 def parse_orders(text: str) -> list[float]:
@@ -39,7 +39,7 @@ def parse_orders(text: str) -> list[float]:
 
 
 def check_out(path: Path, what: str) -> None:
-    """Refuse a place that cannot be written to, before anything is computed for it, let alone charged."""
+    """Refuse an output path that cannot be written, before anything is computed or charged."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder; {what} must be a file, so name one in it")
     if not path.parent.is_dir():
@@ -83,7 +83,7 @@ def make_reference(
     fallback: bool,
     classes: int | None,
 ) -> Reference:
-    """Return what a design is made from: a simulator with these figures, or the votes of other teachers."""
+    """Return the reference of a design: a simulator with these parameters, or the votes of other teachers."""
     kept = RESERVE if reserve is None else reserve
     if reference is not None:
         if accuracy is not None or spread is not None or confusion is not None:
@@ -111,7 +111,7 @@ def make_reference(
 def chosen_design(
     design: Path | None, panel: Panel, mechanism: Mechanism, *, n_classes: int, queries: Sequence[str], **options: Any
 ) -> Design:
-    """Return the design that is named, verified, or make one from the options; one of the two must be said."""
+    """Read and verify the named design, or make one from the options; one of the two is required."""
     if design is not None:
         refuse_unused("a design is named, and holds all that", **options)
         return read_design(design)
@@ -120,14 +120,14 @@ def chosen_design(
 
 
 def refuse_unused(why: str, **options: Any) -> None:
-    """An option of the test that would be ignored is refused."""
+    """Refuse options that would be ignored."""
     for name, value in options.items():
         if value is not None and value is not False:
             raise InputError(f"{name} is {value}: {why}; leave it out")
 
 
 def design_facts(design: Design) -> dict[str, Any]:
-    """What a design says, for JSON and for a table; all of it is public."""
+    """Return the contents of a design for JSON; all of it is public."""
     return {
         "queries": design.n_queries,
         "levels": design.levels,

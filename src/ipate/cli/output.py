@@ -1,15 +1,20 @@
-"""Output of the commands: tables for people, JSON for machines, progress on stderr."""
+"""Output of the commands: tables or JSON on stdout, progress and messages on stderr."""
 
 import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ipate.labelling.results import GroupResult, Guarantee
+
+COST_COLUMNS = ("sensitivity", "budget ε", "cost ε", "δ", "used")
 
 
 def print_json(payload: dict[str, Any]) -> None:
-    """Write one JSON object to stdout, and nothing else; numbers that do not exist become null."""
+    """Write one JSON object to stdout, and nothing else; NaN and infinities become null."""
     plain = "utf" not in (sys.stdout.encoding or "").lower()
     sys.stdout.write(json.dumps(_finite(payload), indent=2, allow_nan=False, ensure_ascii=plain) + "\n")
 
@@ -23,7 +28,7 @@ def _finite(value: Any) -> Any:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> None:
-    """Print a table, numbers to the right, and sentences below it."""
+    """Print a table with right-aligned numbers, and notes below it."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -40,9 +45,35 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         console.print(Text(note))
 
 
+def cell(value: float | str | None, spec: str = "") -> str:
+    """Format one cell of a table; a missing value is shown as a dash."""
+    return "—" if value is None else format(value, spec)
+
+
+def cost_cells(group: "GroupResult") -> list[str]:
+    """Format the cells of `COST_COLUMNS` for one group."""
+    return [
+        f"{group.sensitivity:.4g}",
+        f"{group.budget.epsilon:.4g}",
+        f"{group.cost:.4f}",
+        f"{group.budget.delta:g}",
+        f"{group.used:.0%}",
+    ]
+
+
+def statement_line(guarantee: "Guarantee") -> str:
+    """Return the statement of a guarantee, marked if it is private."""
+    return ("PRIVATE. " if guarantee.kind == "private" else "") + guarantee.statement
+
+
+def print_status(line: str) -> None:
+    """Print one line about the progress of a command on stderr."""
+    sys.stderr.write(f"ipate: {line}\n")
+
+
 @contextmanager
 def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
-    """Show on stderr that work goes on whose length is not known beforehand."""
+    """Show a spinner on stderr during work of unknown length."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -55,7 +86,7 @@ def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(what: str, total: int, *, quiet: bool = False) -> Iterator[Any]:
-    """Show a bar on stderr while work goes on; yields a function that takes how much is done."""
+    """Show a progress bar on stderr; yields a function that takes the amount done."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

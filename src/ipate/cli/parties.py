@@ -48,7 +48,7 @@ def queries(
     bounds: Annotated[Path | None, typer.Option(help="csv with feature,low,high: fixed public bounds.")] = None,
     features: Annotated[str | None, typer.Option(help="The columns of the csv to use: A,B,C; default: all.")] = None,
     id_column: Annotated[str | None, typer.Option(help="The column of the csv with the points' ids.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
     """Make the queries file for every site: public points, and the encoding of all sites' rows."""
     from ipate.cli.output import print_json
@@ -86,7 +86,7 @@ def merge(
     merge_equal: Annotated[
         bool, typer.Option("--merge-equal", help="One account for all groups of equal ε and δ, across sites.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
     """Combine the sites' votes into one vote file and group file for `ipate label` and `ipate account`."""
     from ipate.cli.output import print_json, progress_bar

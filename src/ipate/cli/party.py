@@ -54,7 +54,7 @@ def fit(
     ] = "logistic",
     jobs: Annotated[int | None, typer.Option(help="Worker processes; -1 for all cores.")] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="The public seed of allocation and training.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
     """Train a site's teachers on its own people under their own budgets; nothing leaves the folder."""
     from ipate.errors import check_number
@@ -104,7 +104,7 @@ def vote(
         bool, typer.Option("--again", help="Vote even if this site has voted on other queries; costs add up.")
     ] = False,
     jobs: Annotated[int | None, typer.Option(help="Worker processes; -1 for all cores.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
     """Let a site's teachers vote on the queries; the file holds predictions and declared budgets only.
 

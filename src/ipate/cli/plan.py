@@ -1,4 +1,4 @@
-"""`ipate plan`: before any training, what budgets afford, by the chooser that `ipate run` uses."""
+"""`ipate plan`: show before any training what the budgets afford, with the settings that `ipate run` chooses."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -26,9 +26,9 @@ def command(
     config: Annotated[Path | None, typer.Argument(help="A TOML file, as for ipate run.", metavar="CONFIG.toml")] = None,
     people: Annotated[
         str | None,
-        typer.Option(help="How many people there are, or a csv with one row per person.", metavar="N|PEOPLE.csv"),
+        typer.Option(help="The number of people, or a csv file with one row per person.", metavar="N|PEOPLE.csv"),
     ] = None,
-    groups: Annotated[Path | None, typer.Option(help="csv with every group's budget.", metavar="GROUPS.csv")] = None,
+    groups: Annotated[Path | None, typer.Option(help="csv file of group budgets.", metavar="GROUPS.csv")] = None,
     share: Annotated[
         list[str] | None, typer.Option(help="A group's share of all people; once per group.", metavar="ID=SHARE")
     ] = None,
@@ -37,59 +37,64 @@ def command(
     level: Annotated[
         str | None, typer.Option(help="The people csv's column of consent levels; needs --policy.")
     ] = None,
-    policy: Annotated[Path | None, typer.Option(help="TOML: what each consent level means as ε.")] = None,
+    policy: Annotated[Path | None, typer.Option(help="TOML file with the ε of each consent level.")] = None,
     person: Annotated[
         str | None, typer.Option(help="The people csv's column of person ids, if a person has several rows.")
     ] = None,
     delta_column: Annotated[str | None, typer.Option(help="The people csv's column of δ.")] = None,
     delta: Annotated[
-        float | None, typer.Option(help="δ where no file gives one; 1e-5, or 0.1/people if that is smaller.")
+        float | None, typer.Option(help="δ where no file gives one; default: the smaller of 1e-5 and 0.1/people.")
     ] = None,
-    classes: Annotated[
-        int | None, typer.Option(help=f"Number of classes, a public fact; {CLASSES} unless given.")
-    ] = None,
-    pool: Annotated[int | None, typer.Option(help="How many public points there are; 10,000 unless given.")] = None,
-    variant: Annotated[str | None, typer.Option(help="The variant that noise is chosen for; weighting.")] = None,
-    teachers: Annotated[str | None, typer.Option(help="k, or auto as in ipate run.", metavar="K|auto")] = None,
+    classes: Annotated[int | None, typer.Option(help=f"Number of classes (public); default: {CLASSES}.")] = None,
+    pool: Annotated[int | None, typer.Option(help="Number of public points; default: 10,000.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Variant to choose noise for; default: weighting.")] = None,
+    teachers: Annotated[str | None, typer.Option(help="Number of teachers, k, or auto.", metavar="K|auto")] = None,
     points_per_teacher: Annotated[
-        int | None, typer.Option(help="People per teacher, where the number is auto.")
+        int | None, typer.Option(help="People per teacher, if the number of teachers is auto.")
     ] = None,
     aggregator: Annotated[str | None, typer.Option(help="auto, confident (with a check) or gnmax (without).")] = None,
-    sigma: Annotated[float | None, typer.Option(help="σ at k teachers; chosen as in ipate run.")] = None,
-    check_sigma: Annotated[float | None, typer.Option(help="σ_T at k teachers; chosen as in ipate run.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="T at k teachers; chosen as in ipate run.")] = None,
-    bound: Annotated[str | None, typer.Option(help="gdp (the default), loose or sup.")] = None,
-    conversion: Annotated[str | None, typer.Option(help="improved (the default) or classic; gdp has its own.")] = None,
-    orders: Annotated[str, typer.Option(help="Rényi orders, FIRST:LAST or a list.")] = "2:50",
+    sigma: Annotated[float | None, typer.Option(help="σ at k teachers; default: as in ipate run.")] = None,
+    check_sigma: Annotated[float | None, typer.Option(help="σ_T at k teachers; default: as in ipate run.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="T at k teachers; default: as in ipate run.")] = None,
+    bound: Annotated[str | None, typer.Option(help="gdp, loose or sup; default: gdp.")] = None,
+    conversion: Annotated[str | None, typer.Option(help="improved (default) or classic; ignored by gdp.")] = None,
+    orders: Annotated[str, typer.Option(help="Rényi orders: FIRST:LAST or a comma-separated list.")] = "2:50",
     weights: Annotated[
         str, typer.Option(help="The rule of weighting: gdp, proportional, algorithm2, classic or uniform.")
     ] = "gdp",
     copies: Annotated[str, typer.Option(help="The rule of upsampling: gdp, proportional, classic or uniform.")] = "gdp",
     tolerance: Annotated[
-        float, typer.Option(help="How far the ratios of copies may be off; a larger one needs fewer teachers.")
+        float, typer.Option(help="Tolerance of the ratios of copies; a larger one needs fewer teachers.")
     ] = 0.02,
-    max_copies: Annotated[int, typer.Option(help="The most copies of anybody.")] = 20,
-    power: Annotated[float | None, typer.Option(help="Vanishing takes (ε/ε_max)^power instead of (μ/μ_max)².")] = None,
+    max_copies: Annotated[int, typer.Option(help="Maximum number of copies of a person.")] = 20,
+    power: Annotated[
+        float | None, typer.Option(help="Vanishing: participate in (ε/ε_max)^power of the queries, not (μ/μ_max)².")
+    ] = None,
     parties: Annotated[bool, typer.Option("--parties", help="The groups are parties that cannot share data.")] = False,
     accuracy: Annotated[
         float | None,
-        typer.Option(help="How often one teacher is expected to be right: then also gdp, sup and ptr side by side."),
+        typer.Option(help="Expected accuracy of one teacher; adds a comparison of gdp, sup and ptr."),
     ] = None,
-    spread: Annotated[float | None, typer.Option(help="With --accuracy: how much queries differ; 2.")] = None,
+    spread: Annotated[
+        float | None, typer.Option(help="With --accuracy: spread of query difficulty; default: 2.")
+    ] = None,
     confusion: Annotated[
-        float | None, typer.Option(help="With --accuracy: share of wrong votes that agree; .65.")
+        float | None, typer.Option(help="With --accuracy: share of wrong votes that agree; default: 0.65.")
     ] = None,
     reference: Annotated[
         Path | None, typer.Option(help="Votes of other teachers on public data, instead of --accuracy.")
     ] = None,
     reserve: Annotated[
-        float | None, typer.Option(help="How much more than the reference the votes may cost under ptr; .1.")
+        float | None,
+        typer.Option(help="How much more than the reference the votes may cost under ptr; default: 0.1 (10 %)."),
     ] = None,
-    fallback: Annotated[bool, typer.Option(help="ptr keeps (ε/2, δ/10) for after a failed test.")] = False,
-    split_seed: Annotated[int | None, typer.Option(min=0, help="The public seed of vanishing's rotation; 0.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    fallback: Annotated[
+        bool, typer.Option(help="ptr: reserve (ε/2, δ/10) for a data-independent run after a failed test.")
+    ] = False,
+    split_seed: Annotated[int | None, typer.Option(min=0, help="Vanishing: seed of the schedule; default: 0.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
-    """Show what budgets afford before any training, variant by variant, from public information only."""
+    """Show before any training what the budgets afford under each variant, from public information only."""
     from ipate.allocation import options_by_variant
     from ipate.cli.options import parse_orders, refuse_unused, whole_number
     from ipate.errors import check_count
@@ -104,7 +109,7 @@ def command(
     request: dict[str, Any] = {}
     if config is None:
         asked, n_classes, n_public, seed = _read_groups(**who), classes or CLASSES, pool or POOL, split_seed or 0
-        notes = [] if classes is not None else [f"{CLASSES} classes are assumed; --classes says how many there are."]
+        notes = [] if classes is not None else [f"{CLASSES} classes are assumed; give the number with --classes."]
         known = None
     else:
         refuse_unused(f"{config} describes the data", **who, classes=classes, pool=pool, split_seed=split_seed)
@@ -160,7 +165,7 @@ def _read_config(path: Path, bound: str | None) -> tuple[Any, ...]:
 def _forecasts(
     plan: "Plan", pool: int, options: dict[str, Any], known: "Reference | None", *, quiet: bool
 ) -> "tuple[Forecast, ...]":
-    """Return what a reference makes of the plan, where one is given."""
+    """Return the labels to expect under each bound, if a reference is given."""
     from ipate.cli.options import make_reference, refuse_unused
     from ipate.cli.output import waiting
     from ipate.planning.reference import forecast
@@ -171,7 +176,7 @@ def _forecasts(
         refuse_unused("it describes a reference; give --accuracy or --reference too", **options)
     if known is None:
         return ()
-    with waiting("working out what the reference affords", quiet=quiet):
+    with waiting("computing what the reference affords", quiet=quiet):
         return forecast(plan, known, pool=pool)
 
 
@@ -179,7 +184,7 @@ def _read_groups(
     *, people: str | None, groups: Path | None, share: list[str] | None, epsilon: float | None, delta: float | None,
     policy: Path | None, **columns: str | None,
 ) -> "tuple[Group, ...]":  # fmt: skip
-    """Read who there is: a number of people with one ε, a people csv, or a group csv with numbers or shares."""
+    """Read the groups from a number of people with one ε, a people csv, or a group csv with numbers or shares."""
     from ipate.errors import InputError, check_count
     from ipate.people.budgets import read_sized_groups
     from ipate.people.people import People, make_people
@@ -217,7 +222,7 @@ def _read_groups(
 def _show(
     plan: "Plan", settings: "Settings", pool: int, notes: list[str], expected: "tuple[Forecast, ...]", as_json: bool
 ) -> None:
-    from ipate.cli.output import print_json, print_table
+    from ipate.cli.output import cell, print_json, print_table
     from ipate.planning.plan import FEWER_POINTS, RATES
 
     said = [*notes, *plan.notes]
@@ -259,7 +264,7 @@ def _show(
             [
                 str(row.n_teachers),
                 f"{row.people_per_teacher:.4g}",
-                *("—" if row.labels[name] is None else str(row.labels[name]) for name in names),
+                *(cell(row.labels[name]) for name in names),
             ]
             for row in plan.more
         ],

@@ -1,4 +1,4 @@
-"""`ipate report`: what was promised to whom and what it cost, as one html file and its JSON twin."""
+"""`ipate report`: write the report of a run as one html file and as JSON."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 EXAMPLE = (
     "Examples: ipate report first-run; ipate report first-run --private; ipate report first-run --out march.html. "
-    "The JSON twin stands beside the html file."
+    "A JSON file with the same content is written beside the html file."
 )
 
 
@@ -16,15 +16,16 @@ def command(
     private: Annotated[
         bool,
         typer.Option(
-            "--private/--public", help="For the data owner, with private figures; or what may be published (default)."
+            "--private/--public",
+            help="Include private figures, for the data owner; or only what may be published (default).",
         ),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="The html file; report.html in the run's folder unless said.")
+        Path | None, typer.Option(help="The html file to write; default: report.html in the run's folder.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The JSON twin on stdout, nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the JSON report on stdout.")] = False,
 ) -> None:
-    """Write the report of a run: promises in plain words, costs, influence, results, and how to check them."""
+    """Write the report of a run: guarantees in plain words, costs, influence, results, and how to check them."""
     from ipate.cli.output import print_json
     from ipate.report.claims import headline, marks
     from ipate.report.write import twin

@@ -1,6 +1,5 @@
-"""`ipate reproduce`: the paper's tables and figures, ours beside theirs."""
+"""`ipate reproduce`: reproduce the paper's tables and figures, with the paper's values beside ours."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,21 +16,21 @@ EXAMPLE = (
 def command(
     name: Annotated[str, typer.Argument(help="A table or figure, or 'all'; an unknown name lists them.")],
     ensembles: Annotated[int, typer.Option(help="Ensembles per setting (the paper: 10).")] = 3,
-    votings: Annotated[int, typer.Option(help="Voting processes per ensemble (the paper: 5).")] = 5,
-    quick: Annotated[bool, typer.Option("--quick", help="One ensemble, one voting.")] = False,
-    device: Annotated[str, typer.Option(help="Where torch trains: cpu, cuda or auto.")] = "auto",
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets' official files are.")] = None,
+    votings: Annotated[int, typer.Option(help="Labelling runs per ensemble (the paper: 5).")] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="Use one ensemble and one labelling run.")] = False,
+    device: Annotated[str, typer.Option(help="The device for training: cpu, cuda or auto.")] = "auto",
+    data_dir: Annotated[Path | None, typer.Option(help="The folder with the official files of the data sets.")] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Where votes are kept; the data cache's folder 'reproduce' unless said.")
+        Path | None, typer.Option(help="The folder of stored votes; default: 'reproduce' in the data cache.")
     ] = None,
     jobs: Annotated[
-        Path | None, typer.Option(help="Train nothing: write what is missing as job files for another machine.")
+        Path | None, typer.Option(help="Do not train: write the missing trainings as job files for another machine.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where results go: NAME.json, NAME.md and figures.")] = Path("results"),
-    as_json: Annotated[bool, typer.Option("--json", help="The result on stdout as JSON, nothing else.")] = False,
+    out: Annotated[Path, typer.Option(help="The folder for NAME.json, NAME.md and figures.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
-    """Reproduce a table or figure of the paper; votes are trained once and kept. Seeded: not for real people."""
-    from ipate.cli.output import print_json, progress_bar
+    """Reproduce a table or figure of the paper; teachers are trained once. Seeded: not for real people's data."""
+    from ipate.cli.output import print_json, print_status, progress_bar
     from ipate.data.fetch import cache_folder
     from ipate.errors import InputError, PendingError, refuse_name
     from ipate.reproduce import EXPERIMENTS, run_experiment
@@ -51,7 +50,7 @@ def command(
         data_dir=data_dir,
         device=device,
         jobs=jobs,
-        log=_say,
+        log=print_status,
         progress_bar=progress_bar,
     )
     found, pending = {}, []
@@ -64,7 +63,7 @@ def command(
         typed = f"ipate reproduce {wanted}" + (" --quick" if quick else f" --ensembles {ensembles} --votings {votings}")
         written = page.write(out, command=typed)
         found[wanted] = page.json(typed)
-        _say(f"{wanted}: {', '.join(str(path) for path in written)}")
+        print_status(f"{wanted}: {', '.join(str(path) for path in written)}")
         if not as_json:
             typer.echo(page.markdown(typed))
     if as_json:
@@ -72,9 +71,5 @@ def command(
     elif pending:
         typer.echo(
             f"{len(pending)} jobs are in {jobs}. On a machine with a GPU: python -m ipate.reproduce.training {jobs} "
-            f"--data-dir DIR --device cuda --out CACHE; then call this again with --cache CACHE."
+            f"--data-dir DIR --device cuda --out CACHE; then run this command again with --cache CACHE."
         )
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")

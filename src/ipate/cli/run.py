@@ -1,7 +1,6 @@
-"""`ipate run`: the whole way from private data to a student, in a folder that can be resumed."""
+"""`ipate run`: train a student from private data, in a folder that can be resumed."""
 
 import math
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,39 +20,41 @@ EXAMPLE = (
 def command(
     config: Annotated[Path | None, typer.Argument(help="A TOML file that describes the run.")] = None,
     dataset: Annotated[str | None, typer.Option(help="synthetic, digits, mnist, fashion-mnist, svhn or adult.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data set's files are.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; named by date by default.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="The folder with the data set's files.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; default: runs/DATE-TIME.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the run in this folder.")] = None,
     variant: Annotated[str | None, typer.Option(help="weighting, upsampling, vanishing or standard.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="One ε for everybody.")] = None,
     share: Annotated[
-        list[str] | None, typer.Option(help="Draw consent levels: LEVEL=SHARE, repeated, as high=0.54.")
+        list[str] | None,
+        typer.Option(help="Assign consent levels at random: LEVEL=SHARE, once per level, such as high=0.54."),
     ] = None,
-    teachers: Annotated[str | None, typer.Option(help="How many teachers, or auto.")] = None,
+    teachers: Annotated[str | None, typer.Option(help="Number of teachers, or auto.")] = None,
     points_per_teacher: Annotated[
-        int | None, typer.Option(help="People per teacher, where the number is auto.")
+        int | None, typer.Option(help="People per teacher, if the number of teachers is auto.")
     ] = None,
     teacher: Annotated[str | None, typer.Option(help="logistic, forest, boosting, bayes or module:attribute.")] = None,
-    student: Annotated[str | None, typer.Option(help="As --teacher.")] = None,
-    public: Annotated[float | None, typer.Option(help="Public points: a number, or a share below 1.")] = None,
-    test: Annotated[float | None, typer.Option(help="Test points: a number, or a share below 1.")] = None,
+    student: Annotated[str | None, typer.Option(help="The student's model, as for --teacher.")] = None,
+    public: Annotated[float | None, typer.Option(help="Number of public points, or their share if below 1.")] = None,
+    test: Annotated[float | None, typer.Option(help="Number of test points, or their share if below 1.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Worker processes; -1 for all cores.")] = None,
     backend: Annotated[str | None, typer.Option(help="loky, threading, ray, dask or a joblib backend.")] = None,
-    address: Annotated[str | None, typer.Option(help="A running Ray cluster, as host:port.")] = None,
+    address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster: HOST:PORT.")] = None,
     compare: Annotated[
-        bool, typer.Option(help="Also train standard PATE and a ceiling: benchmark data only, marked private.")
+        bool,
+        typer.Option(help="Also train standard PATE and a model without privacy: private, for benchmark data only."),
     ] = False,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="A ledger that runs share: what people spent carries over. Else the run's own."),
+        typer.Option(help="A ledger shared by several runs, whose costs add up per person; default: the run's own."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Noise that can be repeated: the run is then NOT private.")] = None,
-    split_seed: Annotated[int | None, typer.Option(help="Partition, allocation and training.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Seed of the noise: the run is then NOT private.")] = None,
+    split_seed: Annotated[int | None, typer.Option(help="Seed of partition, allocation and training.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
-    """From private data to a student: allocate, train, vote, label, teach, evaluate; resumable."""
+    """Allocate people, train teachers, label public points, train and evaluate a student; can be resumed."""
     from ipate.cli.options import whole_number
-    from ipate.cli.output import print_json, progress_bar
+    from ipate.cli.output import print_json, print_status, progress_bar
     from ipate.runs.folder import RunFolder
     from ipate.runs.stages import execute
     from ipate.runs.task import check_engine, make_models
@@ -64,7 +65,7 @@ def command(
         if any(value is not None for value in (*beside, *more)) or compare:
             from ipate.errors import InputError
 
-            raise InputError(f"resume is {resume}: it takes its settings from that folder; give nothing beside it")
+            raise InputError(f"resume is {resume}: it takes its settings from that folder; leave out all other options")
         folder = RunFolder.open(resume)
     else:
         given: dict[str, Any] = {
@@ -85,13 +86,13 @@ def command(
             "ledger": ledger,
         }
         wanted = _config(config, given)
-        make_models(wanted)  # what cannot be made is refused before there is a folder
+        make_models(wanted)  # invalid models are refused before the folder is created
         check_engine(wanted)
         folder = RunFolder.create(out or _fresh_name(), wanted)
     summary = execute(
         folder,
         bar=lambda title, total: progress_bar(title, total, quiet=as_json),
-        say=_say,
+        say=print_status,
     )
     if as_json:
         print_json(_payload(summary, folder.path))
@@ -99,12 +100,8 @@ def command(
         _show(summary, folder.path)
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"ipate: {line}\n")
-
-
 def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
-    """The file's settings, overridden by the flags that were given."""
+    """Return the settings of the file, overridden by the given options."""
     import tomllib
 
     from ipate.errors import InputError
@@ -112,7 +109,7 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
 
     values: dict[str, Any] = {}
     if path is not None:
-        RunConfig.from_file(path)  # says what is wrong in the file's own terms
+        RunConfig.from_file(path)  # reports errors in the terms of the file
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     elif given["data"]["name"] is None:
         raise InputError("nothing to run: name a TOML file, or a data set with --dataset")
@@ -123,7 +120,7 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
                 values[key] = {**values.get(key, {}), **wanted}
         elif value is not None:
             values[key] = value
-    for name in ("file", "data_dir"):  # a run is resumed from anywhere
+    for name in ("file", "data_dir"):  # absolute, so that a run can be resumed from any directory
         if values.get("data", {}).get(name) is not None:
             values["data"] = {**values["data"], name: Path(values["data"][name]).resolve()}
     if values.get("ledger") is not None:
@@ -146,7 +143,7 @@ def _shares(values: list[str] | None) -> dict[str, float] | None:
         try:
             shares[name] = float(number)
         except ValueError:
-            raise InputError(f"share is {value!r}: write LEVEL=SHARE, as high=0.54") from None
+            raise InputError(f"share is {value!r}: write LEVEL=SHARE, such as high=0.54") from None
     return shares
 
 
@@ -183,13 +180,9 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
     }
 
 
-def _percent(value: float | None) -> str:
-    return "—" if value is None else f"{value:.1%}"
-
-
 def _show(summary: "RunSummary", path: Path) -> None:
     from ipate.allocation import find_variant
-    from ipate.cli.output import print_table
+    from ipate.cli.output import cell, print_table
 
     payload = _payload(summary, path)
     by_level = payload.get("by_level", {})
@@ -212,7 +205,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
                 *([f"{group['spent_before']:.4f}"] if carried else []),
                 f"{group['epsilon']:.4f}",
                 f"{group['delta']:g}",
-                _percent(by_level.get(group["group"])),
+                cell(by_level.get(group["group"]), ".1%"),
             ]
             for group in payload["groups"]
         ],
@@ -242,11 +235,13 @@ def _show(summary: "RunSummary", path: Path) -> None:
 
 
 def _outcome(scores: dict[str, Any]) -> list[str]:
+    from ipate.cli.output import cell
+
     by_class = scores.get("by_class") or {}
     worst = min(by_class, key=lambda name: by_class[name]) if by_class else None
     return [
         str(scores.get("labels", "—")),
-        _percent(scores.get("voting_accuracy")),
-        _percent(scores.get("student_accuracy")),
+        cell(scores.get("voting_accuracy"), ".1%"),
+        cell(scores.get("student_accuracy"), ".1%"),
         "—" if worst is None else f"{worst} {by_class[worst]:.1%}",
     ]

@@ -1,4 +1,4 @@
-"""`ipate runs`: which runs there are below a folder, and how far each has come."""
+"""`ipate runs`: list the runs in a folder and their progress."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 
 EXAMPLE = (
-    "Examples: ipate runs; ipate runs studies --json. A run that is interrupted is continued with "
+    "Examples: ipate runs; ipate runs studies --json. Continue an interrupted run with "
     "ipate run --resume FOLDER. Numbers of labels are private unless the guarantee is releasable."
 )
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="Where the runs are; runs unless said.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    folder: Annotated[Path, typer.Argument(help="The folder of the runs.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
-    """List runs with their state: complete, interrupted, running, or broken and why."""
+    """List runs with their state: complete, interrupted, running, or broken with the reason."""
     from ipate.cli.output import print_json, print_table
     from ipate.runs.listing import list_runs
 

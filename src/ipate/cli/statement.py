@@ -1,4 +1,4 @@
-"""`ipate statement`: what one person was promised, what was spent, and what is left."""
+"""`ipate statement`: print one person's budget, what was spent and what is left."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 EXAMPLE = (
-    "Examples: ipate statement march p1042; ipate statement march p1042 --private. Without --private it holds nothing "
-    "that may not be handed to the person: under the bounds tight and exact, and for seeded runs, it gives the budget "
-    "and no figure."
+    "Examples: ipate statement march p1042; ipate statement march p1042 --private. Without --private the statement "
+    "may be given to the person: under the bounds tight and exact, and for seeded runs, it states the budget and no "
+    "other figure."
 )
 
 
@@ -16,11 +16,11 @@ def command(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
     person: Annotated[str, typer.Argument(help="The person's id.")],
     private: Annotated[
-        bool, typer.Option("--private", help="For the data owner: also costs that were computed from votes.")
+        bool, typer.Option("--private", help="Include costs computed from the votes, for the data owner only.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
-    """Print what a person was promised, what was spent in all runs on the ledger, and what is left."""
+    """Print a person's budget, what all runs on the ledger spent of it, and what is left."""
     from ipate.cli.output import print_json
     from ipate.report.statement import as_payload, sentences
     from ipate.runs.folder import RunFolder

@@ -1,4 +1,4 @@
-"""`ipate withdraw`: take one person out of a run; nobody else moves, and what was released stays owed."""
+"""`ipate withdraw`: remove one person from a run; nobody else is reassigned, and past costs remain charged."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -7,18 +7,18 @@ from typing import Annotated
 import typer
 
 EXAMPLE = (
-    "Example: ipate withdraw march p1042, then ipate run --resume march, which trains the person's teachers again "
-    "without them, and nobody else's. A person is known by the id in the data, or by the row's number where there is "
-    "none. Labels that were released stay released; ipate statement march p1042 says what they cost."
+    "Example: ipate withdraw march p1042, then ipate run --resume march, which retrains only the person's teachers "
+    "without them. A person is identified by the id in the data, or by the row number if the data has no ids. Released "
+    "labels cannot be recalled; ipate statement march p1042 prints what they cost."
 )
 
 
 def command(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
     person: Annotated[str, typer.Argument(help="The person's id.")],
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout, nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
-    """Withdraw a person: their place stays empty, their teachers learn again without them, nobody else moves."""
+    """Withdraw a person: retrain their teachers without them, and leave everybody else where they are."""
     from ipate.cli.output import print_json
     from ipate.report.statement import left
     from ipate.runs.folder import RunFolder
