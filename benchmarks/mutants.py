@@ -996,7 +996,7 @@ MUTANTS = (
     ),
     Mutant(
         "a withdrawal erases votes and keeps the person's place",
-        "runs/withdrawal.py",
+        "runs/person.py",
         "persons = np.where(np.isin(allocation.persons, people), EMPTY, allocation.persons)",
         "persons = allocation.persons",
         (f"{LEAVING}::test_a_teacher_learns_again_from_the_others_alone_with_its_own_seed",),
@@ -1031,7 +1031,7 @@ MUTANTS = (
     ),
     Mutant(
         "a statement tells a private cost to anybody",
-        "runs/statement.py",
+        "runs/person.py",
         "return full if private else for_the_person(full)",
         "return full",
         (TOLD,),

@@ -8,8 +8,8 @@ from ipate.ledger.sqlite import SqliteLedger
 from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path
+from ipate.runs.person import withdraw
 from ipate.runs.stages import allocated, execute
-from ipate.runs.withdrawal import withdraw
 
 N_ROWS = 420
 

@@ -10,10 +10,10 @@ from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.runs.ledgers import ledger_path
+from ipate.runs.person import withdrawals, without
 from ipate.runs.reporting import write_report
 from ipate.runs.stages import allocated
 from ipate.runs.task import prepare
-from ipate.runs.withdrawal import withdrawals, without
 from runs.leaving import StoppedError, begin, go_on, leave, people_file, spent, votes_of
 
 
@@ -129,7 +129,7 @@ def test_a_withdrawal_that_was_interrupted_is_finished_before_anything_is_releas
     def die(*_):
         raise StoppedError
 
-    monkeypatch.setattr(f"ipate.runs.withdrawal.{'settle' if where == 'allocation' else '_erase'}", die)
+    monkeypatch.setattr(f"ipate.runs.person.{'settle' if where == 'allocation' else '_erase'}", die)
     with pytest.raises(StoppedError):
         leave(folder, person)
     monkeypatch.undo()

@@ -13,8 +13,8 @@ from ipate.report.statement import owed
 from ipate.report.write import Report, check_target, write_facts
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import reading
+from ipate.runs.person import withdrawals
 from ipate.runs.record import read_record
-from ipate.runs.withdrawal import withdrawals
 
 
 def write_report(

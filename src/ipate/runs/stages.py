@@ -20,11 +20,11 @@ from ipate.report.facts import Audience
 from ipate.runs.fitting import standard_labels
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import check_affordable, ledger_path
+from ipate.runs.person import settle, vacant, without
 from ipate.runs.record import label_once, publish
 from ipate.runs.reporting import write_report
 from ipate.runs.scoring import compare, evaluate, teach
 from ipate.runs.task import Task, make_models, prepare, requested_settings
-from ipate.runs.withdrawal import settle, vacant, without
 from ipate.teachers.ensemble import fingerprint, learnt_from, train_and_vote
 from ipate.teachers.models import NETS
 from ipate.teachers.nets import train_nets_and_vote
