@@ -89,7 +89,9 @@ def _charged(summary, person):
 def test_exhausted_budget_is_refused_before_training(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger)
-    with pytest.raises(BudgetExceededError, match=r"group 'high' cannot pay one more query: earlier runs spent ε = 5"):
+    with pytest.raises(
+        BudgetExceededError, match=r"group 'high' cannot pay for one more query: earlier runs spent ε = 5"
+    ):
         run(tmp_path / "b", ledger=ledger)
     assert not (tmp_path / "b" / "private" / "votes").exists()
     strict = {"policy": {"high": 2.0, "low": 20.0}}
@@ -212,7 +214,7 @@ def test_invalid_shared_ledger_configuration_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"needs data\.person"):
         config(ledger=tmp_path / "x.sqlite", data=rows)
     assert config(ledger=tmp_path / "x.sqlite", data={**rows, "person": "id"}).ledger == tmp_path / "x.sqlite"
-    with pytest.raises(InputError, match=r"the folder .* is not there"):
+    with pytest.raises(InputError, match=r"the folder .* does not exist"):
         run(tmp_path / "nowhere-run", ledger=tmp_path / "nowhere" / "x.sqlite")
     assert not (tmp_path / "nowhere-run" / "private" / "votes").exists()
     folder = RunFolder.create(tmp_path / "run", config(ledger=tmp_path / "run" / "public" / "x.sqlite"))

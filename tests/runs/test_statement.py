@@ -71,7 +71,7 @@ def test_private_figures_are_shown_to_owner_only(tmp_path, monkeypatch, options)
 
 def test_statement_before_labelling_shows_full_budget(tmp_path):
     folder = begin(tmp_path)
-    with pytest.raises(InputError, match="nobody has a teacher in this run yet"):
+    with pytest.raises(InputError, match="people are not assigned to teachers yet"):
         state(folder, "p1")
     entry = leave(folder, "p1") if _teaches(folder, "p1") else leave(folder, "p2")
     found = state(folder, entry.person)

@@ -46,31 +46,31 @@ class Balance:
 
 
 def find_person(allocation: Allocation, person: str) -> int:
-    """Return a person's index; say what it means where nobody has this id."""
+    """Return a person's index; the error for an unknown id explains who has an account."""
     try:
         return allocation.people.index_of(person)
     except InputError as error:
         raise InputError(
-            f"{error} among the {allocation.people.n_people:,} people whose data teaches in this run; whoever's rows "
-            "were treated as public or as test data has no account"
+            f"{error} among the {allocation.people.n_people:,} people with private data in this run; people whose "
+            "rows are treated as public or as test data have no account"
         ) from None
 
 
 def kind_of(folder: RunFolder) -> Kind:
-    """Return whether a run's figures may be told: not where costs are private, nor where the noise was seeded."""
+    """Return whether a run's figures may be released: not with private costs, nor with seeded noise."""
     seeded = folder.config.seed is not None
     found = state_guarantee(folder.settings.meter, stopped_by="account", seeded=seeded)
     return "private" if found.seeded else found.kind
 
 
 def balance_of(folder: RunFolder, person: str) -> Balance | None:
-    """Return what was charged for a person on the run's ledger; None where nothing has been opened for them."""
+    """Return a person's balance on the run's ledger; None if they have no account."""
     if not (folder.private / "ledger.json").is_file():
         return None
     with reading(folder) as ledger:
         try:
             records = ledger.person(person)
-        except InputError:  # withdrew before the first query
+        except InputError:  # the person withdrew before the first query
             return None
         first = ledger.parts()[0]
         if records[-1].run == ledger.run:
@@ -80,7 +80,7 @@ def balance_of(folder: RunFolder, person: str) -> Balance | None:
 
 
 def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, first: str) -> Balance:
-    """Add up a person's records; those of the run in question are the ones of the run `first` and its later parts."""
+    """Add up a person's records; this run's are those of the run `first` and its later parts."""
     last = records[-1]
     meter = ledger.terms[last.account].meter
     cost = ledger.cost_of(person, meter)
@@ -98,7 +98,7 @@ def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, fir
 
 
 def _whole_runs(ledger: Ledger, records: tuple[PersonRecord, ...]) -> tuple[PersonRecord, ...]:
-    """Join the parts that a run has in the ledger since somebody left it."""
+    """Join the parts of each run, which withdrawals separate in the ledger."""
     parts: dict[str, list[PersonRecord]] = {}
     for record in records:
         parts.setdefault(ledger.parts(record.run)[0], []).append(record)
@@ -118,17 +118,11 @@ def _joined(ledger: Ledger, name: str, parts: list[PersonRecord]) -> PersonRecor
 
 
 def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement:
-    """Return what may be said to a person, or with `private` what the data owner may see about them.
-
-    Raises
-    ------
-    InputError
-        Where nobody in the run has this id, or the run has not dealt people to teachers yet.
-    """
+    """Return a person's statement, or with `private` the one that only the data owner may see."""
     path = folder.private / "allocation.npz"
     if not path.is_file():
         raise InputError(
-            f"{folder.path}: nobody has a teacher in this run yet; begin it: ipate run --resume {folder.path}"
+            f"{folder.path}: people are not assigned to teachers yet; continue it with ipate run --resume {folder.path}"
         )
     allocation = Allocation.load(path)
     index = find_person(allocation, person)
@@ -175,27 +169,22 @@ def _entry(record: PersonRecord) -> RunEntry:
 
 
 def withdrawals(folder: RunFolder) -> tuple[Withdrawal, ...]:
-    """Return who withdrew from a run, in that order."""
+    """Return the withdrawals from a run, in order."""
     path = folder.private / "withdrawals.json"
     try:
         found = (folder.read(path) or {}).get("withdrawals", [])
         return tuple(Withdrawal(**{**entry, "teachers": tuple(entry["teachers"])}) for entry in found)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
-            f"{path}: not readable ({error}); restore it, for it says what people who withdrew are owed"
+            f"{path}: not readable ({error}); restore it, because it records the withdrawals and their costs"
         ) from None
 
 
 def withdraw(folder: RunFolder, allocation: Allocation, person: str) -> Withdrawal:
-    """Take a person out of a run, for good; the caller holds the folder's lock.
+    """Remove a person from a run permanently; the caller must hold the folder's lock.
 
-    The record is written first and the allocation second. Interrupted in between, the withdrawal is finished by
-    whoever opens the run next (`settle`), before anything is trained or released.
-
-    Raises
-    ------
-    InputError
-        Where nobody has this id, or the person has withdrawn already.
+    The record is written before the allocation. If interrupted in between, the next process that opens the run
+    completes the withdrawal (`settle`) before anything is trained or released.
     """
     index = find_person(allocation, person)
     known = withdrawals(folder)
@@ -212,7 +201,7 @@ def withdraw(folder: RunFolder, allocation: Allocation, person: str) -> Withdraw
 
 
 def settle(folder: RunFolder, allocation: Allocation) -> Allocation:
-    """Apply the withdrawals that are recorded and not yet in the allocation, and keep it."""
+    """Apply recorded withdrawals that are not yet in the allocation, and save it."""
     ids = [entry.person for entry in withdrawals(folder)]
     pending = [index for index in map(allocation.people.index_of, ids) if index not in allocation.withdrawn]
     if not pending:
@@ -223,13 +212,13 @@ def settle(folder: RunFolder, allocation: Allocation) -> Allocation:
 
 
 def without(allocation: Allocation, people: tuple[int, ...]) -> Allocation:
-    """Return an allocation as it was dealt, with the places of these people empty; nobody else moves."""
+    """Return the allocation with the places of these people empty; nobody else moves."""
     persons = np.where(np.isin(allocation.persons, people), EMPTY, allocation.persons)
     return replace(allocation, persons=persons, withdrawn=people)
 
 
 def vacant(allocation: Allocation) -> frozenset[int]:
-    """Return the teachers that somebody has left."""
+    """Return the teachers with an empty place."""
     teacher = np.repeat(np.arange(allocation.n_teachers), allocation.teacher_sizes)
     return frozenset(teacher[allocation.persons == EMPTY].tolist())
 
@@ -259,6 +248,6 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
 
 
 def _erase(folder: RunFolder, teachers: tuple[int, ...]) -> None:
-    """Erase the votes that the person had a part in; those of a comparison are made afresh if they are wanted."""
+    """Erase the votes of these teachers, and all votes of a comparison, which is repeated if requested."""
     erase_votes(folder.private / "votes", teachers)
     shutil.rmtree(folder.private / "votes-standard", ignore_errors=True)
