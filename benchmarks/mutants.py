@@ -53,9 +53,9 @@ OWN_WEIGHT = f"{AUDIT}::test_group_is_charged_for_its_own_weight"
 CHARGED = f"{LEDGER}::test_all_checks_and_released_labels_are_charged"
 LEAVING = "tests/runs/test_withdrawal.py"
 STATEMENT = "tests/runs/test_statement.py"
-TOLD = f"{STATEMENT}::test_a_private_figure_is_told_to_the_data_owner_alone_and_marked"
-INTERRUPTED = f"{LEAVING}::test_a_withdrawal_that_was_interrupted_is_finished_before_anything_is_released"
-LEARN_AGAIN = f"{LEAVING}::test_only_their_teachers_learn_again_and_only_what_was_released_is_charged"
+TOLD = f"{STATEMENT}::test_private_figures_are_shown_to_owner_only"
+INTERRUPTED = f"{LEAVING}::test_interrupted_withdrawal_is_completed_before_next_release"
+LEARN_AGAIN = f"{LEAVING}::test_withdrawal_retrains_only_teachers_of_that_person"
 VOTINGS = "tests/reproduce/test_voting.py"
 PLAIN_SUM = f"{ACCOUNT}::test_account_equals_plain_sum_of_costs"
 
@@ -828,7 +828,7 @@ MUTANTS = (
         "if meter.data_independent and book.private_history:",
         "if meter.data_independent and not book:",
         (
-            f"{RUN_LEDGERS}::test_a_private_history_is_recharged_and_the_run_after_it_publishes_nothing",
+            f"{RUN_LEDGERS}::test_private_history_makes_later_run_private",
             f"{LABEL}::test_labels_after_private_release_are_not_releasable",
         ),
     ),
@@ -837,28 +837,28 @@ MUTANTS = (
         "runs/record.py",
         "ledger=ledger, progress=progress",
         "progress=progress",
-        (f"{RUN_LEDGERS}::test_a_run_has_a_ledger_of_its_own_and_every_file_carries_its_head",),
+        (f"{RUN_LEDGERS}::test_run_keeps_own_ledger_and_records_head",),
     ),
     Mutant(
         "a run takes any ledger",
         "runs/ledgers.py",
         "        expected_head=newest_head(folder),\n",
         "",
-        (f"{RUN_LEDGERS}::test_an_older_copy_of_the_ledger_or_none_is_refused_with_a_way_out",),
+        (f"{RUN_LEDGERS}::test_replaced_or_missing_ledger_is_refused",),
     ),
     Mutant(
         "people are known by their place among the private rows",
         "runs/task.py",
         "persons = private if data.person_id is None",
         "persons = np.arange(len(private)) if data.person_id is None",
-        (f"{RUN_LEDGERS}::test_who_has_spent_is_found_again_in_another_split",),
+        (f"{RUN_LEDGERS}::test_balances_follow_person_ids_across_splits",),
     ),
     Mutant(
         "a seeded run shares a ledger with private ones",
         "ledger/records.py",
         "if recorded is not None and recorded != asked:",
         "if recorded is None and recorded != asked:",
-        (f"{RUN_LEDGERS}::test_seeded_runs_and_private_ones_never_share_a_ledger",),
+        (f"{RUN_LEDGERS}::test_seeded_and_secure_runs_cannot_share_ledger",),
     ),
     Mutant(
         "two runs that begin at once mix seeded noise with secret noise",
@@ -914,14 +914,14 @@ MUTANTS = (
         "report/write.py",
         'private=facts.audience == "private"',
         "private=False",
-        ("tests/report/test_leaks.py::test_a_private_report_is_never_readable_by_others",),
+        ("tests/report/test_leaks.py::test_private_report_is_never_readable_by_others",),
     ),
     Mutant(
         "ipate runs shows how long a private run was as if it were public",
         "runs/listing.py",
         "private=record is None or not record.publishable",
         "private=False",
-        ("tests/runs/test_listing.py::test_the_number_of_labels_of_a_private_run_is_marked",),
+        ("tests/runs/test_listing.py::test_label_count_of_private_run_is_marked",),
     ),
     Mutant(
         "a ledger that a kill left half written is not set right",
@@ -942,28 +942,28 @@ MUTANTS = (
         "runs/folder.py",
         "if folder.noise != noise_kind(seeded=folder.config.seed is not None):",
         "if False:",
-        (f"{RUN_LEDGERS}::test_a_run_goes_on_with_the_kind_of_noise_that_it_began_with",),
+        (f"{RUN_LEDGERS}::test_changing_the_seed_of_a_run_is_refused",),
     ),
     Mutant(
         "a run begins with less than a query left",
         "runs/ledgers.py",
         "if poor and (",
         "if not poor and (",
-        (f"{RUN_LEDGERS}::test_a_run_is_refused_before_training_where_nothing_is_left",),
+        (f"{RUN_LEDGERS}::test_exhausted_budget_is_refused_before_training",),
     ),
     Mutant(
         "a report forgets what was spent before",
         "labelling/history.py",
         "cost + self.opening.get(account, 0.0) for account",
         "cost for account",
-        (f"{CARRIED}::test_costs_of_both_runs_are_counted_together",),
+        (f"{CARRIED}::test_report_adds_costs_of_both_runs",),
     ),
     Mutant(
         "the head of a private run's ledger is published",
         "report/facts.py",
         "stopped_by=None, ledger_head=None, guarantee=silent",
         "stopped_by=None, guarantee=silent",
-        (f"{CARRIED}::test_the_head_of_a_private_runs_ledger_is_not_published",),
+        (f"{CARRIED}::test_ledger_head_of_private_run_stays_private",),
     ),
     # Who may use what of whom: consent, withdrawal, statements.
     Mutant(
@@ -996,10 +996,10 @@ MUTANTS = (
     ),
     Mutant(
         "a withdrawal erases votes and keeps the person's place",
-        "runs/withdrawal.py",
+        "runs/person.py",
         "persons = np.where(np.isin(allocation.persons, people), EMPTY, allocation.persons)",
         "persons = allocation.persons",
-        (f"{LEAVING}::test_a_teacher_learns_again_from_the_others_alone_with_its_own_seed",),
+        (f"{LEAVING}::test_retrained_teacher_excludes_rows_of_withdrawn_person",),
     ),
     Mutant(
         "an interrupted withdrawal is forgotten",
@@ -1013,7 +1013,7 @@ MUTANTS = (
         "allocation/allocation.py",
         "for index, place in homes if index not in left}",
         "for index, place in homes}",
-        (LEARN_AGAIN, f"{LEAVING}::test_before_training_the_place_is_emptied_and_nothing_is_owed"),
+        (LEARN_AGAIN, f"{LEAVING}::test_withdrawal_before_training_empties_place_without_cost"),
     ),
     Mutant(
         "a teacher is known by its place in the file",
@@ -1027,11 +1027,11 @@ MUTANTS = (
         "ledger/carry.py",
         "pasts[account] = {past[person] for person in _last_members(account, runs)}",
         "pasts[account] = set()",
-        (f"{LEAVING}::test_a_group_that_everybody_left_goes_on_from_what_they_had_spent",),
+        (f"{LEAVING}::test_empty_group_keeps_its_earlier_cost",),
     ),
     Mutant(
         "a statement tells a private cost to anybody",
-        "runs/statement.py",
+        "runs/person.py",
         "return full if private else for_the_person(full)",
         "return full",
         (TOLD,),
@@ -1041,14 +1041,14 @@ MUTANTS = (
         "runs/person.py",
         'kind="private" if "private" in kinds or ledger.private_history else "releasable",',
         'kind="releasable",',
-        (f"{STATEMENT}::test_an_earlier_private_run_makes_the_total_private",),
+        (f"{STATEMENT}::test_earlier_private_run_makes_total_private",),
     ),
     Mutant(
         "a statement forgets a private run of others",
         "runs/person.py",
         '"private" in kinds or ledger.private_history',
         '"private" in kinds',
-        (f"{STATEMENT}::test_whoever_came_after_a_private_run_of_others_is_told_no_figure",),
+        (f"{STATEMENT}::test_private_run_of_others_hides_later_figures",),
     ),
     Mutant(
         "a withdrawal prints a private cost",
@@ -1062,7 +1062,7 @@ MUTANTS = (
         "runs/ledgers.py",
         '        parent=parent,\n        reason=None if parent is None else "withdrawal",\n',
         "",
-        (f"{LEAVING}::test_the_public_report_says_how_many_left_and_neither_who_nor_when",),
+        (f"{LEAVING}::test_public_report_counts_withdrawals_without_identifying_anyone",),
     ),
     # The reproduction charges right, but where it shows what the published code does.
     Mutant(

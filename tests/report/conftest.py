@@ -1,4 +1,4 @@
-"""Small runs, each made once: a releasable one, private ones, and every variant."""
+"""Small runs, each made once: releasable and private ones, and every variant."""
 
 import shutil
 
@@ -13,7 +13,7 @@ from runs.making import SMALL, quiet
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """Make a run once per set of options, and hand out its folder."""
+    """Return a function that makes a run once per set of options and returns its folder."""
     known = {}
 
     def make(*, budgets=None, seed=None, compare=False, **labelling):
@@ -32,7 +32,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def reported(made):
-    """Write a run's report once."""
+    """Return a function that writes the report of a run once."""
     known = {}
 
     def write(audience="public", **options):
@@ -46,7 +46,7 @@ def reported(made):
 
 @pytest.fixture
 def copied(made, tmp_path):
-    """A run's folder to spoil."""
+    """Return a function that copies the folder of a run, so that a test may modify it."""
 
     def copy(**options):
         target = tmp_path / "copy"

@@ -1,4 +1,4 @@
-"""Facts for reports, made by hand: any bound, any way to stop, seeded or not."""
+"""Hand-made facts for reports: any bound, any stopping rule, seeded or not."""
 
 from ipate.accounting.bounds import Meter
 from ipate.labelling.history import Point
@@ -30,7 +30,7 @@ def facts(
     n_labels=471,
     variant="weighting",
 ):
-    """What the collector finds before the gate: everything, for the data owner."""
+    """Return unfiltered facts, with everything that the data owner may see."""
     own = groups or (group("high", budget=1.0), group("low", budget=3.0))
     paid = costs or [COSTS.get(entry.id, entry.budget.epsilon / 2) for entry in own]
     made = state_guarantee(Meter(bound), stopped_by=stopped_by, seeded=seeded)

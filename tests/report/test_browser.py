@@ -1,4 +1,4 @@
-"""The report in a real browser: no errors, no sideways scrolling, marks on every printed page."""
+"""The report in a real browser: no errors, no horizontal scrolling, marks on every printed page."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def browse(path, folder, *options):
 
 
 def measure(text, folder, width, *, dark=False):
-    """Open a copy that measures itself, in a frame: windows have a least width, and a report has no script."""
+    """Measure a copy with an added script in a frame, because browser windows have a minimum width."""
     (folder / "measured.html").write_text(text.replace("</body>", MEASURE), encoding="utf-8")
     frame = folder / "frame.html"
     frame.write_text(FRAME.replace("WIDTH", str(width)), encoding="utf-8")
@@ -52,7 +52,7 @@ def measure(text, folder, width, *, dark=False):
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])
-def test_it_fits_and_follows_the_scheme(reported, tmp_path, width, dark):
+def test_page_fits_width_and_follows_colour_scheme(reported, tmp_path, width, dark):
     text = reported("private", compare=True).html.read_text(encoding="utf-8")
     found = measure(text, tmp_path, width, dark=dark)
     assert found["width"] == width
@@ -64,7 +64,7 @@ def test_it_fits_and_follows_the_scheme(reported, tmp_path, width, dark):
     assert (light < 60) is dark
 
 
-def test_long_names_and_many_groups_fit_too(tmp_path):
+def test_page_fits_long_names_and_many_groups(tmp_path):
     many = tuple(group("long" * 20 + str(index), budget=1 + index, cost_share=1 / 14) for index in range(14))
     text = page(for_audience(facts(groups=many, costs=[0.5] * 14), "public"))
     for width in (400, 1280):
@@ -73,7 +73,7 @@ def test_long_names_and_many_groups_fit_too(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("pdftotext") is None, reason="pdftotext is not installed")
-def test_every_printed_page_is_marked(reported, tmp_path):
+def test_private_mark_repeats_on_every_printed_page(reported, tmp_path):
     report = reported("private", bound="exact", seed=3)
     browse(report.html, tmp_path, f"--print-to-pdf={tmp_path / 'report.pdf'}", "--no-pdf-header-footer")
     text = subprocess.run(
@@ -86,7 +86,7 @@ def test_every_printed_page_is_marked(reported, tmp_path):
         assert "seeded: reproducible, not private" in sheet
 
 
-def test_screenshots_can_be_taken(reported, tmp_path):
+def test_page_renders_to_a_screenshot(reported, tmp_path):
     report = reported()
     for width, scheme in ((1280, 1), (400, 0)):
         shot = tmp_path / f"{width}.png"

@@ -1,4 +1,4 @@
-"""The report of a run that shares its ledger: it starts from opening balances, and shows what was spent before."""
+"""The report of a run on a shared ledger starts from opening balances and shows earlier costs."""
 
 import json
 
@@ -12,7 +12,7 @@ from runs.making import labels, run
 
 @pytest.fixture(scope="module", params=["gdp", "loose"])
 def two(request, tmp_path_factory):
-    """Two runs on one ledger; the second takes the first one's answers and asks further."""
+    """Make two runs on one ledger; the second reuses the answers of the first and asks more queries."""
     top = tmp_path_factory.mktemp(request.param)
     made = [
         run(top / name, ledger=top / "shared.sqlite", labelling=labels(number, bound=request.param))
@@ -21,7 +21,7 @@ def two(request, tmp_path_factory):
     return top, made
 
 
-def test_costs_of_both_runs_are_counted_together(two):
+def test_report_adds_costs_of_both_runs(two):
     top, (first, second) = two
     report = write_report(top / "b")
     found = json.loads(report.json.read_text())
@@ -43,7 +43,7 @@ def test_costs_of_both_runs_are_counted_together(two):
     assert "before ε" not in (top / "a" / "public" / "report.html").read_text()
 
 
-def test_the_program_in_the_report_starts_from_what_was_spent_before(two):
+def test_report_program_includes_earlier_cost(two):
     top, _ = two
     facts = write_report(top / "b").facts
     space = {"print": lambda *_: None}
@@ -53,14 +53,14 @@ def test_the_program_in_the_report_starts_from_what_was_spent_before(two):
         assert spent.before > 0
 
 
-def test_the_words_of_the_record_are_those_of_the_record(tmp_path):
+def test_report_quotes_guarantee_of_the_record(tmp_path):
     made = run(tmp_path / "a", labelling=labels(3, stop="count"))
     found = json.loads(write_report(tmp_path / "a").json.read_text())
     assert found["guarantee"]["statement"] == made.record.statement
     assert found["guarantee"]["stopped_by"] == "fixed"
 
 
-def test_a_report_notices_a_rolled_back_ledger_and_an_edited_answer(tmp_path):
+def test_rolled_back_ledger_and_edited_answer_are_refused(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger, labelling=labels(2))
     old = ledger.read_bytes()
@@ -79,7 +79,7 @@ def test_a_report_notices_a_rolled_back_ledger_and_an_edited_answer(tmp_path):
         write_report(tmp_path / "b")
 
 
-def test_after_a_private_run_the_public_report_shows_no_cost_and_says_why(tmp_path):
+def test_public_report_after_private_run_shows_no_cost(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger, labelling=labels(2, bound="exact"))
     run(tmp_path / "b", ledger=ledger, labelling=labels(4))
@@ -97,8 +97,8 @@ def test_after_a_private_run_the_public_report_shows_no_cost_and_says_why(tmp_pa
     assert owner["ledger_head"] is not None
 
 
-def test_the_head_of_a_private_runs_ledger_is_not_published(made):
-    """How many charges there were tells how long the run was."""
+def test_ledger_head_of_private_run_stays_private(made):
+    """The number of charges in the head would reveal the length of the run."""
     run_folder = made(bound="exact", seed=3)
     head = json.loads((run_folder / "private" / "labelling.json").read_text())["ledger_head"]
     public = write_report(run_folder)
@@ -106,7 +106,7 @@ def test_the_head_of_a_private_runs_ledger_is_not_published(made):
     assert head in write_report(run_folder, audience="private").json.read_text()
 
 
-def test_versions_classes_and_notes_are_those_of_the_run(copied):
+def test_report_shows_versions_and_classes_of_run(copied):
     run_folder = copied()
     path = run_folder / "run.json"
     facts = json.loads(path.read_text())

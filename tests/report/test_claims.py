@@ -1,4 +1,4 @@
-"""Every sentence that promises something: for each bound, each way to stop, secret and seeded noise."""
+"""The sentences that state a guarantee, for each bound, stopping rule, and secure or seeded noise."""
 
 import itertools
 import math
@@ -31,7 +31,7 @@ def sentences(found):
 
 
 @pytest.mark.parametrize(("bound", "stopped_by", "seeded", "audience"), CASES)
-def test_only_what_holds_is_promised(bound, stopped_by, seeded, audience):
+def test_promise_is_made_only_with_a_guarantee(bound, stopped_by, seeded, audience):
     found = for_audience(facts(bound=bound, stopped_by=stopped_by, seeded=seeded), audience)
     releasable = bound in DATA_INDEPENDENT and stopped_by != "other"
     assert found.guarantee.kind == ("releasable" if releasable else "private")
@@ -56,8 +56,8 @@ def test_only_what_holds_is_promised(bound, stopped_by, seeded, audience):
 
 
 @pytest.mark.parametrize(("bound", "stopped_by", "seeded", "audience"), CASES)
-def test_sentences_hold_no_number_that_is_not_known_to_all(bound, stopped_by, seeded, audience):
-    """A claim may name budgets, δ, sizes and, where it is the promise itself, a releasable cost; nothing else."""
+def test_sentences_contain_only_public_numbers(bound, stopped_by, seeded, audience):
+    """A claim may contain budgets, δ, sizes and, where it is the promise itself, a releasable cost."""
     found = for_audience(facts(bound=bound, stopped_by=stopped_by, seeded=seeded), audience)
     said = sentences(found)
     for number in ("0.9876", "0.98", "2.91", "471", "623", "0.81", "81.2", "76.5", "65.4", "87.6", "77777"):
@@ -74,13 +74,13 @@ def test_sentences_hold_no_number_that_is_not_known_to_all(bound, stopped_by, se
         ("gdp", "other", "something other than this account decided when to stop"),
     ],
 )
-def test_the_owner_learns_why_nothing_is_promised(bound, stopped_by, says):
+def test_owner_report_explains_the_missing_guarantee(bound, stopped_by, says):
     found = for_audience(facts(bound=bound, stopped_by=stopped_by), "private")
     assert says in claims.withheld(found)
     assert "no guarantee" in claims.withheld(found) or "not a differential privacy guarantee" in claims.withheld(found)
 
 
-def test_the_public_learns_why_nothing_is_published_and_not_how_it_ended():
+def test_public_report_explains_withholding_without_revealing_ending():
     texts = {claims.withheld(for_audience(facts(bound="exact", stopped_by=s), "public")) for s in ("fixed", "account")}
     assert len(texts) == 1
     (text,) = texts
@@ -88,7 +88,7 @@ def test_the_public_learns_why_nothing_is_published_and_not_how_it_ended():
     assert "should not be published" in text
 
 
-def test_a_cost_is_promised_only_where_nothing_about_the_number_of_releases_was_random():
+def test_cost_is_promised_only_without_random_releases():
     without = for_audience(facts(stopped_by="fixed", check=False), "public")
     assert [claims.promised_epsilon(without, entry) for entry in without.groups] == [COSTS["high"], COSTS["low"]]
     assert "the promise is the cost" in " ".join(claims.summary(without))
@@ -98,7 +98,7 @@ def test_a_cost_is_promised_only_where_nothing_about_the_number_of_releases_was_
     assert "rely on is the budget" in " ".join(claims.summary(checked))
 
 
-def test_who_left_by_the_end_of_the_pool_is_not_said_to_have_budget_left():
+def test_dropped_group_is_named_when_pool_ends():
     found = facts(stop="drop")
     first, *rest = found.outcome.groups
     outcome = replace(found.outcome, ended="pool", groups=(replace(first, labels_until_exhausted=40), *rest))
@@ -106,7 +106,7 @@ def test_who_left_by_the_end_of_the_pool_is_not_said_to_have_budget_left():
 
 
 @pytest.mark.parametrize("ended", ["pool", "budget"])
-def test_labels_after_a_failed_test_are_said_to_be_paid_by_what_was_kept(ended):
+def test_labels_after_failed_test_use_kept_budget(ended):
     design = DesignFacts(queries=90, reference="a guess", reserve=0.1, likely=0.9, fallback=True, digest="d")
     found = facts(bound="ptr", stopped_by="fixed")
     found = replace(found, parameters=replace(found.parameters, design=design))
@@ -117,7 +117,7 @@ def test_labels_after_a_failed_test_are_said_to_be_paid_by_what_was_kept(ended):
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, math.log(2), 3.0, 8.0, 25.0])
-def test_what_is_printed_is_never_better_than_what_holds(epsilon):
+def test_printed_promise_never_exceeds_the_guarantee(epsilon):
     found = for_audience(facts(groups=(group("only", budget=epsilon),)), "public")
     said = claims.promise(found, found.groups[0])
     factor = re.search(r"factor ([\d.]+)(?:·10([⁰¹²³⁴⁵⁶⁷⁸⁹]+))?", said)
@@ -131,20 +131,20 @@ def test_what_is_printed_is_never_better_than_what_holds(epsilon):
     assert ("weak promise" in said) is (epsilon > 10)
 
 
-def test_many_groups_are_spelt_out_strictest_first_and_the_rest_counted():
+def test_only_strictest_groups_are_listed_in_full():
     many = tuple(group(f"g{index}", budget=1 + index) for index in reversed(range(20)))
     found = for_audience(facts(groups=many, costs=[0.1] * 20), "public")
     assert [name for name, _ in claims.promises(found)][:3] == ["g0", "g1", "g2"]
     assert len(claims.promises(found)) == 12
 
 
-def test_numbers_that_people_chose_are_not_called_levels():
+def test_chosen_budgets_are_not_called_levels():
     found = replace(facts(), levels=False)
     assert claims.promise(found, found.groups[0]).startswith("A person of group high: whatever anyone learns")
     assert claims.promise(facts(), found.groups[0]).startswith("A person at level high: whatever anyone learns")
 
 
-def test_merged_and_withdrawn_people_are_named():
+def test_merged_and_withdrawn_people_are_counted():
     found = replace(facts(), merged=(("tiny", "high", 2),), withdrawn=1)
     said = " ".join(claims.covered(found))
     assert "2 people of group tiny count with the stricter group high" in said
@@ -152,7 +152,7 @@ def test_merged_and_withdrawn_people_are_named():
     assert "1 person withdrew" in said
 
 
-def test_how_it_ended_and_how_evenly():
+def test_ending_and_budget_use_are_described():
     found = facts()
     outcome = found.outcome
     assert "623 of 1,000 points were asked about and 471 got a label" in claims.ending(found, outcome)

@@ -1,4 +1,4 @@
-"""A private cost cannot reach a public report: several tests try."""
+"""A private cost cannot reach a public report."""
 
 import json
 import os
@@ -55,8 +55,8 @@ def spellings(value):
 
 
 @pytest.mark.parametrize("options", PRIVATE_RUNS, ids=names)
-def test_no_private_number_stands_in_a_public_report(made, reported, options):
-    """Every number of the private files, in every way it might be written, is looked for."""
+def test_public_report_contains_no_private_number(made, reported, options):
+    """The test searches for every number of the private files in every format it might have."""
     run = made(**options)
     record = json.loads((run / "private" / "labelling.json").read_text())
     owner = json.loads(reported("private", **options).json.read_text())
@@ -84,8 +84,8 @@ def test_no_private_number_stands_in_a_public_report(made, reported, options):
 
 
 @pytest.mark.parametrize("options", PRIVATE_RUNS[1:3] + PRIVATE_RUNS[4:], ids=names)
-def test_a_public_report_does_not_depend_on_anything_private(copied, options):
-    """Other costs, answers, votes and results: the public report of a private run keeps every byte."""
+def test_public_report_is_independent_of_private_data(copied, options):
+    """With other costs, answers, votes and scores, the public report of a private run has the same bytes."""
     run = copied(**options)
     before = texts(run)
     path = run / "private" / "labelling.json"
@@ -103,8 +103,8 @@ def test_a_public_report_does_not_depend_on_anything_private(copied, options):
     assert texts(run) == before
 
 
-def test_a_releasable_report_follows_from_released_answers_alone(copied):
-    """Without votes and comparison, with other results beside it that are not released: the same bytes."""
+def test_releasable_report_depends_only_on_released_answers(copied):
+    """Without votes and comparison, and with other unreleased scores, the report has the same bytes."""
     run = copied(compare=True)
     before = texts(run)
     np.save(run / "private" / "votes" / "votes.npy", np.zeros((2, 2)))
@@ -115,7 +115,7 @@ def test_a_releasable_report_follows_from_released_answers_alone(copied):
 
 @pytest.mark.parametrize("bound", ["loose", "gdp", "sup", "tight", "exact"])
 @pytest.mark.parametrize(("stopped_by", "seeded"), [("fixed", False), ("account", True), ("other", False)])
-def test_the_gate_removes_what_may_not_be_seen(bound, stopped_by, seeded):
+def test_audience_filter_removes_private_facts(bound, stopped_by, seeded):
     everything = facts(bound=bound, stopped_by=stopped_by, seeded=seeded)
     gated = for_audience(everything, "public")
     assert gated.owner is None
@@ -134,7 +134,7 @@ def test_the_gate_removes_what_may_not_be_seen(bound, stopped_by, seeded):
         assert shown in for_owner
 
 
-def test_an_edited_record_is_refused(copied):
+def test_report_refuses_an_edited_record(copied):
     from ipate.errors import InputError
 
     run = copied()
@@ -157,7 +157,7 @@ def test_an_edited_record_is_refused(copied):
         write_report(run)
 
 
-def test_a_private_report_keeps_to_its_place(copied):
+def test_private_report_is_kept_out_of_public(copied):
     from ipate.errors import InputError
 
     run = copied()
@@ -167,13 +167,13 @@ def test_a_private_report_keeps_to_its_place(copied):
     assert report.html.parent == run / "private"
 
 
-def test_a_private_report_is_never_readable_by_others(copied, tmp_path, monkeypatch):
-    """Not even while it is written: the file aside is closed to others before it holds a word."""
+def test_private_report_is_never_readable_by_others(copied, tmp_path, monkeypatch):
+    """This also holds during writing: the temporary file is restricted before anything is written to it."""
     seen = []
     rename = os.replace
 
     def watched(aside, target):
-        if Path(target).parent == tmp_path:  # a library may keep files of its own
+        if Path(target).parent == tmp_path:  # libraries may write files of their own
             seen.append((Path(target).name, Path(aside).stat().st_mode & 0o777))
         rename(aside, target)
 

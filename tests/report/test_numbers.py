@@ -1,4 +1,4 @@
-"""Numbers as they are printed: bounds hold after rounding."""
+"""Number formatting: printed bounds hold after rounding."""
 
 import pytest
 from hypothesis import given
@@ -29,11 +29,11 @@ from ipate.people.meaning import down, percent, plain, signed_points, small, up,
         (signed_points(0.0001), "±0.0"),
     ],
 )
-def test_how_numbers_look(shown, expected):
+def test_numbers_are_formatted_as_expected(shown, expected):
     assert shown == expected
 
 
 @given(st.floats(1e-3, 9e6))
-def test_bounds_hold_as_printed(value):
+def test_printed_bounds_hold_after_rounding(value):
     assert float(up(value).replace(",", "")) >= value * (1 - 1e-11)
     assert float(down(value).replace(",", "")) <= value * (1 + 1e-11)

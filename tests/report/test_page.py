@@ -1,4 +1,4 @@
-"""The page itself: well-formed, self-contained, escaped, marked, the same every time, and true to its twin."""
+"""The HTML page is well-formed, self-contained, escaped, marked, reproducible, and agrees with its JSON."""
 
 import json
 import re
@@ -34,7 +34,7 @@ RUNS = [
 
 
 class Strict(HTMLParser):
-    """Every element is closed, in order; ids differ; attributes do not repeat."""
+    """Check that elements are closed in order, ids are unique and attributes do not repeat."""
 
     def __init__(self, text):
         super().__init__()
@@ -99,7 +99,7 @@ CASES = [(options, "public") for options in RUNS] + [(RUNS[index], "private") fo
 @pytest.mark.parametrize(
     ("options", "audience"), CASES, ids=lambda value: value if isinstance(value, str) else name(value)
 )
-def test_every_kind_of_run_has_a_sound_page_and_twin(reported, options, audience):
+def test_every_run_kind_yields_valid_html_and_json(reported, options, audience):
     report = reported(audience, **options)
     text = report.html.read_text()
     check(text)
@@ -120,7 +120,7 @@ def test_every_kind_of_run_has_a_sound_page_and_twin(reported, options, audience
     assert sum(entry["people"] for entry in found["groups"]) == found["data"]["people"]
 
 
-def test_the_same_run_gives_the_same_bytes(made, tmp_path):
+def test_same_run_gives_identical_report_bytes(made, tmp_path):
     run = made()
     first = write_report(run, out=tmp_path / "a.html")
     second = write_report(run, out=tmp_path / "b.html")
@@ -128,7 +128,7 @@ def test_the_same_run_gives_the_same_bytes(made, tmp_path):
     assert first.json.read_bytes() == second.json.read_bytes()
 
 
-def test_names_cannot_become_markup(tmp_path, made):
+def test_group_names_in_report_are_escaped(tmp_path, made):
     evil = '<script>alert("x")</script>'
     share = {evil: 0.6, "a & b 'c' $x_1$ </style>": 0.4}
     run = made(budgets={"policy": dict(zip(share, (6.0, 20.0), strict=True)), "shares": share})
@@ -139,7 +139,7 @@ def test_names_cannot_become_markup(tmp_path, made):
     assert evil in [entry["group"] for entry in json.loads(report.json.read_text())["groups"]]
 
 
-def test_notes_and_classes_are_escaped_too():
+def test_notes_and_class_names_are_escaped():
     bad = "<b onclick='x'>&</b>"
     found = replace(facts(), data_name=bad, data_source=bad, data_notes=(bad,), notes=(bad,), classes=(bad,))
     scores = Scores(by_class={bad: 0.5}, by_level={bad: 0.5}, student_accuracy=0.5)
@@ -152,7 +152,7 @@ def test_notes_and_classes_are_escaped_too():
     assert "b" not in check(text).tags
 
 
-def test_marks_stand_first_and_repeat_in_print(reported):
+def test_marks_come_first_and_repeat_in_print(reported):
     private = reported("private", bound="exact", seed=3).html.read_text()
     body = private[private.index("<body>") :]
     assert body.index("PRIVATE: for the data owner only") < body.index("<h1>")
@@ -166,7 +166,7 @@ def test_marks_stand_first_and_repeat_in_print(reported):
 
 
 @pytest.mark.parametrize("options", [{}, {"bound": "loose"}, {"variant": "upsampling", "bound": "loose"}], ids=name)
-def test_the_program_in_the_report_finds_the_same_costs(reported, options):
+def test_report_program_computes_the_stated_costs(reported, options):
     report = reported(**options)
     program = recipe(report.facts)
     assert program is not None
@@ -176,12 +176,12 @@ def test_the_program_in_the_report_finds_the_same_costs(reported, options):
         assert space["costs"][spent.id] == pytest.approx(spent.cost, rel=1e-6)
 
 
-def test_no_program_where_none_is_short_enough(reported):
+def test_complex_runs_have_no_check_program(reported):
     for options in ({"variant": "vanishing"}, {"bound": "exact", "seed": 3}):
         assert recipe(reported("private", **options).facts) is None
 
 
-def test_many_groups_and_no_labels_still_make_a_page():
+def test_page_supports_many_groups_and_no_labels():
     many = tuple(group(f"group {index} " + "long" * 12, budget=1 + index, cost_share=1 / 40) for index in range(40))
     text = page(for_audience(facts(groups=many, costs=[0.5] * 40), "public"))
     check(text)
@@ -192,7 +192,7 @@ def test_many_groups_and_no_labels_still_make_a_page():
     json.loads(as_json(nothing))
 
 
-def test_figures_have_words_for_those_who_cannot_see_them(reported):
+def test_figures_have_text_alternatives_for_screen_readers(reported):
     found = Strict(reported().html.read_text())
     labels = [value for _, name, value in found.values if name == "aria-label"]
     assert sum("Line chart: cost ε against the number of labels" in label for label in labels) == 2
@@ -200,7 +200,7 @@ def test_figures_have_words_for_those_who_cannot_see_them(reported):
 
 
 @pytest.mark.skipif(shutil.which("tidy") is None, reason="tidy is not installed")
-def test_tidy_finds_no_error(reported):
+def test_html_tidy_reports_no_error(reported):
     ran = subprocess.run(
         ["tidy", "-q", "-e", "-utf8", str(reported("private", compare=True).html)],
         capture_output=True, text=True, check=False,
@@ -208,7 +208,7 @@ def test_tidy_finds_no_error(reported):
     assert "Error:" not in ran.stderr
 
 
-def test_an_unfinished_run_and_bad_requests_are_refused(copied, tmp_path):
+def test_unfinished_run_and_invalid_arguments_are_refused(copied, tmp_path):
     run = copied()
     with pytest.raises(InputError, match="audience is 'everybody'"):
         write_report(run, audience="everybody")
@@ -223,7 +223,7 @@ def test_an_unfinished_run_and_bad_requests_are_refused(copied, tmp_path):
         write_report(tmp_path / "nothing")
 
 
-def test_the_command_writes_both_files_and_speaks_json(made, tmp_path):
+def test_report_command_writes_files_and_prints_json(made, tmp_path):
     app = Typer()
     app.command("report", epilog=command.EXAMPLE)(command.command)
     run, out = made(bound="exact", seed=3), tmp_path / "mine.html"

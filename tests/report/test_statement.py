@@ -1,4 +1,4 @@
-"""The sentences about one person, made from values by hand."""
+"""The sentences of a statement, from hand-made values."""
 
 from dataclasses import replace
 
@@ -16,24 +16,24 @@ ENTRY = Withdrawal(
 )  # fmt: skip
 
 
-def test_the_promise_is_the_reports_sentence():
+def test_statement_promise_equals_report_promise():
     assert sentences(STATEMENT)[0] == assured("Person p7, level low", 3.0, 1e-5)
     numbered = replace(STATEMENT, levels=False)
     assert sentences(numbered)[0].startswith("Person p7, group low: whatever")
 
 
-def test_costs_are_rounded_up_and_what_is_left_down():
+def test_costs_round_up_and_remainders_round_down():
     text = sentences(STATEMENT)
     assert "ε = 1.235 was spent" in text[2]
     assert "ε = 1.765 is left" in text[3]
 
 
-def test_somebody_in_a_stricter_group_is_told_so():
+def test_merge_into_stricter_group_is_stated():
     text = sentences(replace(STATEMENT, asked="tiny"))
     assert text[1].startswith("They asked for tiny and count with the stricter low")
 
 
-def test_what_is_withheld_is_said_to_be_at_most_the_budget():
+def test_withheld_cost_is_bounded_by_the_budget():
     kept = for_the_person(replace(STATEMENT, guaranteed=False, private=True))
     text = " ".join(sentences(kept))
     assert "What was spent is not told" in text
@@ -42,7 +42,7 @@ def test_what_is_withheld_is_said_to_be_at_most_the_budget():
         assert figure not in text
 
 
-def test_a_withdrawal_says_what_it_does_and_what_it_cannot_undo():
+def test_withdrawal_text_states_effects_and_limits():
     text = left(ENTRY, "march")
     assert text[0].startswith("Person p7 has withdrawn from march: their place in teachers 3, 9 stays empty")
     assert "ipate run --resume march" in text[1]
@@ -54,7 +54,7 @@ def test_a_withdrawal_says_what_it_does_and_what_it_cannot_undo():
     assert "nothing is owed" in early[2]
 
 
-def test_private_figures_of_a_withdrawal_are_not_told():
+def test_withdrawal_text_hides_private_figures():
     text = owed(replace(ENTRY, kind="private", bound="exact").told)
     assert "is private" in text
     for figure in ("12", "20 ", "1.23"):

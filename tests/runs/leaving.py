@@ -1,4 +1,4 @@
-"""Small runs from a file of made-up people, stopped where a test wants them to be."""
+"""Small runs on a file of synthetic people, which tests interrupt at a chosen point."""
 
 from contextlib import contextmanager
 
@@ -8,14 +8,14 @@ from ipate.ledger.sqlite import SqliteLedger
 from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path
+from ipate.runs.person import withdraw
 from ipate.runs.stages import allocated, execute
-from ipate.runs.withdrawal import withdraw
 
 N_ROWS = 420
 
 
 class StoppedError(Exception):
-    """The test pulled the plug."""
+    """Raised by a test to interrupt a run."""
 
 
 def people_file(path, *, blank=()):
@@ -50,7 +50,7 @@ def settings(file, *, seed=None, ledger=None, split_seed=0, **labelling):
 
 
 def begin(tmp_path, name="run", **options):
-    """Make a run's folder; nothing has been done in it yet."""
+    """Create the folder of a run; no stage has been executed yet."""
     file = tmp_path / "people.csv"
     if not file.is_file():
         people_file(file)
@@ -58,7 +58,7 @@ def begin(tmp_path, name="run", **options):
 
 
 def go_on(folder, *, until=None, monkeypatch=None):
-    """Run every stage that is left, or labelling until so many queries are answered."""
+    """Run the remaining stages, or stop labelling after `until` queries."""
 
     @contextmanager
     def bar(title, _):
@@ -89,7 +89,7 @@ def votes_of(folder):
 
 
 def spent(folder, person):
-    """What a person has spent, as μ², over all runs on the ledger."""
+    """Return the cost of a person over all runs on the ledger, as μ²."""
     from ipate.accounting.bounds import Meter
 
     with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:

@@ -1,4 +1,4 @@
-"""Small runs that are made quickly, alone or on a shared ledger."""
+"""Small, fast runs with their own or a shared ledger."""
 
 from contextlib import contextmanager
 

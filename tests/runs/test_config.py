@@ -1,4 +1,4 @@
-"""A run's configuration: what is wrong is said in one line, with the nearest name."""
+"""The configuration of a run: errors take one line and suggest the nearest name."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def write(folder, text):
     return path
 
 
-def test_a_whole_file_is_read(tmp_path):
+def test_toml_file_fills_every_section(tmp_path):
     path = write(
         tmp_path,
         """
@@ -64,13 +64,13 @@ BASE = '[data]\nname = "synthetic"\n'
         (BASE.replace("[data]", "split_seed = -1\n[data]"), "split_seed is -1"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path, text, words):
+def test_invalid_configuration_is_explained_in_one_line(tmp_path, text, words):
     with pytest.raises(InputError) as caught:
         RunConfig.from_file(write(tmp_path, text))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_configuration_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         RunConfig.from_file(tmp_path / "none.toml")

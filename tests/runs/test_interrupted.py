@@ -1,4 +1,4 @@
-"""A whole run, stopped in every stage by SIGKILL and by ^C: the benchmark's own script, with fewer rounds."""
+"""A run is interrupted in every stage by SIGKILL and SIGINT, with the benchmark's script and fewer rounds."""
 
 import json
 import os
@@ -21,13 +21,13 @@ def interrupt(*arguments):
 
 
 @pytest.mark.parametrize("how", ["kill", "int"])
-def test_stopped_in_every_stage_a_run_is_finished_with_the_same_labels_charged_once(how):
+def test_interrupted_run_resumes_with_labels_charged_once(how):
     found = interrupt("--only", how, "--random", "4")
     assert found[how]["stops"] >= 8
     assert found[how]["labels"] > 5
     assert found[f"{how}_at_random"]["stops"] >= 1
 
 
-def test_two_runs_at_once_on_one_ledger_spend_nothing_twice():
+def test_concurrent_runs_on_one_ledger_charge_once():
     found = interrupt("--only", "writers")["writers"]
     assert found["queries"] > 5

@@ -1,4 +1,4 @@
-"""Runs and their ledgers: balances carry over, an older copy is refused, and labels come from what was charged."""
+"""The ledger of a run: balances carry over, rollbacks are refused, and labels are restored from charges."""
 
 import json
 
@@ -29,7 +29,7 @@ def stored(path):
         return book.stored().answers
 
 
-def test_a_run_has_a_ledger_of_its_own_and_every_file_carries_its_head(tmp_path):
+def test_run_keeps_own_ledger_and_records_head(tmp_path):
     made = run(tmp_path / "a", labelling=labels(6))
     folder = RunFolder.open(tmp_path / "a")
     assert ledger_path(folder) == tmp_path / "a" / "private" / "ledger.sqlite"
@@ -45,7 +45,7 @@ def test_a_run_has_a_ledger_of_its_own_and_every_file_carries_its_head(tmp_path)
     assert set(made.allocation.members()) == {str(row) for row in made.task.parts.private}
 
 
-def test_a_second_run_starts_from_what_is_left_and_gets_paid_answers_for_nothing(tmp_path):
+def test_second_run_carries_balances_and_reuses_answers(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     first = run(tmp_path / "a", ledger=ledger, labelling=labels(6))
     second = run(tmp_path / "b", ledger=ledger, labelling=labels(10))
@@ -60,8 +60,8 @@ def test_a_second_run_starts_from_what_is_left_and_gets_paid_answers_for_nothing
     assert before(alone) == {"high": 0.0, "low": 0.0}
 
 
-def test_who_has_spent_is_found_again_in_another_split(tmp_path):
-    """Others are private now, and the worst of them is somebody who was private before."""
+def test_balances_follow_person_ids_across_splits(tmp_path):
+    """The second split has other private people; the largest opening balance belongs to one who was in both."""
     ledger = tmp_path / "shared.sqlite"
     first = run(tmp_path / "a", ledger=ledger, budgets=ALIKE, labelling=labels(4))
     second = run(tmp_path / "b", ledger=ledger, budgets=ALIKE, split_seed=4, labelling=labels(3))
@@ -77,7 +77,7 @@ def test_who_has_spent_is_found_again_in_another_split(tmp_path):
 
 
 def _charged(summary, person):
-    """μ² of a run's releases for one person, from public figures alone; 0 for whoever was not in it."""
+    """Return μ² of a run's releases for one person, from public figures; 0 for people outside the run."""
     members = summary.allocation.members()
     if person not in members:
         return 0.0
@@ -86,10 +86,12 @@ def _charged(summary, person):
     return moved**2 * (summary.record.n_queries / used.check_sigma**2 + 2 * summary.record.n_labels / used.sigma**2)
 
 
-def test_a_run_is_refused_before_training_where_nothing_is_left(tmp_path):
+def test_exhausted_budget_is_refused_before_training(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger)
-    with pytest.raises(BudgetExceededError, match=r"group 'high' cannot pay one more query: earlier runs spent ε = 5"):
+    with pytest.raises(
+        BudgetExceededError, match=r"group 'high' cannot pay for one more query: earlier runs spent ε = 5"
+    ):
         run(tmp_path / "b", ledger=ledger)
     assert not (tmp_path / "b" / "private" / "votes").exists()
     strict = {"policy": {"high": 2.0, "low": 20.0}}
@@ -99,7 +101,7 @@ def test_a_run_is_refused_before_training_where_nothing_is_left(tmp_path):
         assert len(book.runs) == 1
 
 
-def test_a_changed_consent_applies_from_then_on(tmp_path):
+def test_changed_consent_applies_to_later_runs(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger)
     laxer = run(tmp_path / "b", ledger=ledger, budgets={"policy": {"high": 9.0, "low": 30.0}})
@@ -110,7 +112,7 @@ def test_a_changed_consent_applies_from_then_on(tmp_path):
         assert [entry.budget for entry in book.person(person)] in ([6.0, 9.0], [20.0, 30.0])
 
 
-def test_a_private_history_is_recharged_and_the_run_after_it_publishes_nothing(tmp_path):
+def test_private_history_makes_later_run_private(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     first = run(tmp_path / "a", ledger=ledger, labelling=labels(4, bound="exact"))
     second = run(tmp_path / "b", ledger=ledger, labelling=labels(6))
@@ -127,7 +129,7 @@ def test_a_private_history_is_recharged_and_the_run_after_it_publishes_nothing(t
     assert clean.record.kind == "releasable"
 
 
-def test_an_older_copy_of_the_ledger_or_none_is_refused_with_a_way_out(tmp_path):
+def test_replaced_or_missing_ledger_is_refused(tmp_path):
     made = run(tmp_path / "a", labelling=labels(4))
     ledger = tmp_path / "a" / "private" / "ledger.sqlite"
     newest = ledger.read_bytes()
@@ -138,7 +140,7 @@ def test_an_older_copy_of_the_ledger_or_none_is_refused_with_a_way_out(tmp_path)
     ledger.unlink()
     with pytest.raises(IpateError, match="restore it, do not start anew"):
         resumed(tmp_path / "a")
-    (tmp_path / "a" / "private" / "labelling.json").unlink()  # not even then is a label drawn again
+    (tmp_path / "a" / "private" / "labelling.json").unlink()  # no label is drawn again in this case either
     with pytest.raises(IpateError, match="restore it, do not start anew"):
         resumed(tmp_path / "a")
     ledger.write_bytes(newest)
@@ -146,7 +148,7 @@ def test_an_older_copy_of_the_ledger_or_none_is_refused_with_a_way_out(tmp_path)
     assert other.record.ledger_head != made.record.ledger_head
 
 
-def test_a_rolled_back_shared_ledger_is_noticed_by_the_run_that_saw_more(tmp_path):
+def test_rolled_back_shared_ledger_is_refused(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger, labelling=labels(4))
     old = ledger.read_bytes()
@@ -160,7 +162,7 @@ def test_a_rolled_back_shared_ledger_is_noticed_by_the_run_that_saw_more(tmp_pat
     assert "restore the newest copy" in states["b"].why
 
 
-def test_labels_are_made_again_from_the_ledger_and_never_drawn_twice(tmp_path):
+def test_lost_labels_are_restored_from_the_ledger(tmp_path):
     made = run(tmp_path / "a")
     text = (tmp_path / "a" / "public" / "labels.csv").read_text()
     for path in ("private/labelling.json", "public/labels.csv", "public/guarantee.json"):
@@ -182,7 +184,7 @@ def test_labels_are_made_again_from_the_ledger_and_never_drawn_twice(tmp_path):
         resumed(tmp_path / "a")
 
 
-def test_seeded_runs_and_private_ones_never_share_a_ledger(tmp_path):
+def test_seeded_and_secure_runs_cannot_share_ledger(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger, seed=3, labelling=labels(3))
     with pytest.raises(
@@ -193,8 +195,8 @@ def test_seeded_runs_and_private_ones_never_share_a_ledger(tmp_path):
 
 
 @pytest.mark.parametrize("before", [None, 3], ids=["secret", "seeded"])
-def test_a_run_goes_on_with_the_kind_of_noise_that_it_began_with(tmp_path, before):
-    """Labels drawn from a seed would be published as private ones, or the other way round."""
+def test_changing_the_seed_of_a_run_is_refused(tmp_path, before):
+    """Otherwise seeded labels could be published under a guarantee."""
     folder = RunFolder.create(tmp_path / "a", config(seed=before))
     stated = folder.path / "config.json"
     edited = {**json.loads(stated.read_text()), "seed": 3 if before is None else None}
@@ -205,14 +207,14 @@ def test_a_run_goes_on_with_the_kind_of_noise_that_it_began_with(tmp_path, befor
     assert RunFolder.open(folder.path).id == folder.id
 
 
-def test_what_a_shared_ledger_needs_is_said_at_once(tmp_path):
+def test_invalid_shared_ledger_configuration_is_refused(tmp_path):
     with pytest.raises(InputError, match="uncharged: leave out compare or ledger"):
         config(ledger=tmp_path / "x.sqlite", compare=True)
     rows = {"name": None, "file": tmp_path / "people.csv", "label": "sick"}
     with pytest.raises(InputError, match=r"needs data\.person"):
         config(ledger=tmp_path / "x.sqlite", data=rows)
     assert config(ledger=tmp_path / "x.sqlite", data={**rows, "person": "id"}).ledger == tmp_path / "x.sqlite"
-    with pytest.raises(InputError, match=r"the folder .* is not there"):
+    with pytest.raises(InputError, match=r"the folder .* does not exist"):
         run(tmp_path / "nowhere-run", ledger=tmp_path / "nowhere" / "x.sqlite")
     assert not (tmp_path / "nowhere-run" / "private" / "votes").exists()
     folder = RunFolder.create(tmp_path / "run", config(ledger=tmp_path / "run" / "public" / "x.sqlite"))
@@ -220,7 +222,7 @@ def test_what_a_shared_ledger_needs_is_said_at_once(tmp_path):
         ledger_path(folder)
 
 
-def test_an_interrupted_run_whose_ledger_went_on_is_told_to_begin_anew(tmp_path):
+def test_superseded_interrupted_run_cannot_be_resumed(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger, budgets=ALIKE, labelling=labels(4))
     record = tmp_path / "a" / "private" / "labelling.json"

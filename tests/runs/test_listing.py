@@ -1,4 +1,4 @@
-"""`ipate runs`: every state a run can be in, for people and for machines."""
+"""`ipate runs` lists runs in every state, as a table and as JSON."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def done(tmp_path_factory):
     return top
 
 
-def test_a_complete_run_and_one_that_was_only_begun(done, tmp_path, capsys):
+def test_complete_and_interrupted_runs_are_listed(done, tmp_path, capsys):
     RunFolder.create(done / "begun", config(compare=True))
     states = {state.path.name: state for state in list_runs(done)}
     assert {name: state.state for name, state in states.items()} == {"done": "complete", "begun": "interrupted"}
@@ -36,7 +36,7 @@ def test_a_complete_run_and_one_that_was_only_begun(done, tmp_path, capsys):
     assert "interrupted" in capsys.readouterr().out
 
 
-def test_the_number_of_labels_of_a_private_run_is_marked(tmp_path, capsys):
+def test_label_count_of_private_run_is_marked(tmp_path, capsys):
     run(tmp_path / "own", labelling={**labels(5), "bound": "tight"})
     (state,) = list_runs(tmp_path)
     assert (state.labels, state.private) == (5, True)
@@ -46,12 +46,12 @@ def test_the_number_of_labels_of_a_private_run_is_marked(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["runs"][0]["labels_private"]
 
 
-def test_one_run_may_be_named_itself(done):
+def test_run_folder_itself_can_be_listed(done):
     (state,) = list_runs(done / "done")
     assert state.state == "complete"
 
 
-def test_a_run_that_is_worked_on_is_running(done):
+def test_locked_run_is_listed_as_running(done):
     with RunFolder.open(done / "done").locked():
         assert list_runs(done / "done")[0].state == "running"
     assert list_runs(done / "done")[0].state == "complete"
@@ -70,7 +70,7 @@ def test_a_run_that_is_worked_on_is_running(done):
     ],
     ids=["no json", "unknown key", "no config", "no id", "an old record", "no head", "an empty ledger"],
 )
-def test_a_broken_run_says_why(done, tmp_path, name, text, why):
+def test_broken_run_is_listed_with_its_reason(done, tmp_path, name, text, why):
     shutil.copytree(done / "done", tmp_path / "copy")
     path = tmp_path / "copy" / name
     path.unlink() if text is None else path.write_text(text)
@@ -80,7 +80,7 @@ def test_a_broken_run_says_why(done, tmp_path, name, text, why):
     assert "\n" not in state.why
 
 
-def test_no_folder_and_no_runs(tmp_path, capsys):
+def test_missing_folder_is_refused_and_empty_reported(tmp_path, capsys):
     with pytest.raises(InputError, match="no such folder"):
         list_runs(tmp_path / "nowhere")
     assert list_runs(tmp_path) == ()

@@ -1,4 +1,4 @@
-"""A statement for one person: what may be handed over, and a private figure that must not be in it."""
+"""The statement for one person contains what may be disclosed and no private figure."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from ipate.errors import InputError
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.report.statement import PRIVATE, as_payload, sentences
 from ipate.runs.ledgers import ledger_path
-from ipate.runs.statement import state
+from ipate.runs.person import state
 from runs.leaving import begin, go_on, leave
 
 
@@ -22,11 +22,11 @@ def members(folder):
 
 
 def whole(statement):
-    """Everything that a command prints of it, as people and as machines read it."""
+    """Return everything that the command prints, as text and as JSON."""
     return "\n".join(sentences(statement)) + json.dumps(as_payload(statement))
 
 
-def test_a_releasable_run_tells_the_promise_what_was_spent_and_what_is_left(tmp_path):
+def test_releasable_statement_shows_promise_cost_and_remainder(tmp_path):
     folder = begin(tmp_path)
     record = go_on(folder).record
     paid = {group.id: group.cost for group in record.groups}
@@ -48,8 +48,8 @@ def test_a_releasable_run_tells_the_promise_what_was_spent_and_what_is_left(tmp_
 
 
 @pytest.mark.parametrize("options", [{"bound": "exact"}, {"bound": "tight"}, {"seed": 3}])
-def test_a_private_figure_is_told_to_the_data_owner_alone_and_marked(tmp_path, monkeypatch, options):
-    """The statement must be the same whatever was spent: it is taken twice, with more spent in between."""
+def test_private_figures_are_shown_to_owner_only(tmp_path, monkeypatch, options):
+    """The statement must not depend on the cost: it is made twice, with more releases in between."""
     folder = begin(tmp_path, **options)
     go_on(folder, until=2, monkeypatch=monkeypatch)
     person = members(folder)["high"]
@@ -69,9 +69,9 @@ def test_a_private_figure_is_told_to_the_data_owner_alone_and_marked(tmp_path, m
     assert ("seeded" in sentences(late)[0].lower()) == ("seed" in options)
 
 
-def test_before_labelling_nothing_is_spent_and_all_is_left(tmp_path):
+def test_statement_before_labelling_shows_full_budget(tmp_path):
     folder = begin(tmp_path)
-    with pytest.raises(InputError, match="nobody has a teacher in this run yet"):
+    with pytest.raises(InputError, match="people are not assigned to teachers yet"):
         state(folder, "p1")
     entry = leave(folder, "p1") if _teaches(folder, "p1") else leave(folder, "p2")
     found = state(folder, entry.person)
@@ -89,7 +89,7 @@ def _teaches(folder, person):
     return person in allocated(folder).people.ids.tolist()
 
 
-def test_whoever_left_is_told_what_was_spent_until_then_and_no_more(tmp_path, monkeypatch):
+def test_withdrawn_person_is_charged_until_withdrawal_only(tmp_path, monkeypatch):
     folder = begin(tmp_path)
     go_on(folder, until=6, monkeypatch=monkeypatch)
     person = members(folder)["high"]
@@ -106,13 +106,13 @@ def test_whoever_left_is_told_what_was_spent_until_then_and_no_more(tmp_path, mo
         assert ledger.parts() == (folder.id, f"{folder.id} (part 2)")
     other = state(folder, members(folder)["low"])
     assert other.checks > now.checks
-    (entry,) = other.entries  # they are not told that somebody left, or when
+    (entry,) = other.entries  # the statement does not reveal that somebody withdrew, or when
     assert (entry.run, entry.labels, entry.checks) == (folder.id, other.labels, other.checks)
     assert entry.epsilon == pytest.approx(other.spent)
     assert "withdrew" not in whole(replace(other, withdrawn=None)).replace("withdrawn", "")
 
 
-def test_all_runs_on_a_ledger_count_together(tmp_path):
+def test_costs_of_all_runs_are_added(tmp_path):
     shared = tmp_path / "shared.sqlite"
     first = begin(tmp_path, "first", ledger=shared, max_labels=4)
     second = begin(tmp_path, "second", ledger=shared)
@@ -132,7 +132,7 @@ def test_all_runs_on_a_ledger_count_together(tmp_path):
     assert "counted together" in text
 
 
-def test_an_earlier_private_run_makes_the_total_private(tmp_path):
+def test_earlier_private_run_makes_total_private(tmp_path):
     shared = tmp_path / "shared.sqlite"
     first = begin(tmp_path, "first", ledger=shared, bound="exact", stop="count", max_labels=2)
     second = begin(tmp_path, "second", ledger=shared)
@@ -145,8 +145,8 @@ def test_an_earlier_private_run_makes_the_total_private(tmp_path):
     assert "or of an earlier one on the same ledger" in sentences(found)[0]
 
 
-def test_whoever_came_after_a_private_run_of_others_is_told_no_figure(tmp_path):
-    """How long the first run was decides what it left, and so how many labels the second one had."""
+def test_private_run_of_others_hides_later_figures(tmp_path):
+    """The length of the first run determines what is left, and so the number of labels of the second."""
     shared = tmp_path / "shared.sqlite"
     first = begin(tmp_path, "first", ledger=shared, bound="tight", max_labels=5)
     second = begin(tmp_path, "second", ledger=shared, split_seed=7)

@@ -1,4 +1,4 @@
-"""Withdrawing from a run: the place stays empty, nobody else moves, and what was released stays owed."""
+"""Withdrawal from a run: the place stays empty, nobody else moves, and earlier releases stay charged."""
 
 import json
 
@@ -10,10 +10,10 @@ from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.runs.ledgers import ledger_path
+from ipate.runs.person import withdrawals, without
 from ipate.runs.reporting import write_report
 from ipate.runs.stages import allocated
 from ipate.runs.task import prepare
-from ipate.runs.withdrawal import withdrawals, without
 from runs.leaving import StoppedError, begin, go_on, leave, people_file, spent, votes_of
 
 
@@ -22,7 +22,7 @@ def kept(folder):
 
 
 def somebody(folder, *, rows=1, group="high"):
-    """A person of the private part with so many rows there."""
+    """Return a person of the private part with this number of rows."""
     people = kept(folder).people
     return next(
         name for name in people.ids.tolist() if len(people.rows_of(name)) == rows and people.group_of(name).id == group
@@ -31,7 +31,7 @@ def somebody(folder, *, rows=1, group="high"):
 
 @pytest.fixture
 def trained(monkeypatch):
-    """Which teachers are trained from here on."""
+    """Return a function that starts to record which teachers are trained."""
     from ipate.teachers import ensemble
 
     inner, seen = ensemble._one_teacher, []
@@ -47,7 +47,7 @@ def trained(monkeypatch):
     return watch
 
 
-def test_before_training_the_place_is_emptied_and_nothing_is_owed(tmp_path):
+def test_withdrawal_before_training_empties_place_without_cost(tmp_path):
     folder = begin(tmp_path)
     before = allocated(folder)
     person = somebody(folder, rows=2)
@@ -62,12 +62,12 @@ def test_before_training_the_place_is_emptied_and_nothing_is_owed(tmp_path):
     summary = go_on(folder)
     assert summary.record.n_labels > 0
     with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger, pytest.raises(InputError, match=person):
-        ledger.person(person)  # they were never in an account
+        ledger.person(person)  # the person was never in an account
 
 
 @pytest.mark.parametrize("variant", ["weighting", "upsampling", "vanishing"])
-def test_only_their_teachers_learn_again_and_only_what_was_released_is_charged(tmp_path, monkeypatch, trained, variant):
-    """StoppedError in the middle of labelling: released labels stay, the rest is voted without the person."""
+def test_withdrawal_retrains_only_teachers_of_that_person(tmp_path, monkeypatch, trained, variant):
+    """Labelling is interrupted: released labels stay, and later queries are answered without the person."""
     folder = begin(tmp_path, variant=variant)
     go_on(folder, until=6, monkeypatch=monkeypatch)
     group = "low" if variant == "upsampling" else "high"  # low people have several copies there
@@ -102,7 +102,7 @@ def test_only_their_teachers_learn_again_and_only_what_was_released_is_charged(t
         assert 0 < paid.cost <= paid.budget.epsilon
 
 
-def test_a_teacher_learns_again_from_the_others_alone_with_its_own_seed(tmp_path):
+def test_retrained_teacher_excludes_rows_of_withdrawn_person(tmp_path):
     folder = begin(tmp_path)
     go_on(folder)
     person = somebody(folder, rows=2)
@@ -119,8 +119,8 @@ def test_a_teacher_learns_again_from_the_others_alone_with_its_own_seed(tmp_path
 
 
 @pytest.mark.parametrize("where", ["allocation", "votes"])
-def test_a_withdrawal_that_was_interrupted_is_finished_before_anything_is_released(tmp_path, monkeypatch, where):
-    """Killed after the record, or after the allocation: the old votes are in no case used again."""
+def test_interrupted_withdrawal_is_completed_before_next_release(tmp_path, monkeypatch, where):
+    """The process ends after the record or after the allocation is written: old votes are never used again."""
     folder = begin(tmp_path)
     go_on(folder, until=4, monkeypatch=monkeypatch)
     person = somebody(folder)
@@ -129,7 +129,7 @@ def test_a_withdrawal_that_was_interrupted_is_finished_before_anything_is_releas
     def die(*_):
         raise StoppedError
 
-    monkeypatch.setattr(f"ipate.runs.withdrawal.{'settle' if where == 'allocation' else '_erase'}", die)
+    monkeypatch.setattr(f"ipate.runs.person.{'settle' if where == 'allocation' else '_erase'}", die)
     with pytest.raises(StoppedError):
         leave(folder, person)
     monkeypatch.undo()
@@ -137,7 +137,7 @@ def test_a_withdrawal_that_was_interrupted_is_finished_before_anything_is_releas
     assert votes_of(folder)[1].all()  # the teacher's old votes are still there
     held = np.lib.format.open_memmap(folder.private / "votes" / "votes.npy", mode="r+")
     held[kept(folder).teachers_of(kept(folder).people.index_of(person)) or withdrawals(folder)[0].teachers, :] ^= 1
-    held.flush()  # and would be known again
+    held.flush()  # if they were used, the comparison below would fail
     people_file(tmp_path / "people.csv", blank=[person])
     go_on(folder)
     (entry,) = withdrawals(folder)
@@ -153,7 +153,7 @@ def test_a_withdrawal_that_was_interrupted_is_finished_before_anything_is_releas
     assert now.shape == before.shape
 
 
-def test_the_data_of_whoever_left_may_be_erased_and_nobody_elses(tmp_path, trained):
+def test_only_rows_of_withdrawn_people_may_change(tmp_path, trained):
     folder = begin(tmp_path)
     go_on(folder)
     person, other = somebody(folder), somebody(folder, rows=2)
@@ -167,7 +167,7 @@ def test_the_data_of_whoever_left_may_be_erased_and_nobody_elses(tmp_path, train
         go_on(folder)
 
 
-def test_somebody_unknown_is_refused_and_twice_is_said(tmp_path):
+def test_unknown_person_and_second_withdrawal_are_refused(tmp_path):
     folder = begin(tmp_path)
     go_on(folder)
     with pytest.raises(InputError, match=r"'ada': nobody has this id among the .* public or as test data"):
@@ -179,7 +179,7 @@ def test_somebody_unknown_is_refused_and_twice_is_said(tmp_path):
     assert len(withdrawals(folder)) == 1
 
 
-def test_after_a_complete_run_nothing_is_drawn_and_the_labels_stay(tmp_path):
+def test_withdrawal_after_completion_keeps_released_labels(tmp_path):
     folder = begin(tmp_path)
     first = go_on(folder)
     labels = (folder.public / "labels.csv").read_bytes()
@@ -195,8 +195,8 @@ def test_after_a_complete_run_nothing_is_drawn_and_the_labels_stay(tmp_path):
 
 @pytest.mark.parametrize("moment", ["begun", "complete"])
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_public_report_says_how_many_left_and_neither_who_nor_when(tmp_path, monkeypatch, moment, shared):
-    """Also where an earlier run was charged to the same ledger: what it spent is told, and no more."""
+def test_public_report_counts_withdrawals_without_identifying_anyone(tmp_path, monkeypatch, moment, shared):
+    """This also holds with an earlier run on the same ledger, whose cost is shown."""
     ledger = tmp_path / "shared.sqlite" if shared else None
     if shared:
         go_on(begin(tmp_path, "first", ledger=ledger, max_labels=2))
@@ -229,7 +229,7 @@ def test_the_public_report_says_how_many_left_and_neither_who_nor_when(tmp_path,
     assert summary.record.n_labels >= entry.labels
 
 
-def test_costs_that_look_at_votes_are_kept_from_the_ledger_when_the_votes_are_gone(tmp_path, monkeypatch):
+def test_report_reads_private_costs_from_the_ledger(tmp_path, monkeypatch):
     folder = begin(tmp_path, bound="exact")
     go_on(folder, until=6, monkeypatch=monkeypatch)
     entry = leave(folder, somebody(folder))
@@ -244,7 +244,7 @@ def test_costs_that_look_at_votes_are_kept_from_the_ledger_when_the_votes_are_go
     assert str(entry.labels) in facts.owner.owed[0]
 
 
-def test_a_group_that_everybody_left_goes_on_from_what_they_had_spent(tmp_path, monkeypatch):
+def test_empty_group_keeps_its_earlier_cost(tmp_path, monkeypatch):
     folder = begin(tmp_path)
     go_on(folder, until=4, monkeypatch=monkeypatch)
     allocation = kept(folder)
@@ -260,7 +260,7 @@ def test_a_group_that_everybody_left_goes_on_from_what_they_had_spent(tmp_path, 
     assert all(group.cost <= group.budget.epsilon for group in record.groups)
 
 
-def test_a_record_of_withdrawals_that_cannot_be_read_stops_the_run(tmp_path):
+def test_unreadable_withdrawal_record_stops_the_run(tmp_path):
     folder = begin(tmp_path)
     go_on(folder)
     leave(folder, somebody(folder))

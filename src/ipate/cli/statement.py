@@ -24,7 +24,7 @@ def command(
     from ipate.cli.output import print_json
     from ipate.report.statement import as_payload, sentences
     from ipate.runs.folder import RunFolder
-    from ipate.runs.statement import state
+    from ipate.runs.person import state
 
     found = state(RunFolder.open(run), person, private=private)
     if as_json:

@@ -22,8 +22,8 @@ def command(
     from ipate.cli.output import print_json
     from ipate.report.statement import left
     from ipate.runs.folder import RunFolder
+    from ipate.runs.person import withdraw
     from ipate.runs.stages import allocated
-    from ipate.runs.withdrawal import withdraw
 
     folder = RunFolder.open(run)
     with folder.locked():

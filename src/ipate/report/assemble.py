@@ -1,4 +1,4 @@
-"""From what a labelling left behind to facts: a public part, and what only the data owner may see.
+"""Assemble the facts of a report: a public part, and what only the data owner may see.
 
 A `Source` comes from a run's folder or from a fitted classifier; nothing here reads files or votes.
 """
@@ -26,20 +26,12 @@ from ipate.report.facts import (
     for_audience,
 )
 
-_AGREE = 1e-9  # relative: the same charges added in the same order
+_AGREE = 1e-9  # relative tolerance: the same charges are added in the same order
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a report is made from.
-
-    Attributes
-    ----------
-    record, allocation, settings
-        What was released, who taught whom, and how votes became labels.
-    extract : Extract
-        What the ledger recorded of the run.
-    """
+    """The input of a report: the record, allocation and settings of a run, and the extract of its ledger."""
 
     record: Record
     allocation: Allocation
@@ -61,10 +53,9 @@ class Source:
 
 
 def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owner]) -> Facts:
-    """Return what a report may say to this audience.
+    """Return the facts that this audience may see; `owner` adds those for the data owner only.
 
-    Private numbers are not even computed for a public report of a run whose costs are private; `owner` adds what
-    only the data owner may see.
+    Private numbers are not computed at all for a public report of a run whose costs are private.
     """
     if audience not in ("public", "private"):
         raise InputError(f"audience is {audience!r}: it must be public or private")
@@ -78,20 +69,20 @@ def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owne
 
 
 def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
-    """The guarantee, made again from how the run was charged and ended; the record must say the same."""
+    """Derive the guarantee from the charges and the ending; the record must state the same one."""
     record, settings = source.record, source.settings
     fixed = settings.stop == "count" and record.stopped_by != "budget"
     stopped_by: StoppedBy = "fixed" if fixed else "account"
     if settings.meter.data_independent and source.extract.private_history:
         stopped_by = "other"
-    elif settings.meter.whole:  # the list of queries was fixed, and nobody had spent anything before
+    elif settings.meter.whole:  # the queries were fixed and no budget had been spent before
         stopped_by = "fixed"
-    elif settings.meter.data_independent and source.extract.opening:  # what earlier runs spent was not fixed beforehand
+    elif settings.meter.data_independent and source.extract.opening:  # costs of earlier runs were not fixed
         stopped_by = "account"
     stated: StoppedBy = "account" if stopped_by == "fixed" and settings.meter.data_independent else stopped_by
-    made = state_guarantee(settings.meter, stopped_by=stated, seeded=record.seeded)  # as the labelling stated it
+    made = state_guarantee(settings.meter, stopped_by=stated, seeded=record.seeded)  # as stated by the labelling
     if (made.kind, settings.meter.bound, settings.meter.conversion) != (record.kind, record.bound, record.conversion):
-        raise InputError("the record's guarantee is not that of the run's configuration: one of them was edited")
+        raise InputError("the record's guarantee does not match the run's configuration: one of them was edited")
     return made, stopped_by
 
 
@@ -146,7 +137,7 @@ def _groups(allocation: Allocation) -> tuple[GroupFacts, ...]:
 
 
 def _vote_shares(allocation: Allocation) -> dict[str, float]:
-    """Each group's share of all weighted votes; of all places in teachers, where teachers mix groups."""
+    """Return each group's share of weighted votes, or of places in teachers where teachers mix groups."""
     names = [group.id for group in allocation.groups]
     if allocation.teacher_groups is None:
         mass = {
@@ -202,7 +193,7 @@ def _design_facts(design: Design | None) -> DesignFacts | None:
 
 
 def _outcome(source: Source) -> Outcome:
-    """Read costs and history from the ledger's charges; refuse a record that does not agree with them."""
+    """Read costs and history from the ledger's charges; refuse a record that disagrees with them."""
     record, extract = source.record, source.extract
     names = [account.id for account in source.allocation.groups]
     if {group.id for group in record.groups} != set(names):
@@ -219,8 +210,8 @@ def _outcome(source: Source) -> Outcome:
     for group, cost in costs.items():
         if abs(by_id[group].cost - cost) > _AGREE * max(1.0, cost):
             raise InputError(
-                f"group {group!r}: the record states another cost than the ledger was charged; the files do not belong "
-                "together, or were edited"
+                f"group {group!r}: the record states another cost than the ledger; the files do not belong together, "
+                "or were edited"
             )
     accounts = {terms.account.group.id: account for account, terms in extract.terms.items()}
     unit = {group: extract.opening.get(account, np.zeros(1)) for group, account in accounts.items()}
@@ -238,10 +229,10 @@ def _outcome(source: Source) -> Outcome:
 
 
 def _compare(record: Record, last: Point, free: list[int]) -> None:
-    """Refuse a record that names other numbers of queries or labels than were charged or reused."""
+    """Refuse a record whose numbers of queries or labels differ from those charged or reused."""
     queries, labels = last.queries + len(free), last.labels + int(np.count_nonzero(record.labels[free] >= 0))
     if (queries, labels) != (record.n_queries, record.n_labels):
         raise InputError(
-            f"the record names {record.n_queries} queries and {record.n_labels} labels, and the ledger was charged for "
+            f"the record has {record.n_queries} queries and {record.n_labels} labels, but the ledger was charged for "
             f"{queries} and {labels}: the files do not belong together, or were edited"
         )

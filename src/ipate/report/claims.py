@@ -1,7 +1,7 @@
-"""Every sentence of a report that promises something, or says that nothing is promised.
+"""The sentences of a report that state a guarantee, or that there is none.
 
-Pure functions from facts to sentences: nothing here reads a file, and no other module of the report states
-a guarantee. What may be said is decided by `ipate.labelling.results`; this module says it to people.
+These are pure functions of the facts, and no other module of the report states a guarantee. The kind of guarantee is
+decided by `ipate.labelling.results`; this module puts it into words.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _MOST = 12  # groups whose promise is spelt out; a table holds the others
 
 
 def marks(facts: Facts) -> tuple[str, ...]:
-    """What must stand on every page: for whom the report is, and that a seeded run protects nobody."""
+    """Return the marks for every page: a private report, and a seeded run that protects nobody."""
     found = []
     if facts.audience == "private":
         found.append("PRIVATE: for the data owner only, do not publish")
@@ -25,7 +25,7 @@ def marks(facts: Facts) -> tuple[str, ...]:
 
 
 def headline(facts: Facts) -> str:
-    """The result in one line."""
+    """Return the result in one line."""
     if facts.guarantee.seeded:
         return "No promise: the noise of this run was seeded"
     if facts.guarantee.kind == "releasable":
@@ -34,7 +34,7 @@ def headline(facts: Facts) -> str:
 
 
 def summary(facts: Facts) -> tuple[str, ...]:
-    """The promise in general: what protects whom, and what to rely on."""
+    """Return the general guarantee: what is protected, and what to rely on."""
     found = []
     if facts.guarantee.seeded:
         found.append(
@@ -80,7 +80,7 @@ def summary(facts: Facts) -> tuple[str, ...]:
 
 
 def _tested(facts: Facts, test: DesignFacts) -> list[str]:
-    """What the private test was, in plain words, and what its answer means."""
+    """Explain the private test and the meaning of its answer."""
     question = (
         "Before any label, one yes/no question was put to the private votes: do the teachers agree clearly enough on "
         f"these {test.queries:,} points for all labels to keep within everybody's budget, with room to spare? The "
@@ -106,7 +106,7 @@ def _tested(facts: Facts, test: DesignFacts) -> list[str]:
 
 
 def withheld(facts: Facts) -> str:
-    """Why a run has no figure that may be published."""
+    """Explain why a run has no figure that may be published."""
     bound = facts.parameters.bound
     definition = find_bound(bound)
     if definition.whole:
@@ -164,7 +164,7 @@ def promised_epsilon(facts: Facts, group: GroupFacts) -> float | None:
 
 
 def promise(facts: Facts, group: GroupFacts) -> str:
-    """What one person of a group was promised, in plain words."""
+    """Return the guarantee for one person of a group."""
     who = f"A person at level {group.id}" if facts.levels else f"A person of group {group.id}"
     epsilon = promised_epsilon(facts, group)
     if epsilon is None:
@@ -176,18 +176,18 @@ def promise(facts: Facts, group: GroupFacts) -> str:
 
 
 def _shown(epsilon: float, group: GroupFacts) -> str:
-    """A budget as it was set; a cost rounded up."""
+    """Format a budget as it was set, and a cost rounded up."""
     return plain(epsilon) if epsilon == group.budget.epsilon else up(epsilon, 4)
 
 
 def promises(facts: Facts) -> tuple[tuple[str, str], ...]:
-    """The promises by group, the strictest first; where there are many groups, the first ones."""
+    """Return the guarantees by group, strictest first; of many groups, only the first ones."""
     ordered = sorted(facts.groups, key=lambda group: (group.budget.epsilon, group.id))
     return tuple((group.id, promise(facts, group)) for group in ordered[:_MOST])
 
 
 def covered(facts: Facts) -> tuple[str, ...]:
-    """Who and what the promise covers; empty where there is none."""
+    """Return what the guarantee covers; empty where there is none."""
     if not facts.publishable:
         return ()
     found = [
@@ -215,7 +215,7 @@ def covered(facts: Facts) -> tuple[str, ...]:
 
 
 def public_facts(facts: Facts) -> tuple[str, ...]:
-    """What the promise takes as known to everybody; it does not protect these."""
+    """Return what the guarantee takes as public and does not protect."""
     return (
         f"How many people there are ({facts.n_people:,}), and how many in each group.",
         (
@@ -230,7 +230,7 @@ def public_facts(facts: Facts) -> tuple[str, ...]:
 
 
 def not_covered(facts: Facts) -> tuple[str, ...]:
-    """What no figure of this report says."""
+    """Return what the guarantee does not cover."""
     found = [
         "Several people at once: for a secret that people share, their ε add up.",
         "The people behind the pool and the test data: these are used as they are, without protection.",
@@ -248,7 +248,7 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
 
 
 def ending(facts: Facts, outcome: Outcome) -> str:
-    """How labelling ended."""
+    """Describe how labelling ended."""
     asked = f"{outcome.n_queries:,} of {facts.n_pool:,} points were asked about and {outcome.n_labels:,} got a label"
     if outcome.reused_queries:
         asked += (
@@ -270,7 +270,7 @@ def ending(facts: Facts, outcome: Outcome) -> str:
 
 
 def _after_test(test: DesignFacts, outcome: Outcome) -> str:
-    """How a labelling behind a private test ended: the list of the design, nothing, or what was kept for a no."""
+    """Describe how a tested release ended: all queries of the design, nothing, or the fallback."""
     if outcome.ended == "failed":
         return ": the private test was not passed, so nothing but its answer was released."
     if outcome.passed:
@@ -282,7 +282,7 @@ def _after_test(test: DesignFacts, outcome: Outcome) -> str:
 
 
 def carried(outcome: Outcome) -> str:
-    """How costs of several runs are shown together; empty where there was one."""
+    """Explain the costs of several runs on one ledger; empty where there was one."""
     if not outcome.carried:
         return ""
     return (
@@ -292,7 +292,7 @@ def carried(outcome: Outcome) -> str:
 
 
 def balance(spent: Sequence[GroupResult]) -> str:
-    """How evenly the groups' budgets were used up."""
+    """Describe how evenly the groups' budgets were used."""
     shares = [(paid.used, paid.id) for paid in spent]
     most, least = max(shares), min(shares)
     if len(shares) == 1:

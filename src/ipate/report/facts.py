@@ -1,7 +1,7 @@
-"""What a report may say, as values: everything that is public, and what only the data owner may see.
+"""The facts of a report: everything that is public, and what only the data owner may see.
 
-The gate is here. `Facts.released` is empty where no figure may be released, and `Facts.owner` is empty in
-every public report, so whatever is written from public facts cannot hold a private number.
+`for_audience` filters them. `Facts.released` is None where no figure may be released, and `Facts.owner` is None in
+every public report, so text that is written from public facts cannot contain a private number.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ WITHHELD = "There is no figure for this run that may be published."
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFacts:
-    """A group as everybody may see it: everything follows from budgets and numbers of people alone.
+    """The public facts of a group, all of which follow from budgets and numbers of people.
 
-    `account` has its budget, its people and what one of them can move; `teachers` is over how many teachers they are
-    spread. The weight of its teachers is None where teachers mix groups, `copies` says how many teachers learn from
-    each person and `participation` in which share of the queries its teachers vote.
+    `account` has its budget, people and sensitivity, and `teachers` is the number of its teachers. `weight` is None
+    where teachers mix groups, `copies` is the number of teachers that learn from each person, and `participation` is
+    the share of queries on which its teachers vote.
     """
 
     account: Account
@@ -40,21 +40,21 @@ class GroupFacts:
 
     @property
     def budget(self) -> Budget:
-        """What each of its people allows."""
+        """The budget of each of its people."""
         return self.account.group.budget
 
     @property
     def influence(self) -> float:
-        """How much one person counts, with the average person as 1."""
+        """The influence of one person, relative to the average person."""
         return self.vote_share / self.people_share if self.people_share else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class DesignFacts:
-    """The design of a release that is tested as a whole; all of it was fixed, and public, before the votes.
+    """The design of a release that is tested as a whole; it was fixed and public before the votes.
 
-    `reserve` is by how much more than the reference the votes might have cost, `likely` the probability to pass of
-    votes as clear as that, and `fallback` whether (ε/2, δ/10) was kept for a data-independent run after a failure.
+    `reserve` is the relative margin of cost over the reference, `likely` the probability that votes as clear as that
+    pass, and `fallback` whether (ε/2, δ/10) was kept for a data-independent run after a failure.
     """
 
     queries: int
@@ -67,10 +67,10 @@ class DesignFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """How votes became labels and how they were charged; all of it is public.
+    """The parameters of aggregation and accounting, all of which are public.
 
-    σ, σ_T and T are as used for this number of teachers. `orders` has the Rényi order that each account fixed
-    beforehand, by group id, under the bounds that need one.
+    σ, σ_T and T are scaled to this number of teachers. `orders` has the Rényi order that each account fixed
+    beforehand, by group id, under bounds that need one.
     """
 
     variant: str
@@ -92,7 +92,7 @@ class Parameters:
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """How often labels and student are right, as far as the truth is known."""
+    """The accuracy of labels and student, where true labels are known."""
 
     labels: int | None = None
     queries: int | None = None
@@ -104,12 +104,12 @@ class Scores:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What labelling released and what it cost.
+    """What labelling released and its cost.
 
-    `groups` are the results in the order of the facts' groups and `history` the costs as they grew in this run.
-    `opening` is what earlier runs had spent in the account's own unit (μ² under gdp, a Rényi cost at the account's
-    order), by group id, and `reused_queries` of the queries were paid for by those runs. `passed` is the answer of
-    the private test, where there was one.
+    `groups` has the results in the order of the facts' groups, and `history` the growth of costs in this run. `opening`
+    is the cost of earlier runs by group id, in the unit of the account (μ² under gdp, a Rényi cost at the account's
+    order), and `reused_queries` counts the queries that those runs paid for. `passed` is the result of the private
+    test, if there was one.
     """
 
     ended: Ending
@@ -124,13 +124,13 @@ class Outcome:
 
     @property
     def carried(self) -> bool:
-        """Whether earlier runs on the same ledger had spent something."""
+        """Whether earlier runs on the same ledger have a cost."""
         return any(group.before > 0 for group in self.groups)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Standard PATE and a student without privacy, trained beside the run on the same private data."""
+    """Standard PATE and a non-private student, trained on the same private data."""
 
     note: str
     standard: Scores
@@ -139,10 +139,10 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """What only the data owner may see: costs whether they may be released or not, and scores by true labels.
+    """What only the data owner may see: all costs, and scores with true labels.
 
-    Accuracies of teachers are read off private votes. `owed` says what labels that were released before a withdrawal
-    owe each person who withdrew, in sentences that name them.
+    Accuracies of teachers are computed from private votes. `owed` has one sentence for each person who withdrew, about
+    the releases before their withdrawal; it names the person.
     """
 
     outcome: Outcome
@@ -158,11 +158,10 @@ class Owner:
 class Facts:
     """Everything that a report is written from.
 
-    `released` is what labelling gave, where the guarantee lets it be published, and `owner` what only the data owner
-    may see: None in every public report. `stopped_by`, `ledger_head` (its counts tell how long a run was) and
-    `noise_seed` are None where they are private. `private_history` says that an earlier run on the same ledger was
-    charged by private costs and decides what is left for this one. `levels` says whether groups are consent levels,
-    rather than numbers that people chose.
+    `released` is the outcome where the guarantee permits its publication, and `owner` is None in every public report.
+    `stopped_by`, `ledger_head` (its count reveals the length of a run) and `noise_seed` are None where they are
+    private. `private_history` means that an earlier run on the same ledger was charged private costs, which determine
+    the budget left for this one. `levels` says whether groups are consent levels or chosen numbers.
     """
 
     audience: Audience
@@ -193,7 +192,7 @@ class Facts:
 
     @property
     def publishable(self) -> bool:
-        """Whether there is a guarantee: releasable costs, and noise that nobody can draw again."""
+        """Whether there is a guarantee: releasable costs and secure noise."""
         return self.guarantee.kind == "releasable" and not self.guarantee.seeded
 
     @property
@@ -203,15 +202,15 @@ class Facts:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What this audience may see of the costs and results."""
+        """The outcome that this audience may see, or None."""
         return self.owner.outcome if self.owner is not None else self.released
 
 
 def for_audience(facts: Facts, audience: Audience) -> Facts:
-    """Return the facts with everything removed that this audience may not see: the gate of every report."""
+    """Return the facts without those that this audience may not see; every report is filtered here."""
     if audience == "private":
         return replace(facts, audience=audience)
-    open_facts = replace(facts, audience=audience, owner=None, noise_seed=None)  # a seed gives the noise away
+    open_facts = replace(facts, audience=audience, owner=None, noise_seed=None)  # a seed reveals the noise
     if facts.publishable:
         return open_facts
     silent = Guarantee(facts.guarantee.kind, WITHHELD, facts.guarantee.seeded)

@@ -1,7 +1,7 @@
-"""The figures, as SVG that stands inside the page: colours follow the page's scheme, text stays text.
+"""The figures as inline SVG: colours follow the page's colour scheme, and text is kept as text.
 
-Every figure is drawn twice, for wide and for narrow screens, because a scaled-down figure has unreadable
-letters. Colours are Okabe and Ito's, told apart by all common forms of colour vision, and line styles differ.
+Every figure is drawn for wide and for narrow screens, because text in a scaled-down figure is unreadable. The palette
+is Okabe and Ito's, which is safe for colour-blind readers, and line styles differ.
 """
 
 import io
@@ -37,7 +37,7 @@ _SIZES = {"wide": (8.6, 4.0), "narrow": (4.3, 4.4)}
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure for both widths, with what it shows in words."""
+    """A figure for both widths, with a caption and a text alternative."""
 
     name: str
     caption: str
@@ -47,7 +47,7 @@ class Figure:
 
 
 def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Figure:
-    """Cost against labels, with every group's budget and the point where labelling stopped."""
+    """Plot cost against labels, with every group's budget and the point where labelling stopped."""
     shown = _chosen(groups)
 
     def draw(axes: "Axes", *, narrow: bool) -> None:
@@ -73,7 +73,7 @@ def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Figure:
 
 
 def _chosen(groups: Sequence[GroupFacts]) -> list[int]:
-    """All groups, the strictest first; of many, some evenly spread over the budgets."""
+    """Return the groups to draw, strictest first; of many, a selection spread evenly over the budgets."""
     order = sorted(range(len(groups)), key=lambda index: (groups[index].budget.epsilon, groups[index].id))
     if len(order) <= MOST_LINES:
         return order
@@ -110,9 +110,9 @@ def _thinned(points: Sequence[Point], most: int = 90) -> list[Point]:
     return kept if kept[-1] is points[-1] else [*kept, points[-1]]
 
 
-@lru_cache(maxsize=8)  # the public and the private report of a run have the same
+@lru_cache(maxsize=8)  # the public and the private report share it
 def influence_figure(groups: tuple[GroupFacts, ...]) -> Figure:
-    """Each group's share of the people beside its share of the votes."""
+    """Plot each group's share of the people beside its share of the votes."""
     shown = _chosen(groups)
 
     def draw(axes: "Axes", *, narrow: bool) -> None:
@@ -155,7 +155,7 @@ def _short(name: str, most: int = 18) -> str:
 
 
 def _legend(axes: "Axes", *, narrow: bool) -> None:
-    """Name the lines above the axes, in as many columns as there is room for."""
+    """Draw the legend above the axes, in as many columns as fit."""
     names = [str(name) for name in axes.get_legend_handles_labels()[1]]
     room = (38 if narrow else 84) // (max(len(name) for name in names) + 8)
     axes.legend(
@@ -172,7 +172,7 @@ def _both(name: str, draw: Callable[..., None], sizes: dict[str, tuple[float, fl
 
 
 def _svg(salt: str, draw: Callable[..., None], size: tuple[float, float], *, narrow: bool) -> str:
-    """Draw one figure without pyplot: no global state, no window, the same bytes every time."""
+    """Draw one figure without pyplot: no global state, no window, reproducible bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
 
@@ -197,7 +197,7 @@ def _svg(salt: str, draw: Callable[..., None], size: tuple[float, float], *, nar
 
 
 def _inline(text: str, salt: str) -> str:
-    """Cut the drawing out of its file: no prolog, no metadata, colours by the page, ids of its own."""
+    """Prepare an SVG file for inlining: drop prolog and metadata, use CSS colours, and make ids unique."""
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
     body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Html from values: every text is escaped here, so that no name in the data can become markup."""
+"""Build HTML: every text is escaped here, so that no name in the data can become markup."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -7,18 +7,18 @@ _VOID = frozenset({"meta", "br", "hr"})
 
 
 class Markup(str):
-    """Text that is html already; everything else is escaped when it meets an element."""
+    """Text that is already HTML; `element` escapes everything else."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Markup:
-    """Escape a value, unless it is markup."""
+    """Escape a value unless it is `Markup`."""
     return value if isinstance(value, Markup) else Markup(escape(str(value), quote=True))
 
 
 def element(tag: str, /, *children: object, **attributes: str | None) -> Markup:
-    """Return one element; attributes that are None are left out, `class_` stands for class."""
+    """Return one element; attributes that are None are omitted, and `class_` sets class."""
     parts = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value, quote=True)}"'
         for key, value in attributes.items()
@@ -30,17 +30,14 @@ def element(tag: str, /, *children: object, **attributes: str | None) -> Markup:
 
 
 def bullets(items: Iterable[object]) -> Markup:
-    """Return a list."""
+    """Return an unordered list."""
     return element("ul", *(element("li", item) for item in items))
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, words: int = 1) -> Markup:
-    """Return a table that narrow screens show as cards: every cell knows its column's name.
+    """Return a table; narrow screens show rows as cards, so every cell carries its column's name.
 
-    Parameters
-    ----------
-    words : int
-        How many columns hold words, from the left; the others hold numbers and stand to the right.
+    The first `words` columns hold text; the others hold numbers and are aligned to the right.
     """
 
     def kind(place: int) -> str | None:

@@ -1,4 +1,4 @@
-"""The report as one html page: no script, nothing fetched, the same facts as its JSON twin."""
+"""The report as one self-contained HTML page without scripts, from the same facts as the JSON file."""
 
 from collections.abc import Iterable
 
@@ -41,7 +41,7 @@ def _title(facts: Facts) -> str:
 
 
 def _marks(facts: Facts) -> Markup:
-    """The banner that stands above everything, on screen and on every printed page."""
+    """Return the banner at the top of the screen and of every printed page."""
     lines = [
         element("div", mark, class_="seeded" if mark.startswith("seeded") else None) for mark in claims.marks(facts)
     ]
@@ -83,7 +83,7 @@ def _sections(facts: Facts) -> Iterable[Markup]:
 
 
 def section(title: str, *children: object) -> Markup:
-    """Return a part of the page under its title."""
+    """Return a section of the page with its title."""
     return element("section", element("h2", title), *children)
 
 

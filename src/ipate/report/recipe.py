@@ -1,4 +1,4 @@
-"""How to check the costs without ipate: a few lines of Python with the run's own numbers in them."""
+"""A short Python program with the run's numbers that recomputes the costs without ipate."""
 
 from ipate.accounting.bounds import find_bound
 from ipate.allocation import find_variant
@@ -35,7 +35,7 @@ print(costs)
 
 
 def recipe(facts: Facts) -> str | None:
-    """Return a program that computes the releasable costs from public figures; None where none is that short."""
+    """Return a program that computes releasable costs from public figures; None if no short one exists."""
     outcome, used = facts.outcome, facts.parameters
     bound = find_bound(used.bound)
     simple = not find_variant(used.variant).takes_turns and used.stop != "drop"
@@ -79,7 +79,7 @@ def _table(facts: Facts, outcome: Outcome, orders: tuple[tuple[str, float], ...]
 
 
 def ways_to_check(facts: Facts) -> tuple[str, ...]:
-    """How a reader can check what is said here."""
+    """Return sentences on how a reader can check the report."""
     if facts.outcome is None:
         return ("There is no figure to check. A run with secret noise and a bound that holds for all votes has one.",)
     found = ["This report reads every charge from the run's ledger; the costs are the sums of these charges."]

@@ -1,4 +1,4 @@
-"""The parts of the page with results: labels, student, comparison, parameters."""
+"""The sections of the page for results: labels, student, comparison, parameters."""
 
 from collections.abc import Iterator, Mapping
 
@@ -16,7 +16,7 @@ _STOPS = {
 
 
 def results(facts: Facts) -> Markup:
-    """What the labels and the student are worth, as far as the truth is known."""
+    """Return the section on the accuracy of labels and student, where true labels are known."""
     outcome = facts.outcome
     if outcome is None:
         return Markup("")
@@ -68,7 +68,7 @@ def _by(caption: str, what: str, shares: Mapping[str, float] | None) -> Markup:
 
 
 def comparison(facts: Facts) -> Markup:
-    """Who gains and who loses against standard PATE: for the data owner alone."""
+    """Return the comparison with standard PATE, for the data owner only."""
     if facts.owner is None or facts.owner.comparison is None:
         return Markup("")
     found, own = facts.owner.comparison, facts.owner.scores
@@ -122,7 +122,7 @@ def _differences(caption: str, what: str, own: Scores, found: Comparison, kind: 
 
 
 def parameter_rows(facts: Facts) -> Iterator[list[object]]:
-    """The parameters of the run, as names and values."""
+    """Yield the names and values of the run's parameters."""
     used = facts.parameters
     yield ["data", facts.data_name if not facts.data_source else f"{facts.data_name} ({facts.data_source})"]
     yield ["classes", f"{facts.n_classes}: {', '.join(facts.classes)}" if facts.classes else str(facts.n_classes)]

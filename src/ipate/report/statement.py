@@ -1,4 +1,4 @@
-"""The sentences of a statement for one person: pure functions from what may be said to how it is said."""
+"""The sentences of a statement for one person, as pure functions of filtered values."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ PRIVATE = (
 
 @dataclass(frozen=True, kw_only=True)
 class RunEntry:
-    """What one run on the ledger promised a person and spent; figures are None where they are private."""
+    """Budget and cost of a person in one run on the ledger; figures are None where they are private."""
 
     run: str
     opened: str
@@ -30,100 +30,52 @@ class RunEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What may be told about one person of a run.
-
-    Attributes
-    ----------
-    person, run : str
-        The person's id and the run's name.
-    asked, group : str
-        The group of their own consent, and the one that they count with: the same or a stricter one.
-    levels : bool
-        Whether groups are consent levels, rather than numbers that people chose.
-    budget, delta : float
-        What they are promised at most, in this run.
-    guaranteed : bool
-        Whether the run gives a guarantee: costs that hold for all votes, and noise that nobody can draw again.
-    seeded : bool
-        The noise can be drawn again by whoever knows the seed.
-    labels, checks : int or None
-        What this run released that their data could have changed; None where that is private.
-    allowed : float
-        The latest budget on the ledger; consent may have changed since this run.
-    spent, left : float or None
-        ε over all runs on the ledger, and what is left of the latest budget; None where they are private.
-    private : bool
-        Whether there are figures in here that must not leave the data owner's hands.
-    entries : tuple of RunEntry
-        Every run on the ledger that the person took part in.
-    withdrawn : str or None
-        When they withdrew.
-    """
+    """What may be disclosed about one person of a run; figures are None where they are private."""
 
     person: str
     run: str
-    asked: str
-    group: str
-    levels: bool
-    budget: float
+    asked: str  # the group of the person's own consent
+    group: str  # the group that the person counts with: the same or a stricter one
+    levels: bool  # whether groups are consent levels, rather than numbers that people chose
+    budget: float  # the guarantee in this run, with `delta`
     delta: float
-    guaranteed: bool
+    guaranteed: bool  # costs that hold for all votes, and secure noise
     seeded: bool
-    private: bool
-    withdrawn: str | None
-    allowed: float
-    labels: int | None
+    private: bool  # whether it contains figures for the data owner only
+    withdrawn: str | None  # the time of the withdrawal
+    allowed: float  # the latest budget on the ledger; consent may have changed since this run
+    labels: int | None  # released by this run and possibly changed by the person's data, as are `checks`
     checks: int | None
-    spent: float | None
-    left: float | None
-    entries: tuple[RunEntry, ...]
+    spent: float | None  # ε over all runs on the ledger
+    left: float | None  # of `allowed`
+    entries: tuple[RunEntry, ...]  # every run on the ledger with this person
 
 
 @dataclass(frozen=True, kw_only=True)
 class Withdrawal:
-    """One person's withdrawal, as it is kept in the run's private folder.
-
-    Attributes
-    ----------
-    person, when : str
-        The person's id, and the time in UTC.
-    group : str
-        The group that they counted with.
-    teachers : tuple of int
-        The teachers that held them.
-    trained : bool
-        Whether one of these had voted, so that it must learn again.
-    labelling : {"not begun", "begun", "complete"}
-        How far the run was.
-    labels, checks : int or None
-        What had been released by then and could have depended on them: it cannot be called back.
-    bound, kind : str
-        How its cost was counted, and whether the figures are releasable or private.
-    epsilon, delta : float or None
-        What had been spent of their budget by then, in all runs on the ledger.
-    """
+    """One person's withdrawal, as stored in the run's private folder."""
 
     person: str
-    when: str
-    group: str
-    teachers: tuple[int, ...]
-    trained: bool
-    labelling: str
-    labels: int | None
+    when: str  # in UTC
+    group: str  # the group that the person counted with
+    teachers: tuple[int, ...]  # the teachers that learnt from the person
+    trained: bool  # whether one of them had voted, so that it must be trained again
+    labelling: str  # not begun, begun or complete
+    labels: int | None  # released before and possibly changed by the person's data, as are `checks`
     checks: int | None
     bound: str
-    kind: Kind
-    epsilon: float | None
+    kind: Kind  # whether the figures are releasable or private
+    epsilon: float | None  # the cost of all runs on the ledger until then
     delta: float
 
     @property
     def told(self) -> "Withdrawal":
-        """The same without figures that are private: what a command prints."""
+        """The withdrawal without private figures, as commands print it."""
         return self if self.kind == "releasable" else replace(self, labels=None, checks=None, epsilon=None)
 
 
 def for_the_person(statement: Statement) -> Statement:
-    """Return a statement without any figure that is private: what may be handed to the person."""
+    """Return the statement without private figures, as it may be given to the person."""
     if statement.guaranteed:
         return statement
     silent = tuple(replace(entry, labels=None, checks=None, epsilon=None) for entry in statement.entries)
@@ -131,7 +83,7 @@ def for_the_person(statement: Statement) -> Statement:
 
 
 def sentences(statement: Statement) -> tuple[str, ...]:
-    """Return the whole statement, sentence by sentence."""
+    """Return all sentences of the statement."""
     marks = (PRIVATE,) if statement.private else ()
     seeded = (f"{SEEDED[0].upper()}{SEEDED[1:]}.",) if statement.seeded else ()
     return (
@@ -141,7 +93,7 @@ def sentences(statement: Statement) -> tuple[str, ...]:
 
 
 def as_payload(statement: Statement) -> dict[str, Any]:
-    """Return the statement for machines; it is written from the same gated values."""
+    """Return the statement as plain values for JSON, from the same filtered values."""
     return {**asdict(statement), "sentences": list(sentences(statement))}
 
 
@@ -193,7 +145,7 @@ def _spent(statement: Statement) -> tuple[str, ...]:
 
 
 def _released(labels: int, checks: int, tested: bool) -> str:
-    """What was released, counted; a release that is tested as a whole has given an answer even without a label."""
+    """Return the numbers of releases; a tested release has an answer even without a label."""
     return ("the answer of a private test, " if tested else "") + (
         f"{labels:,} labels" + (f" and {checks:,} checks" if checks else "")
     )
@@ -212,7 +164,7 @@ def _withdrawn(statement: Statement) -> tuple[str, ...]:
 
 
 def _others(statement: Statement) -> tuple[str, ...]:
-    """The runs on the ledger, where there are several: their costs add up in one account."""
+    """List the runs on the ledger where there are several; their costs are added in one account."""
     if len(statement.entries) < 2:
         return ()
     listed = "; ".join(_entry(entry) for entry in statement.entries)
@@ -233,7 +185,7 @@ def _left(statement: Statement) -> tuple[str, ...]:
 
 
 def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
-    """What a withdrawal has done, and what it cannot undo."""
+    """Return sentences on the effects of a withdrawal and on what it cannot undo."""
     place = f"teacher{'s' if len(entry.teachers) > 1 else ''} {', '.join(map(str, entry.teachers))}"
     found = [
         f"Person {entry.person} has withdrawn from {run}: their place in {place} stays empty, and nobody else moves."
@@ -252,7 +204,7 @@ def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
 
 
 def owed(entry: Withdrawal) -> str:
-    """What releases from before a withdrawal still owe the person; figures only where the entry holds them."""
+    """Return a sentence on releases before a withdrawal, with figures only where the entry has them."""
     who = f"Person {entry.person} (group {entry.group}, withdrew {entry.when})"
     if entry.labels is None or entry.checks is None or entry.epsilon is None:
         return (

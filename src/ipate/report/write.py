@@ -1,4 +1,4 @@
-"""Write a run's report: html and JSON, public or private, each in the folder where it belongs."""
+"""Write a report as HTML and JSON, public or private."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from ipate.report.recipe import recipe, ways_to_check
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A report that was written: where, and from which facts."""
+    """A written report: its files and its facts."""
 
     html: Path
     json: Path
@@ -24,7 +24,7 @@ class Report:
 
 
 def write_facts(facts: Facts, html: Path) -> Report:
-    """Write the page and its twin; private ones are readable by their owner alone."""
+    """Write the HTML and JSON files; private ones are readable by the file's owner only."""
     texts = {html: page(facts), html.with_suffix(".json"): as_json(facts)}
     for path, content in texts.items():
         write_text(path, content, private=facts.audience == "private")
@@ -32,10 +32,10 @@ def write_facts(facts: Facts, html: Path) -> Report:
 
 
 def check_target(out: str | Path) -> Path:
-    """Return where a page may go: a file that ends in .html, in a folder that is there."""
+    """Check that a path ends in .html and lies in an existing folder."""
     path = Path(out)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"out is {str(path)!r}: it must end in .html; the JSON twin is written beside it")
+        raise InputError(f"out is {str(path)!r}: it must end in .html; the JSON file is written beside it")
     if not path.parent.is_dir():
         raise InputError(f"{path.parent}: no such folder")
     return path
@@ -45,7 +45,7 @@ FORMAT = "ipate report 1"
 
 
 def twin(facts: Facts) -> dict[str, Any]:
-    """Return the facts as plain values. It is written from the same gated facts as the page."""
+    """Return the facts as plain values for JSON, from the same filtered facts as the page."""
     outcome = facts.outcome
     found: dict[str, Any] = {
         "format": FORMAT,
@@ -148,7 +148,7 @@ def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
 
 
 def as_json(facts: Facts) -> str:
-    """Return the twin as text; numbers that do not exist become null."""
+    """Return the facts as JSON text; non-finite numbers become null."""
     return json.dumps(_finite(twin(facts)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The configuration of a run: a TOML file or flags, checked once; an unknown key gets the nearest name."""
+"""The configuration of a run, from a TOML file or flags; errors name the key and suggest the nearest one."""
 
 import tomllib
 from pathlib import Path
@@ -36,16 +36,18 @@ class DataConfig(_Section):
     @model_validator(mode="after")
     def _one_source(self) -> "DataConfig":
         if (self.name is None) == (self.file is None):
-            raise ValueError("data needs a name or a file, one of the two")
+            raise ValueError("data needs either a name or a file")
         if self.file is not None and self.label is None:
-            raise ValueError("a file needs label, the name of the column that holds the class")
+            raise ValueError("a file needs label, the name of the class column")
         if self.file is not None and (self.public is None or self.test is None):
-            raise ValueError("a file needs public and test: how many of its rows may be treated as public")
+            raise ValueError(
+                "a file needs public and test: how many of its rows are treated as public and as test data"
+            )
         return self
 
 
 class BudgetConfig(_Section):
-    """What people's consent means: a policy for levels, shares where levels are drawn, or one ε for all."""
+    """The budgets: a policy for consent levels, shares to draw levels at random, or one ε for everybody."""
 
     policy: dict[str, Positive] | None = None
     shares: dict[str, Positive] | None = None
@@ -54,7 +56,7 @@ class BudgetConfig(_Section):
 
 
 class TeacherConfig(_Section):
-    """What teachers are, and how many: a name, or a class as module:attribute."""
+    """The teachers: their model (a name, or a class as module:attribute), their number, and how they are trained."""
 
     model: str = DEFAULT
     options: dict[str, Any] = {}
@@ -67,7 +69,7 @@ class TeacherConfig(_Section):
 
 
 class LabellingConfig(_Section):
-    """How votes become labels, and how they are charged."""
+    """How votes are aggregated into labels and how releases are charged."""
 
     variant: str = "weighting"
     rule: str | None = None
@@ -83,7 +85,7 @@ class LabellingConfig(_Section):
 
 
 class ReferenceConfig(_Section):
-    """What the test of the bound ptr is designed from: a public guess, votes of other teachers, or a design."""
+    """The reference for the test of the bound ptr: a public guess, votes of other teachers, or a design."""
 
     accuracy: Annotated[float, Field(gt=0, lt=1)] | None = None
     spread: Annotated[float, Field(ge=0, le=20)] = 2.0
@@ -96,21 +98,21 @@ class ReferenceConfig(_Section):
     @model_validator(mode="after")
     def _one_source(self) -> "ReferenceConfig":
         if sum(part is not None for part in (self.accuracy, self.votes, self.design)) > 1:
-            raise ValueError("reference has several of accuracy, votes and design: give one")
+            raise ValueError("reference sets more than one of accuracy, votes and design: give one")
         return self
 
 
 class StudentConfig(_Section):
-    """What the student is."""
+    """The model of the student and its options."""
 
     model: str = DEFAULT
     options: dict[str, Any] = {}
 
 
 class RunConfig(_Section):
-    """A whole run. `seed` is the noise alone: with it a run can be repeated and is NOT private.
+    """The configuration of a run. `seed` seeds the noise: a seeded run is reproducible and NOT private.
 
-    `ledger` is a file that several runs share, so that balances carry over; by default a run has its own.
+    `ledger` is a file shared by several runs, so that balances carry over; by default a run has its own.
     """
 
     data: DataConfig
@@ -130,14 +132,13 @@ class RunConfig(_Section):
             raise ValueError("compare uses the private data a second time, uncharged: leave out compare or ledger")
         if self.ledger is not None and self.data.file is not None and self.data.person is None:
             raise ValueError(
-                "a ledger that runs share needs data.person, the column of person ids: what a person spent is "
-                "looked up by their id"
+                "a shared ledger needs data.person, the column of person ids, because balances are stored by person id"
             )
         return self
 
     @classmethod
     def from_mapping(cls, values: dict[str, Any], *, where: str = "configuration") -> "RunConfig":
-        """Check a configuration; one line says what is wrong and what is allowed."""
+        """Validate a configuration; an error is one line that says what is wrong and what is allowed."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -156,7 +157,7 @@ class RunConfig(_Section):
 
 
 def _explain(model: type[BaseModel], error: ValidationError) -> str:
-    """The first problem in words: which key, which value, what is allowed, and the nearest name."""
+    """Describe the first error: the key, its value, what is allowed, and the nearest name."""
     first = error.errors(include_url=False)[0]
     place = [str(part) for part in first["loc"]]
     if first["type"] == "extra_forbidden":
@@ -167,7 +168,7 @@ def _explain(model: type[BaseModel], error: ValidationError) -> str:
         near = nearest(place[-1], names)
         return f"unknown key {'.'.join(place)!r}: nearest is {near!r}; allowed are {', '.join(names)}"
     keys = [part for part in place if not part.startswith(("constrained-", "literal", "function-"))]
-    if not keys:  # of the whole, not of one key
+    if not keys:  # the error concerns the whole configuration
         return str(first["msg"]).removeprefix("Value error, ")
     name = ".".join(keys[:2])
     value = (

@@ -1,4 +1,4 @@
-"""The steps of `PATEClassifier.fit`: classes, people, pool, votes; and the labelling, which runs share."""
+"""The steps of `PATEClassifier.fit`, and the labelling, which `ipate run` shares."""
 
 import secrets
 import tempfile
@@ -34,7 +34,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What is known about people, as `make_people` takes it: budgets or levels per row, and whose row it is."""
+    """The arguments of `make_people`: budgets or consent levels per row, and the person of each row."""
 
     budgets: Any = None
     levels: Any = None
@@ -44,12 +44,12 @@ class Given:
     delta: float | str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("budgets", "levels", "person_id"):  # aligned by position, whatever their index
+        for name in ("budgets", "levels", "person_id"):  # rows are aligned by position; a pandas index is ignored
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else np.asarray(value))
 
     def of(self, rows: Ints) -> "Given":
-        """Return the same for some of the rows."""
+        """Return the arguments for a subset of the rows."""
 
         def taken(values: Any) -> Any:
             return None if values is None else values[rows]
@@ -57,17 +57,17 @@ class Given:
         return replace(self, budgets=taken(self.budgets), levels=taken(self.levels), person_id=taken(self.person_id))
 
     def people(self, n_rows: int) -> People:
-        """Return the people of so many rows."""
+        """Return the people of `n_rows` rows."""
         return make_people(n_rows, **{entry.name: getattr(self, entry.name) for entry in fields(self)})
 
 
 def find_classes(y: NDArray[Any], classes: Sequence[Any] | None) -> NDArray[Any]:
-    """Return the classes as given, or as y has them, with a warning that they are then public."""
+    """Return the given classes, or those of y with a warning that the set of classes is then public."""
     found = np.unique(y if classes is None else np.asarray(classes))
     if classes is None:
         warnings.warn(
-            f"taking the {len(found)} classes from y, which treats the set of classes as public: pass classes=[…] to "
-            "say which there are",
+            f"taking the {len(found)} classes from y, which treats the set of classes as public: pass "
+            "classes=[…] to name them",
             ClassesWarning,
             stacklevel=3,
         )
@@ -77,7 +77,7 @@ def find_classes(y: NDArray[Any], classes: Sequence[Any] | None) -> NDArray[Any]
 
 
 def encode(classes: NDArray[Any], y: ArrayLike, what: str) -> Ints:
-    """Return y as indices into the classes; refuse a value that is none of them."""
+    """Return y as indices into the classes; raise `InputError` for an unknown value."""
     values = np.asarray(y)
     places = np.searchsorted(classes, values)
     known = classes[np.minimum(places, len(classes) - 1)] == values
@@ -88,11 +88,11 @@ def encode(classes: NDArray[Any], y: ArrayLike, what: str) -> Ints:
 
 
 def split_public(people: People, share: float | None, *, seed: int) -> tuple[Ints, Ints]:
-    """Return the rows that stay private and those of the people who are treated as public."""
+    """Return the private rows, and the rows of people who are treated as public."""
     if share is None:
         raise InputError(
-            "X_public is not given: the student learns from public points alone. Pass X_public= to fit, or set "
-            "public_fraction= to say that a share of the people may be treated as public"
+            "X_public is not given: the student is trained on public points only. Pass X_public= to fit, or set "
+            "public_fraction= to treat a share of the people as public"
         )
     if not 0 < float(share) < 1:
         raise InputError(f"public_fraction is {share!r}: it must lie between 0 and 1")
@@ -121,7 +121,7 @@ def collect_votes(
     backend: str | None,
     address: str | None,
 ) -> Votes:
-    """Train the allocation's teachers and return their votes on the pool; nothing stays on disk."""
+    """Train the teachers of an allocation and return their votes on the pool; nothing is kept on disk."""
     rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
     with tempfile.TemporaryDirectory(prefix="ipate-") as folder:
         store = VoteStore(
@@ -148,7 +148,7 @@ def run_labelling(
     order: NDArray[np.int64] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Labelling, Ledger]:
-    """Label the pool with the votes of an allocation's teachers; return the labelling and its ledger."""
+    """Label the pool with the votes of the teachers of an allocation; return the labelling and its ledger."""
     aggregator = settings.aggregator(allocation.scale)
     ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
     if allocation.participation is not None:
@@ -177,7 +177,7 @@ def run_labelling(
 
 
 def standard_labels(settings: Settings, groups: Sequence[Group], *, answer_rate: float, n_public: int) -> int:
-    """Return how many labels standard PATE would afford at the strictest budget, computed from the account alone."""
+    """Return how many labels standard PATE affords at the strictest budget, by data-independent accounting."""
     known = settings.meter.data_independent and not settings.meter.whole
     meter = settings.meter if known else Meter("gdp")
     queries = queries_afforded(
@@ -206,14 +206,9 @@ def charge_labels(
     noise_seed: int | None,
     order: NDArray[np.int64],
 ) -> tuple[Labelling, Ledger, Extract]:
-    """Label the pool; with a path, every label is in that ledger before anything of it is seen.
+    """Label the pool; with a path, every label is charged to that ledger before it is released.
 
-    Parameters
-    ----------
-    path : path, optional
-        A ledger that several fits share: each starts from what its people have left.
-    pool : str
-        What the public points are; fits on the same points share their answers.
+    Fits that share a ledger carry balances over, and fits with the same `pool` fingerprint share answers.
     """
     if path is None:
         result, ledger = run_labelling(votes, allocation, settings, noise_seed=noise_seed, order=order)

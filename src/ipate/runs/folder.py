@@ -1,4 +1,4 @@
-"""A run's folder: what may be shown in `public`, what must not in `private`, each file whole or not there."""
+"""The folder of a run: publishable files in `public`, all others in `private`, every file written atomically."""
 
 import json
 import secrets
@@ -16,22 +16,14 @@ from ipate.runs.config import RunConfig
 from ipate.teachers.models import NETS
 
 _FORMAT = "ipate run 1"
-_PRIVATE_NOTE = """What lies here is private: the votes of the teachers, who taught which teacher, what was charged to
-whom, and costs that were computed from votes. Nobody but the holder of the data may see it; publish from the folder
-'public' only.
+_PRIVATE_NOTE = """This folder is private: it holds the votes of the teachers, the assignment of people to teachers, the
+charges to each account, and costs that were computed from votes. Only the data owner may see it; publish from the
+folder 'public' only.
 """
 
 
 class RunFolder:
-    """The files of one run.
-
-    Parameters
-    ----------
-    path : path
-        The folder; `create` makes it, `open` continues one.
-    config : RunConfig
-        As used, kept in `config.json`.
-    """
+    """The files of one run; `create` makes the folder and `open` continues an existing run."""
 
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path, self.config = path, config
@@ -39,11 +31,11 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "RunFolder":
-        """Make the folder; one that already holds a run is refused, so that nothing is overwritten."""
+        """Create the folder; raise `InputError` if it already holds a run, so that nothing is overwritten."""
         if (path / "config.json").exists():
             raise InputError(f"{path}: already holds a run; continue it with --resume {path}, or name another folder")
         if path.exists() and not path.is_dir():
-            raise InputError(f"{path}: is a file; a run is kept in a folder, so name another place")
+            raise InputError(f"{path}: is a file; a run needs a folder, so name another path")
         folder = cls(path, config)
         folder.public.mkdir(parents=True, exist_ok=True)
         folder.private.mkdir(exist_ok=True)
@@ -57,31 +49,31 @@ class RunFolder:
             "split_seed": config.split_seed,
             "versions": versions(config),
         }
-        folder.write(path / "run.json", facts)  # before config.json, which makes the folder a run
+        folder.write(path / "run.json", facts)  # before config.json, whose existence marks a run
         folder.write(path / "config.json", config.model_dump(mode="json"))
         return folder
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """Open the folder of an earlier run, with its own configuration."""
+        """Open the folder of an existing run with its stored configuration."""
         stated = path / "config.json"
         if not stated.is_file():
-            raise InputError(f"{path}: holds no run (there is no config.json in it)")
+            raise InputError(f"{path}: holds no run (it has no config.json)")
         try:
             values = json.loads(stated.read_text())
         except ValueError as error:
             raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
         folder = cls(path, RunConfig.from_mapping(values, where=str(stated)))
-        if folder.noise != noise_kind(seeded=folder.config.seed is not None):  # labels of both kinds must not be mixed
+        if folder.noise != noise_kind(seeded=folder.config.seed is not None):  # never mix the two kinds of noise
             raise InputError(
-                f"{stated}: seed is {folder.config.seed} and the run began with {folder.noise} noise: put the seed "
-                "back as it was, or begin a new run in another folder"
+                f"{stated}: seed is {folder.config.seed}, but the run began with {folder.noise} noise: put the seed "
+                "back, or begin a new run in another folder"
             )
         return folder
 
     @property
     def id(self) -> str:
-        """The run's name in a ledger; no other run has it, even in a folder of the same name."""
+        """The run's name in a ledger; it is unique, even among folders of the same name."""
         return str(self.facts["id"])
 
     @property
@@ -91,14 +83,14 @@ class RunFolder:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What was noted when the run began: its id, when, the noise, versions."""
+        """The contents of `run.json`: the id, the start time, the kind of noise, and the versions."""
         stated = self.path / "run.json"
         try:
             found = self.read(stated)
         except ValueError as error:
             raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
         if found is None:
-            raise InputError(f"{stated}: it is not there; the run cannot be continued without it")
+            raise InputError(f"{stated}: no such file; the run cannot be continued without it")
         if found.get("format") != _FORMAT:
             raise InputError(
                 f"{stated}: its format is {found.get('format')!r}, and this version of ipate reads {_FORMAT!r}; "
@@ -110,16 +102,16 @@ class RunFolder:
 
     @property
     def begun(self) -> bool:
-        """Whether the settings were resolved: from then on they are read from the folder."""
+        """Whether the settings have been resolved; from then on they are read from the folder."""
         return (self.path / "settings.json").is_file() or (self.private / "allocation.npz").is_file()
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings that the run began with, from `settings.json`; nobody chooses them again."""
+        """The resolved settings of the run, from `settings.json`; they are never chosen again."""
         return Settings.read(self.path / "settings.json")
 
     def note_versions(self) -> None:
-        """Note the versions of whoever continues the run, where they are others than before."""
+        """Record the library versions of a resumed run where they differ from the last ones."""
         found, here = self.facts, versions(self.config)
         later = found.get("resumed_with", [])
         if here != (later[-1] if later else found["versions"]):
@@ -127,9 +119,9 @@ class RunFolder:
             self.write(self.path / "run.json", found)
 
     def locked(self) -> FileLock:
-        """Lock the folder for one process: two that label would draw the same labels twice."""
+        """Lock the folder for one process, because two processes would draw the same labels twice."""
         refusal = InputError(f"{self.path}: another process is working on this run; wait for it to end")
-        return FileLock(self._lock_file, refusal=refusal, timeout=0.2)  # `busy` takes the lock for an instant
+        return FileLock(self._lock_file, refusal=refusal, timeout=0.2)  # `busy` holds the lock briefly
 
     @property
     def busy(self) -> bool:
@@ -142,17 +134,17 @@ class RunFolder:
 
     @staticmethod
     def write(path: Path, payload: dict[str, Any]) -> None:
-        """Write JSON, whole or not at all."""
+        """Write JSON atomically."""
         write_text(path, json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     @staticmethod
     def read(path: Path) -> dict[str, Any] | None:
-        """Read JSON, or None where the stage has not been done."""
+        """Read JSON; return None where the file does not exist, so the stage has not been completed."""
         return json.loads(path.read_text()) if path.is_file() else None
 
 
 def versions(config: RunConfig) -> dict[str, str]:
-    """Return the versions that a run of this configuration depends on; torch where its models need it."""
+    """Return the library versions that a run depends on, with torch where its models need it."""
     models = (config.teachers.model, config.student.model)
     own = [name.partition(":")[0].partition(".")[0] for name in models if ":" in name]
     nets = ["torch"] if any(name in NETS for name in models) else []

@@ -1,4 +1,4 @@
-"""A run's ledger: where it is kept, what the run is called in it, and rollback detection."""
+"""The ledger of a run: its path, the run's name in it, and rollback detection."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,12 +17,12 @@ from ipate.runs.folder import RunFolder
 
 
 def ledger_path(folder: RunFolder) -> Path:
-    """Return where a run's charges are kept: the file that its configuration names, or one of its own."""
+    """Return the path of the ledger: the configured file, or one in the run's private folder."""
     path = folder.config.ledger
     if path is None:
         return folder.private / "ledger.sqlite"
     if path.resolve().is_relative_to(folder.public.resolve()):
-        raise InputError(f"ledger is {str(path)!r}: a ledger is private, it must not lie in the run's public folder")
+        raise InputError(f"ledger is {str(path)!r}: a ledger is private and must not lie in the run's public folder")
     return path
 
 
@@ -47,29 +47,29 @@ def _read(folder: RunFolder, path: Path) -> dict[str, Any] | None:
     try:
         return folder.read(path)
     except ValueError as error:
-        raise InputError(f"{path}: not readable ({error}); restore it, or remove it to have it made again") from None
+        raise InputError(f"{path}: not readable ({error}); restore it, or remove it so that it is made again") from None
 
 
 def run_name(folder: RunFolder, left: int) -> str:
-    """Return the run's name in its ledger after so many people have withdrawn.
+    """Return the run's name in its ledger after `left` people have withdrawn.
 
-    Whenever somebody leaves, the run continues under a new name as a new run of the ledger: the balances of those who
-    stay go on, the answers are shared, and the person who left is in no account any more.
+    After each withdrawal the run continues as a new run of the ledger: balances of the others carry over, answers are
+    shared, and the person who withdrew is in no account any more.
     """
     return f"{folder.id} (part {left + 1})" if left else folder.id
 
 
 def _parent(folder: RunFolder, left: int) -> str | None:
-    """Return the latest run of the ledger that this run had before the last people left, if it had begun by then."""
+    """Return the name of the latest part of this run before the last withdrawals; None if there was none."""
     known = run_names(ledger_path(folder)) if left else ()
     return next((name for number in reversed(range(left)) if (name := run_name(folder, number)) in known), None)
 
 
 @contextmanager
 def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, pool: str) -> Iterator[Ledger]:
-    """Open the ledger to charge this run: balances carry over from earlier runs, each person's by id.
+    """Open the ledger to charge this run; balances carry over from earlier runs by person id.
 
-    `pool` says what the queries belong to (`data.json` holds it): runs on the same pool share its answers.
+    `pool` is the fingerprint of the public points, from `data.json`: runs on the same pool share answers.
     """
     path, left = ledger_path(folder), len(allocation.withdrawn)
     parent = _parent(folder, left)
@@ -85,14 +85,14 @@ def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, poo
         expected_head=newest_head(folder),
     ) as ledger:
         kept = folder.private / "ledger.json"
-        if (_read(folder, kept) or {}).get("run") != ledger.run:  # from now on an older copy, or none, is refused
+        if (_read(folder, kept) or {}).get("run") != ledger.run:  # from now on an older or missing ledger is refused
             folder.write(kept, {"path": str(path), "run": ledger.run, "ledger_head": str(ledger.head)})
         yield ledger
 
 
 @contextmanager
 def reading(folder: RunFolder) -> Iterator[Ledger]:
-    """Open the ledger of a run that was charged read-only; refuse an older copy, another ledger, or none."""
+    """Open the ledger of a charged run read-only; refuse an older copy, another ledger, or a missing one."""
     name = (_read(folder, folder.private / "ledger.json") or {}).get("run", folder.id)
     with SqliteLedger.open(ledger_path(folder), run=name, expected_head=newest_head(folder), readonly=True) as ledger:
         for head in known_heads(folder).values():
@@ -101,18 +101,18 @@ def reading(folder: RunFolder) -> Iterator[Ledger]:
 
 
 def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settings) -> None:
-    """Refuse a run whose people have nothing left, before anybody trains.
+    """Refuse a run whose people have no budget left, before any teacher is trained.
 
-    Under a data-independent bound "nothing" includes less than the cost of one query. A run that has begun continues
-    with whatever is left, also after somebody has withdrawn.
+    Under a data-independent bound, the budget left must pay for at least one query. A run that has begun
+    labelling continues with whatever is left, also after a withdrawal.
     """
     if (folder.private / "ledger.json").is_file():
         return
     path, terms = ledger_path(folder), _terms(allocation, settings)
     if not path.parent.is_dir():
-        raise InputError(f"ledger is {str(path)!r}: the folder {path.parent} is not there; make it first")
+        raise InputError(f"ledger is {str(path)!r}: the folder {path.parent} does not exist; create it first")
     if path.is_dir():
-        raise InputError(f"ledger is {str(path)!r}: it is a folder; a ledger is a file, so name one in it")
+        raise InputError(f"ledger is {str(path)!r}: it is a folder; name a file")
     before = opening_balances(path, terms, run=folder.id, noise=folder.noise, people=allocation.members())
     if settings.meter.data_independent and not settings.meter.whole and allocation.participation is None:
         _refuse_less_than_a_query(path, allocation, settings, terms, before)
@@ -140,7 +140,7 @@ def _refuse_less_than_a_query(
     if poor and (settings.stop != "drop" or len(poor) == len(terms)):
         entry, so_far = poor[0]
         raise BudgetExceededError(
-            f"{path}: group {entry.account.group.id!r} cannot pay one more query: earlier runs spent ε = {so_far:.6g} "
-            f"of its budget {entry.account.epsilon:.6g}; leave its people out, ask them for a new consent, or "
-            'stop = "drop" where others can go on without them'
+            f"{path}: group {entry.account.group.id!r} cannot pay for one more query: earlier runs spent ε = "
+            f"{so_far:.6g} of its budget {entry.account.epsilon:.6g}; leave its people out, ask for a new consent, or "
+            'set stop = "drop" so that the other groups continue without them'
         )

@@ -1,4 +1,4 @@
-"""The runs below a folder and how far each has come: done, interrupted, running, or broken and why."""
+"""The runs in a folder and the state of each: complete, interrupted, running, or broken with the reason."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,37 +19,15 @@ STAGES = ("data", "allocation", "teachers", "labels", "student", "scores", "comp
 
 @dataclass(frozen=True, kw_only=True)
 class RunState:
-    """How far a run has come.
-
-    Attributes
-    ----------
-    path : path
-        Its folder.
-    state : {"complete", "interrupted", "running", "broken"}
-        running: a process works on it now; interrupted: `ipate run --resume` continues it.
-    why : str
-        What is wrong with a broken run, and what to do; empty otherwise.
-    done : tuple of str
-        The stages that are done, of `STAGES`.
-    teachers : (int, int) or None
-        How many teachers have voted, of how many; None before the first.
-    labels : int or None
-        How many labels there are.
-    private : bool
-        Whether that number is for the data owner alone: unless the guarantee is releasable and the noise secret.
-    begun, data, variant, guarantee : str
-        When it began, on which data, how, and what may be said of its costs.
-    ledger : str
-        The file that it is charged to.
-    """
+    """The state of a run; an interrupted one is continued by `ipate run --resume`."""
 
     path: Path
     state: State
-    why: str = ""
-    done: tuple[str, ...] = ()
-    teachers: tuple[int, int] | None = None
+    why: str = ""  # the error of a broken run, and what to do
+    done: tuple[str, ...] = ()  # the completed stages, of `STAGES`
+    teachers: tuple[int, int] | None = None  # how many have voted, of how many; None before the first
     labels: int | None = None
-    private: bool = True
+    private: bool = True  # whether only the data owner may see `labels`
     begun: str = ""
     data: str = ""
     variant: str = ""
@@ -61,19 +39,19 @@ def list_runs(below: str | Path) -> tuple[RunState, ...]:
     """Return the state of every run in a folder or one level below it, the oldest first."""
     top = Path(below)
     if not top.is_dir():
-        raise InputError(f"{top}: no such folder; name the folder that holds the runs")
+        raise InputError(f"{top}: no such folder; name the folder of the runs")
     places = [top, *sorted(path for path in top.iterdir() if path.is_dir())]
     found = [state_of(path) for path in places if _is_run(path)]
     return tuple(sorted(found, key=lambda run: (run.begun, str(run.path))))
 
 
 def _is_run(path: Path) -> bool:
-    """Whether a folder holds a run, or what is left of one: a folder without its config.json is a broken run."""
+    """Whether a folder holds a run, including a broken one without its config.json."""
     return any((path / name).is_file() for name in ("config.json", "run.json"))
 
 
 def state_of(path: Path) -> RunState:
-    """Return how far one run has come; its ledger is verified and compared with every head that the run wrote."""
+    """Return the state of one run; its ledger is verified against every head that the run recorded."""
     try:
         folder = RunFolder.open(path)
         begun = str(folder.facts.get("begun", ""))
@@ -102,7 +80,7 @@ def state_of(path: Path) -> RunState:
 
 
 def _done(folder: RunFolder, record: Record | None) -> tuple[str, ...]:
-    """The stages whose file is there: each is written aside and renamed, so a file that is there is whole."""
+    """Return the stages whose file exists: files are written atomically, so an existing one is complete."""
     shown = folder.private if record is None or not record.publishable else folder.public
     voted = _teachers(folder)
     there: Mapping[str, bool] = {
@@ -131,7 +109,7 @@ def _teachers(folder: RunFolder) -> tuple[int, int] | None:
 
 
 def _check_ledger(folder: RunFolder) -> None:
-    """Raise if the ledger is gone, does not verify, or is older than what this run has seen of it."""
-    if known_heads(folder):  # else it has not been charged yet
+    """Raise if the ledger is missing, does not verify, or was rolled back."""
+    if known_heads(folder):  # otherwise nothing has been charged yet
         with reading(folder):
             pass

@@ -1,72 +1,76 @@
-"""One person in a run: their place in the allocation, and what the ledger charged for them."""
+"""One person in a run: their balance on the ledger, their statement, and their withdrawal.
 
-from dataclasses import dataclass, replace
+A cost that was computed from votes depends on other people's data, so it is private, and so is the number of labels
+where such costs could end a run. A statement contains neither unless the data owner asks for them.
+
+A withdrawal leaves the person's place empty. Nobody else moves to another teacher, because then one person would
+change many votes. The allocation is replaced atomically; votes of teachers that learnt from the person no longer match
+it and are erased. Earlier releases cannot be undone: `withdrawals.json` records them and their cost.
+"""
+
+import shutil
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 
 import numpy as np
 
 from ipate.accounting.bounds import Meter
 from ipate.allocation.allocation import Allocation
-from ipate.errors import InputError
+from ipate.errors import InputError, show
 from ipate.labelling.results import Kind, state_guarantee
 from ipate.ledger.records import Ledger, PersonRecord
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.report.statement import RunEntry, Statement, Withdrawal, for_the_person
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path, reading
+from ipate.runs.record import read_record
+from ipate.votes.store import erase_votes, voted_in
+
+EMPTY = -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Balance:
-    """What a ledger holds of one person.
+    """What a ledger records about one person.
 
-    Attributes
-    ----------
-    records : tuple of PersonRecord
-        What each run on the ledger promised and spent, in order; a run that others left is one run all the same, so
-        that nobody is told when they did.
-    labels, checks : int
-        The releases of the run in question that the person's data could have changed.
-    epsilon, budget, delta : float
-        What was spent in all runs together, counted in the unit of the last account, and that account's budget.
-    kind : {"releasable", "private"}
-        Private where one of the runs was charged by costs that were computed from votes, or one before them on the
-        ledger, of other people: it decided how much was left.
+    `kind` is private where any run of the person, or an earlier run on the ledger, was charged data-dependent costs.
     """
 
-    records: tuple[PersonRecord, ...]
-    labels: int
+    records: tuple[PersonRecord, ...]  # one per run, in order; a withdrawal by others does not split a run
+    labels: int  # released by this run and possibly changed by the person's data, as are `checks`
     checks: int
-    epsilon: float
-    budget: float
+    epsilon: float  # the cost of all runs together, by the meter of the last account
+    budget: float  # of the last account, as is `delta`
     delta: float
     kind: Kind
 
 
 def find_person(allocation: Allocation, person: str) -> int:
-    """Return a person's index; say what it means where nobody has this id."""
+    """Return a person's index; the error for an unknown id explains who has an account."""
     try:
         return allocation.people.index_of(person)
     except InputError as error:
         raise InputError(
-            f"{error} among the {allocation.people.n_people:,} people whose data teaches in this run; whoever's rows "
-            "were treated as public or as test data has no account"
+            f"{error} among the {allocation.people.n_people:,} people with private data in this run; people whose "
+            "rows are treated as public or as test data have no account"
         ) from None
 
 
 def kind_of(folder: RunFolder) -> Kind:
-    """Return whether a run's figures may be told: not where costs are private, nor where the noise was seeded."""
+    """Return whether a run's figures may be released: not with private costs, nor with seeded noise."""
     seeded = folder.config.seed is not None
     found = state_guarantee(folder.settings.meter, stopped_by="account", seeded=seeded)
     return "private" if found.seeded else found.kind
 
 
 def balance_of(folder: RunFolder, person: str) -> Balance | None:
-    """Return what was charged for a person on the run's ledger; None where nothing has been opened for them."""
+    """Return a person's balance on the run's ledger; None if they have no account."""
     if not (folder.private / "ledger.json").is_file():
         return None
     with reading(folder) as ledger:
         try:
             records = ledger.person(person)
-        except InputError:  # withdrew before the first query
+        except InputError:  # the person withdrew before the first query
             return None
         first = ledger.parts()[0]
         if records[-1].run == ledger.run:
@@ -76,7 +80,7 @@ def balance_of(folder: RunFolder, person: str) -> Balance | None:
 
 
 def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, first: str) -> Balance:
-    """Add up a person's records; those of the run in question are the ones of the run `first` and its later parts."""
+    """Add up a person's records; this run's are those of the run `first` and its later parts."""
     last = records[-1]
     meter = ledger.terms[last.account].meter
     cost = ledger.cost_of(person, meter)
@@ -94,7 +98,7 @@ def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, fir
 
 
 def _whole_runs(ledger: Ledger, records: tuple[PersonRecord, ...]) -> tuple[PersonRecord, ...]:
-    """Join the parts that a run has in the ledger since somebody left it."""
+    """Join the parts of each run, which withdrawals separate in the ledger."""
     parts: dict[str, list[PersonRecord]] = {}
     for record in records:
         parts.setdefault(ledger.parts(record.run)[0], []).append(record)
@@ -111,3 +115,139 @@ def _joined(ledger: Ledger, name: str, parts: list[PersonRecord]) -> PersonRecor
         labels=sum(part.labels for part in parts),
         epsilon=float(meter.epsilon(cost, parts[0].delta)[0]) if cost.any() else 0.0,
     )
+
+
+def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement:
+    """Return a person's statement, or with `private` the one that only the data owner may see."""
+    path = folder.private / "allocation.npz"
+    if not path.is_file():
+        raise InputError(
+            f"{folder.path}: people are not assigned to teachers yet; continue it with ipate run --resume {folder.path}"
+        )
+    allocation = Allocation.load(path)
+    index = find_person(allocation, person)
+    known = str(allocation.people.ids[index])
+    config = folder.config
+    home = allocation.groups[int(allocation.group_of_person[index])]
+    balance = balance_of(folder, known)
+    guaranteed = "private" not in (kind_of(folder), "releasable" if balance is None else balance.kind)
+    left = next((entry for entry in withdrawals(folder) if entry.person == known), None)
+    full = Statement(
+        person=known,
+        run=folder.path.absolute().name,
+        asked=allocation.people.group_of(known).id,
+        group=home.id,
+        levels=config.budgets.epsilon is None and config.data.epsilon is None,
+        budget=home.epsilon,
+        delta=home.delta,
+        guaranteed=guaranteed,
+        seeded=config.seed is not None,
+        private=not guaranteed,
+        withdrawn=None if left is None else left.when,
+        allowed=home.epsilon if balance is None else balance.budget,
+        labels=0 if balance is None else balance.labels,
+        checks=0 if balance is None else balance.checks,
+        spent=0.0 if balance is None else balance.epsilon,
+        left=home.epsilon if balance is None else max(0.0, balance.budget - balance.epsilon),
+        entries=() if balance is None else tuple(_entry(record) for record in balance.records),
+    )
+    return full if private else for_the_person(full)
+
+
+def _entry(record: PersonRecord) -> RunEntry:
+    return RunEntry(
+        run=record.run,
+        opened=record.time,
+        group=record.group,
+        budget=record.budget,
+        delta=record.delta,
+        bound=record.bound,
+        labels=record.labels,
+        checks=record.checks,
+        epsilon=record.epsilon,
+    )
+
+
+def withdrawals(folder: RunFolder) -> tuple[Withdrawal, ...]:
+    """Return the withdrawals from a run, in order."""
+    path = folder.private / "withdrawals.json"
+    try:
+        found = (folder.read(path) or {}).get("withdrawals", [])
+        return tuple(Withdrawal(**{**entry, "teachers": tuple(entry["teachers"])}) for entry in found)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"{path}: not readable ({error}); restore it, because it records the withdrawals and their costs"
+        ) from None
+
+
+def withdraw(folder: RunFolder, allocation: Allocation, person: str) -> Withdrawal:
+    """Remove a person from a run permanently; the caller must hold the folder's lock.
+
+    The record is written before the allocation. If interrupted in between, the next process that opens the run
+    completes the withdrawal (`settle`) before anything is trained or released.
+    """
+    index = find_person(allocation, person)
+    known = withdrawals(folder)
+    earlier = [entry for entry in known if entry.person == str(allocation.people.ids[index])]
+    if index in allocation.withdrawn:
+        when = f" on {earlier[0].when}" if earlier else ""
+        raise InputError(f"person {show(person)} has withdrawn already{when}: nothing was changed")
+    entry = earlier[0] if earlier else _made(folder, allocation, index)
+    if not earlier:
+        folder.write(folder.private / "withdrawals.json", {"withdrawals": [asdict(entry) for entry in (*known, entry)]})
+    settle(folder, allocation)
+    _erase(folder, entry.teachers)
+    return entry
+
+
+def settle(folder: RunFolder, allocation: Allocation) -> Allocation:
+    """Apply recorded withdrawals that are not yet in the allocation, and save it."""
+    ids = [entry.person for entry in withdrawals(folder)]
+    pending = [index for index in map(allocation.people.index_of, ids) if index not in allocation.withdrawn]
+    if not pending:
+        return allocation
+    left = without(allocation, (*allocation.withdrawn, *pending))
+    left.save(folder.private / "allocation.npz")
+    return left
+
+
+def without(allocation: Allocation, people: tuple[int, ...]) -> Allocation:
+    """Return the allocation with the places of these people empty; nobody else moves."""
+    persons = np.where(np.isin(allocation.persons, people), EMPTY, allocation.persons)
+    return replace(allocation, persons=persons, withdrawn=people)
+
+
+def vacant(allocation: Allocation) -> frozenset[int]:
+    """Return the teachers with an empty place."""
+    teacher = np.repeat(np.arange(allocation.n_teachers), allocation.teacher_sizes)
+    return frozenset(teacher[allocation.persons == EMPTY].tolist())
+
+
+def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
+    person = str(allocation.people.ids[index])
+    group = allocation.groups[int(allocation.group_of_person[index])]
+    teachers = allocation.teachers_of(index)
+    balance, kind = balance_of(folder, person), kind_of(folder)
+    tested = folder.settings.meter.whole and balance is not None and balance.epsilon > 0
+    released = tested or (balance is not None and balance.labels + balance.checks > 0)
+    voted = voted_in(folder.private / "votes")
+    return Withdrawal(
+        person=person,
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        group=group.id,
+        teachers=teachers,
+        trained=bool(voted.size and voted[list(teachers)].any()),
+        labelling="complete" if read_record(folder) is not None else "begun" if released else "not begun",
+        labels=0 if balance is None else balance.labels,
+        checks=0 if balance is None else balance.checks,
+        bound=folder.settings.meter.bound,
+        kind=kind if balance is None or kind == "private" else balance.kind,
+        epsilon=0.0 if balance is None else balance.epsilon,
+        delta=group.delta,
+    )
+
+
+def _erase(folder: RunFolder, teachers: tuple[int, ...]) -> None:
+    """Erase the votes of these teachers, and all votes of a comparison, which is repeated if requested."""
+    erase_votes(folder.private / "votes", teachers)
+    shutil.rmtree(folder.private / "votes-standard", ignore_errors=True)

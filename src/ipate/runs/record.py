@@ -1,4 +1,4 @@
-"""What labelling released and what it cost, as it is kept in a run's folder."""
+"""The record of a labelling, its released labels and costs, in the folder of a run."""
 
 import csv
 import io
@@ -22,20 +22,20 @@ from ipate.votes import Votes
 
 
 def write_record(folder: RunFolder, record: Record) -> None:
-    """Keep the record, costs and labels together, whole, in the private folder."""
+    """Write the record, with costs and labels, to the private folder."""
     payload = {"labels": record.labels.tolist(), "queries": list(record.queries), **record.facts()}
     folder.write(folder.private / "labelling.json", payload)
 
 
 def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
-    """Write what may be seen, from the record alone: costs and labels, where the record allows it."""
+    """Write costs and labels, to the public folder if the record is publishable, else to the private one."""
     shown = folder.public if record.publishable else folder.private
     folder.write(shown / "guarantee.json", record.facts())
     write_labels(shown / "labels.csv", record, classes, rows)
 
 
 def read_record(folder: RunFolder) -> Record | None:
-    """Return the record of an earlier labelling, or None: released labels are never drawn again."""
+    """Return the record of an earlier labelling, or None; released labels are never drawn again."""
     found: dict[str, Any] | None = folder.read(folder.private / "labelling.json")
     if found is None:
         return None
@@ -47,12 +47,12 @@ def read_record(folder: RunFolder) -> Record | None:
     except (TypeError, KeyError) as error:
         raise InputError(
             f"{folder.private / 'labelling.json'}: it was edited, or written by another version of ipate ({error}); "
-            "remove it, and --resume makes it again from the ledger"
+            "remove it, and --resume restores it from the ledger"
         ) from None
 
 
 def write_labels(path: Path, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
-    """Write query,answered,label in the order asked; a query is named by its row in the data."""
+    """Write query,answered,label in the order asked; the query id is its row in the data."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["query", "answered", "label"])
@@ -71,10 +71,10 @@ def label_once(
     pool: str,
     bar: Callable[[str, int], AbstractContextManager[Callable[[int], None]]],
 ) -> Record:
-    """Label the pool, or find again what was labelled: a label that was paid for is never drawn twice.
+    """Label the pool, or restore an earlier labelling: a charged label is never drawn twice.
 
-    The ledger decides. An interrupted run goes on from what it holds; a record is made from it, and an existing one
-    is compared with it.
+    The ledger is authoritative: an interrupted run continues from its entries, and an existing record is checked
+    against them.
     """
     record = read_record(folder)
     if record is not None:

@@ -1,4 +1,4 @@
-"""The report of a run: what its folder and its ledger recorded, gathered and written."""
+"""The report of a run, written from its folder and its ledger."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +13,8 @@ from ipate.report.statement import owed
 from ipate.report.write import Report, check_target, write_facts
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import reading
+from ipate.runs.person import withdrawals
 from ipate.runs.record import read_record
-from ipate.runs.withdrawal import withdrawals
 
 
 def write_report(
@@ -25,17 +25,18 @@ def write_report(
     Parameters
     ----------
     run_folder : path or RunFolder
-        A run whose labels have been given.
+        A run that has labelled its pool.
     audience : {"public", "private"}
-        public holds only what may be published; private is for the data owner, and says so on every page.
+        A public report contains only what may be published; a private one is for the data owner and is marked so on
+        every page.
     out : path, optional
-        The html file; its twin stands beside it with the suffix .json. Unless given, both go to the run's
-        own folder `public` or `private`.
+        The HTML file; the JSON file is written beside it. By default both go to the folder `public` or `private` of the
+        run.
 
     Returns
     -------
     Report
-        The two files and the facts they were written from.
+        The two files and the facts that they were written from.
     """
     folder = run_folder if isinstance(run_folder, RunFolder) else RunFolder.open(Path(run_folder))
     html = _target(folder, audience, out)
@@ -52,7 +53,7 @@ def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Pa
 
 
 def collect(folder: RunFolder, audience: Audience) -> Facts:
-    """Return what a report of this run may say to this audience; an older copy of its ledger is refused."""
+    """Return the facts that this audience may see; a rolled-back ledger is refused."""
     return assemble(_source(folder), audience, lambda outcome: _owner(folder, outcome))
 
 

@@ -1,4 +1,4 @@
-"""What labels, student and teachers are worth where the truth is known; all of it is private."""
+"""Accuracy of labels, student and teachers against the true labels; all scores are private."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,14 +20,14 @@ from ipate.votes.counting import count_votes
 
 
 def teach(task: Task, config: RunConfig, labels: NDArray[np.int64]) -> Any:
-    """Train the student on the labels that were given."""
+    """Train the student on the released labels."""
     _, estimator = make_models(config)
     pool = task.features(task.parts.public, model=config.student.model)
     return find_student(config.student.model).fit(estimator, pool, labels, n_classes=task.data.n_classes)
 
 
 def accuracy(student: Any, task: Task, model: str) -> dict[str, Any]:
-    """Accuracy on the test rows, by class, and by consent level where rows have one."""
+    """Return the accuracy on the test rows, overall, by class, and by consent level if there are levels."""
     rows = task.parts.test
     if not len(rows):
         return {"student_accuracy": None}
@@ -46,7 +46,7 @@ def accuracy(student: Any, task: Task, model: str) -> dict[str, Any]:
 
 
 def evaluate(task: Task, student: Any, record: Record, model: str) -> dict[str, Any]:
-    """Score labels and student with the truth, which nobody gave away: private."""
+    """Score labels and student with the true labels, which are not released: the scores are private."""
     given = record.labels >= 0
     truth = task.data.y[task.parts.public]
     voting = float(np.mean(record.labels[given] == truth[given])) if given.any() else None
@@ -59,7 +59,7 @@ def evaluate(task: Task, student: Any, record: Record, model: str) -> dict[str, 
 
 
 def _teachers(folder: RunFolder, task: Task) -> dict[str, float]:
-    """How often the run's own teachers, and their plurality, are right about the pool: read off private votes."""
+    """Return the accuracy of the run's teachers and of their plurality on the pool, from private votes."""
     votes = np.load(folder.private / "votes" / "votes.npy", mmap_mode="r")
     truth = task.data.y[task.parts.public]
     plurality = count_votes(votes, task.data.n_classes).argmax(axis=1)
@@ -67,7 +67,7 @@ def _teachers(folder: RunFolder, task: Task) -> dict[str, float]:
 
 
 def _for_standard(settings: Settings) -> Settings:
-    """The settings with a design of its own where a release is tested as a whole, or gdp where none can be made."""
+    """Return the settings of the baseline: under ptr with a new design, or with gdp if none can be made."""
     if not settings.meter.whole:
         return settings
     if settings.reference is not None and settings.reference.simulator is not None:
@@ -78,7 +78,7 @@ def _for_standard(settings: Settings) -> Settings:
 def compare(
     folder: RunFolder, task: Task, votes: Votes, *, allocation: Allocation, settings: Settings
 ) -> dict[str, Any]:
-    """Label with the votes of standard PATE, and train a ceiling on the private data itself: marked private."""
+    """Score standard PATE, and a non-private student trained on the private data; both are private."""
     config = folder.config
     result, _ = run_labelling(votes, allocation, _for_standard(settings), noise_seed=config.seed)
     record = Record.of(result, n_public=votes.n_queries)

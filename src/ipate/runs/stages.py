@@ -1,4 +1,4 @@
-"""The stages of a run in order; a resumed run reads what earlier stages have written."""
+"""The stages of a run in order; a resumed run reads the files of completed stages."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,11 +20,11 @@ from ipate.report.facts import Audience
 from ipate.runs.fitting import standard_labels
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import check_affordable, ledger_path
+from ipate.runs.person import settle, vacant, without
 from ipate.runs.record import label_once, publish
 from ipate.runs.reporting import write_report
 from ipate.runs.scoring import compare, evaluate, teach
 from ipate.runs.task import Task, make_models, prepare, requested_settings
-from ipate.runs.withdrawal import settle, vacant, without
 from ipate.teachers.ensemble import fingerprint, learnt_from, train_and_vote
 from ipate.teachers.models import NETS
 from ipate.teachers.nets import train_nets_and_vote
@@ -37,7 +37,7 @@ Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
-    """What a run ended with, for the table and for JSON."""
+    """The results of a run, for the summary table and for JSON."""
 
     task: Task
     settings: Settings
@@ -50,16 +50,9 @@ class RunSummary:
 
 
 def execute(folder: RunFolder, *, bar: Bar, say: Callable[[str], None]) -> RunSummary:
-    """Run every stage that has not been done yet.
+    """Run every stage that is not complete yet.
 
-    Parameters
-    ----------
-    folder : RunFolder
-        Where the run lives; its own configuration decides.
-    bar : callable
-        Makes a progress bar from a title and a total, as a context manager.
-    say : callable
-        Receives one line for what somebody should know.
+    `bar` makes a progress bar from a title and a total, as a context manager; `say` receives each line of notes.
     """
     with folder.locked():
         return _execute(folder, bar, say)
@@ -68,7 +61,7 @@ def execute(folder: RunFolder, *, bar: Bar, say: Callable[[str], None]) -> RunSu
 def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSummary:
     config = folder.config
     folder.note_versions()
-    make_models(config)  # refuses what cannot be made before anything is written
+    make_models(config)  # refuse invalid models before anything is written
     task = prepare(config)
     pool = _data(folder, task)
     settings = resolve_settings(folder, task)
@@ -92,7 +85,7 @@ def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSumm
 
 
 def _data(folder: RunFolder, task: Task) -> str:
-    """Write classes, sizes and notes of the data. Return the pool's name, a hash of its points and classes."""
+    """Write the facts of the data and return the pool's fingerprint, a hash of its points and classes."""
     path = folder.path / "data.json"
     facts = {
         "name": task.data.name,
@@ -115,7 +108,7 @@ def _data(folder: RunFolder, task: Task) -> str:
 
 
 def _refuse_failed(report: Path) -> NoReturn:
-    """Say that the private test failed and left no label: there is nothing to train a student on."""
+    """Raise the error of a failed private test: without labels no student can be trained."""
     raise IpateError(
         "the private test was not passed: no label was released, and the budgets are spent, as they would be after "
         f"a pass; {report} states it. People's budgets pay for one test; do not run it again"
@@ -123,7 +116,7 @@ def _refuse_failed(report: Path) -> NoReturn:
 
 
 def _told(task: Task) -> str:
-    """Return one sentence on who is protected and who is not."""
+    """Return one sentence about which rows are protected and which are not."""
     sizes = ", ".join(f"{group.id} ε = {group.epsilon:g}: {group.people} people" for group in task.people.groups)
     return (
         f"{len(task.parts.public)} rows are treated as public and {len(task.parts.test)} as test data, and no budget "
@@ -132,10 +125,10 @@ def _told(task: Task) -> str:
 
 
 def resolve_settings(folder: RunFolder, task: Task) -> Settings:
-    """Return the settings of the run: chosen and written once, before anybody trains, and read from then on.
+    """Return the settings of the run: chosen and written once, before training, and read from then on.
 
-    The design of a tested release is part of them, so that the test and the labels after it share one design; its
-    file in the public folder is a copy for readers.
+    They include the design of a tested release, so that the test and the labels share one design; its file in the
+    public folder is a copy for readers.
     """
     if folder.begun:
         return folder.settings
@@ -174,14 +167,14 @@ def _allocation(folder: RunFolder, task: Task, settings: Settings) -> Allocation
     kept = settle(folder, Allocation.load(path))
     if not _same(kept, without(made, kept.withdrawn)):
         raise InputError(
-            f"{path}: people, budgets or settings are not those that this run began with; whoever was dealt to a "
-            "teacher then must stay there, so begin a new run in another folder"
+            f"{path}: people, budgets or settings are not those that this run began with, and people must stay "
+            "with their teachers; begin a new run in another folder"
         )
     return kept
 
 
 def allocated(folder: RunFolder) -> Allocation:
-    """Return the run's current allocation; it is made now if there is none yet."""
+    """Return the run's current allocation; make it if there is none yet."""
     path = folder.private / "allocation.npz"
     if path.is_file():
         return settle(folder, Allocation.load(path))
@@ -190,7 +183,7 @@ def allocated(folder: RunFolder) -> Allocation:
 
 
 def _same(kept: Allocation, made: Allocation) -> bool:
-    """Whether two allocations hold the same people, with the same budgets, in the same slots."""
+    """Whether two allocations have the same people, budgets and places."""
     arrays = (
         (kept.persons, made.persons),
         (kept.offsets, made.offsets),
@@ -208,7 +201,7 @@ def _same(kept: Allocation, made: Allocation) -> bool:
 
 
 def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, bar: Bar) -> Votes:
-    """Train the teachers that have not voted yet; their votes are kept as they come."""
+    """Train the teachers that have not voted yet; votes are stored as they arrive."""
     config = folder.config
     teacher, _ = make_models(config)
     rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
@@ -243,7 +236,7 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
 
 
 def _taught(folder: RunFolder, task: Task, settings: Settings, record: Record) -> dict[str, Any]:
-    """Teach and score the student, unless that was done."""
+    """Train and score the student, unless that stage is complete."""
     shown = folder.public if record.publishable else folder.private
     path = folder.private / "metrics.json"  # computed with true labels, which are not released
     kept = folder.read(path)
@@ -272,7 +265,7 @@ def _keep_student(shown: Path, student: Any) -> None:
 def _compared(
     folder: RunFolder, task: Task, settings: Settings, withdrawn: tuple[int, ...], bar: Bar
 ) -> dict[str, Any]:
-    """Train standard PATE and a non-private ceiling beside the run, unless that was done: benchmark data only."""
+    """Train standard PATE and a non-private student for comparison, on benchmark data only, unless complete."""
     path = folder.private / "compare.json"
     kept = folder.read(path)
     if kept is not None:

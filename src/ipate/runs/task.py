@@ -1,4 +1,4 @@
-"""What a run starts from: the partitioned data, the people with their budgets, and the requested settings."""
+"""The input of a run: the partitioned data, the people with their budgets, and the requested settings."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,11 +31,11 @@ class Task:
     people: People
 
     def features(self, rows: Ints, *, model: str = "") -> NDArray[Any]:
-        """Return rows in the shape that a model needs: images, channels first, for nets, and vectors otherwise."""
+        """Return rows in the shape that a model needs: channels-first images for nets, vectors otherwise."""
         if not wants_images(model):
             return np.asarray(self.data.features(rows))
         if self.data.kind != "image":
-            raise InputError(f"model is {model!r}: it needs images, and {self.data.name} is a table")
+            raise InputError(f"model is {model!r}: it needs images, but {self.data.name} is a table")
         images = np.asarray(self.data.features(rows, flat=False))
         return np.moveaxis(images, 3, 1) if images.ndim == 4 else images
 
@@ -63,14 +63,14 @@ def prepare(config: RunConfig) -> Task:
 def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
     """Return the people of the private rows with their budgets.
 
-    What a file of one's own says about consent is neither overridden nor guessed. The levels of a data set by name
-    are drawn at random, so one ε for everybody may replace them and they have a default policy.
+    Consent from a user's file is neither overridden nor guessed. The levels of a named data set are drawn at random, so
+    one ε for everybody may replace them, and they have a default policy.
     """
     given, own = config.budgets, config.data.file is not None
-    persons = private if data.person_id is None else data.person_id[private]  # without ids every row is a person
+    persons = private if data.person_id is None else data.person_id[private]  # without ids, every row is one person
     epsilon, levels = (None if column is None else column[private] for column in (data.epsilon, data.levels))
     if given.shares is not None and (epsilon is not None or levels is not None):
-        raise InputError("budgets.shares is given: the data says what its people consent to; leave it out")
+        raise InputError("budgets.shares is given, but the data has its own consent levels or budgets; leave it out")
     policy = given.policy if own else None
     if levels is not None and given.epsilon is not None and not own:
         levels = None
@@ -98,7 +98,7 @@ def _drawn(shares: dict[str, float], n: int, seed: int) -> NDArray[np.str_]:
 
 
 def requested_settings(config: RunConfig, *, n_classes: int) -> dict[str, Any]:
-    """Return what the configuration says about the settings, as arguments of `choose_settings`."""
+    """Return the requested settings as arguments of `choose_settings`."""
     wanted = config.labelling
     return {
         **wanted.model_dump(exclude={"rule", "power"}),
@@ -111,11 +111,11 @@ def requested_settings(config: RunConfig, *, n_classes: int) -> dict[str, Any]:
 
 
 def _reference(config: RunConfig, n_classes: int) -> Reference | None:
-    """Return what a design is made from; None where the configuration says nothing or names a design."""
+    """Return the reference of a design; None if the configuration has no reference or names a design."""
     wanted = config.reference
     if wanted.accuracy is None and wanted.votes is None:
         if wanted != ReferenceConfig(design=wanted.design):
-            raise InputError("reference: say how often a teacher is expected to be right (accuracy), or name votes")
+            raise InputError("reference needs accuracy, the expected accuracy of a teacher, or votes")
         return None
     if wanted.votes is not None:
         return Reference(
@@ -129,14 +129,14 @@ def _reference(config: RunConfig, n_classes: int) -> Reference | None:
 
 
 def make_models(config: RunConfig) -> tuple[Any, Any]:
-    """Return the teacher and the student of a run, not yet trained."""
+    """Return the untrained teacher and student of a run."""
     teacher = make_model(config.teachers.model, config.teachers.options)
     wanted, kind = config.student, find_student(config.student.model)
     return teacher, kind.make(wanted.options, seed=config.split_seed, n_jobs=config.teachers.n_jobs)
 
 
 def check_engine(config: RunConfig) -> None:
-    """Refuse an engine that is not available, before the run's folder is made."""
+    """Refuse an unavailable engine before the run's folder is made."""
     from ipate.teachers.engines import Engine
 
     wanted = config.teachers
