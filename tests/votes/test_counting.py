@@ -44,7 +44,7 @@ def small_blocks(monkeypatch):
 
 
 @given(ballots())
-def test_counts_are_those_of_a_plain_loop(ballot):
+def test_vote_counts_match_a_plain_loop(ballot):
     votes, classes, rows, _ = ballot
     chosen = votes if rows is None else votes[rows]
     expected = plain(chosen, classes, np.ones(len(chosen)))
@@ -53,7 +53,7 @@ def test_counts_are_those_of_a_plain_loop(ballot):
 
 
 @given(ballots(), st.sampled_from([1, 2, 5, 40]))
-def test_weighted_counts_are_those_of_a_plain_loop(ballot, different):
+def test_weighted_vote_counts_match_a_plain_loop(ballot, different):
     """Few different weights are counted apart, many are added up: both are the sum of the weights."""
     votes, classes, _, rng = ballot
     choice = np.concatenate([[0.0], rng.uniform(0.1, 3, size=different - 1)]) if different > 1 else np.array([1.5])
@@ -64,7 +64,7 @@ def test_weighted_counts_are_those_of_a_plain_loop(ballot, different):
 
 
 @given(ballots())
-def test_columns_are_taken_as_numpy_takes_them(ballot):
+def test_taken_columns_equal_numpy_fancy_indexing(ballot):
     votes, _, _, rng = ballot
     columns = rng.permutation(votes.shape[1])
     np.testing.assert_array_equal(take_columns(votes, columns), votes[:, columns])
@@ -73,7 +73,7 @@ def test_columns_are_taken_as_numpy_takes_them(ballot):
 
 
 @pytest.mark.parametrize("mode", ["r", "r+", "c"])
-def test_handing_pages_back_changes_nothing(tmp_path, monkeypatch, mode):
+def test_releasing_mapped_pages_does_not_change_counts(tmp_path, monkeypatch, mode):
     """Where a mapping holds changes of its own, as a copy on write does, its pages are kept."""
     np.save(tmp_path / "votes.npy", np.zeros((50, 9), dtype=np.uint8))
     votes = np.load(tmp_path / "votes.npy", mmap_mode=mode)
@@ -86,7 +86,7 @@ def test_handing_pages_back_changes_nothing(tmp_path, monkeypatch, mode):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="memory is read from /proc")
-def test_memory_stays_flat_however_large_the_file(tmp_path):
+def test_memory_does_not_grow_with_file_size(tmp_path):
     """Two hundred megabytes of votes, checked, counted and shuffled: most of them are never held at once."""
     code = f"""
 import numpy as np
