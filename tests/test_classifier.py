@@ -164,7 +164,7 @@ CLASSES = ["ape", "bee", "cat"]
         ({}, {"X_public": "pool"}, "no budgets"),
         ({}, {"X_public": "pool", "levels": ["high"] * 600}, "without a policy"),
         ({}, {"X_public": "pool", "levels": ["hihg"] * 600, "policy": Policy.from_mapping({"high": 1.0})}, "'high'"),
-        ({}, {"X_public": "pool", "budgets": [1.0] * 5}, "5 entries and there are 600 rows"),
+        ({}, {"X_public": "pool", "budgets": [1.0] * 5}, "5 entries for 600 rows"),
         ({}, {"X_public": "pool", "budgets": [0.0] * 600}, "epsilon is 0"),
         ({"epsilon": 1.0, "public_fraction": 2}, {}, "public_fraction is 2"),
         ({"epsilon": 1.0, "n_teachers": 601}, {"X_public": "pool"}, "601 and there are 600 people"),

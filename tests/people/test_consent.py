@@ -1,4 +1,4 @@
-"""A file of people against a policy: counted as a plain loop would, every problem with its lines."""
+"""Consent checks of a file of people: the counts match a plain loop, and problems name their lines."""
 
 import math
 import re
@@ -101,7 +101,7 @@ def test_wrong_column_summarises_the_remaining_problems(tmp_path):
     found = check(tmp_path, rows)
     assert len(found.problems) == 101
     assert found.problems[-1].rows == 200
-    assert "is this the right column?" in found.problems[-1].text
+    assert "check that this is the right column" in found.problems[-1].text
     assert (found.unusable, found.people) == (300, 2)
     assert found.problems[99].lines == (101,)
 
@@ -114,7 +114,7 @@ def test_file_without_usable_rows_has_no_counts(tmp_path):
 def test_ids_differing_only_in_case_are_noted(tmp_path):
     found = check(tmp_path, ["Ann,low,3", "ann,low,4", "bob,high,1"])
     assert found.people == 3
-    assert "1 id differs from another in capitals alone ('Ann' and 'ann')" in found.notes[0]
+    assert "1 id differs from another only in case ('Ann' and 'ann')" in found.notes[0]
 
 
 def test_delta_defaults_to_policy_or_number_of_people(tmp_path):
@@ -128,7 +128,7 @@ def test_delta_defaults_to_policy_or_number_of_people(tmp_path):
     assert "δ = 1e-05 is used, for 30 people" in silent.notes[-1]
     with pytest.warns(DeltaWarning):
         check(tmp_path, rows, policy=replace(POLICY, delta=None), delta=0.2)
-    with pytest.raises(InputError, match="name the one that people chose"):
+    with pytest.raises(InputError, match="give only one of them"):
         check(tmp_path, rows, epsilon_column="age")
 
 

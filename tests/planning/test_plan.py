@@ -208,7 +208,7 @@ def test_shares_are_turned_into_numbers_of_people():
         ({"a": 0.5, "b": 0.4, "c": 0.4}, "sum to 1.3"),
         ({"a": 0.5, "b": 0.5, "c": 0.0}, "share of 'c' is 0.0"),
         ({"a": 0.5, "b": 0.4, "c": 0.05, "d": 0.05}, "'d'"),
-        ({"a": 0.5, "b": 0.4999999, "c": 1e-7}, "nobody"),
+        ({"a": 0.5, "b": 0.4999999, "c": 1e-7}, "leaves no person"),
     ]:
         with pytest.raises(InputError, match=part):
             sizes_of("abc", shares=shares, n_people=1000)
