@@ -163,7 +163,7 @@ def test_the_data_of_whoever_left_may_be_erased_and_nobody_elses(tmp_path, train
     go_on(folder)
     assert seen == list(entry.teachers)
     people_file(tmp_path / "people.csv", blank=[person, other])
-    with pytest.raises(InputError, match="learnt from other data than it has now"):
+    with pytest.raises(InputError, match="changed since it voted"):
         go_on(folder)
 
 

@@ -1,4 +1,4 @@
-"""Teachers, groups and accounts meet by id, once; nothing depends on the order of rows."""
+"""Teachers, groups and accounts are matched by id; the order of rows does not matter."""
 
 import itertools
 
@@ -116,7 +116,7 @@ def test_votes_without_groups_need_explicit_sensitivities():
 
 def test_duplicate_group_id_in_panel_is_refused():
     twice = Account.of(Group(id="a", budget=Budget(1.0, 1e-5)), 1.0)
-    with pytest.raises(InputError, match="group 'a' stands twice: ids must differ"):
+    with pytest.raises(InputError, match="duplicate group id 'a': ids must be unique"):
         Panel(groups=(twice, twice), weights=np.ones(2))
 
 
@@ -254,14 +254,14 @@ def test_leaving_is_refused_for_mixed_or_rotating_teachers(changes):
     if "participation" in changes:
         budgets = BUDGETS
     panel = Panel.from_votes(ballot(**changes), budgets)
-    with pytest.raises(InputError, match="groups can leave only where every teacher belongs to one group"):
+    with pytest.raises(InputError, match="groups can leave only if every teacher belongs to one group"):
         panel.without(frozenset({"a"}))
 
 
 def test_invalid_teacher_weights_are_refused():
     votes = Votes(votes=np.zeros((3, 2), dtype=np.int8), n_classes=2, groups=("a", "a", "a"))
     for bad in (-5.0, np.nan, np.inf):
-        with pytest.raises(InputError, match="weights hold"):
+        with pytest.raises(InputError, match="weights contain"):
             Panel.from_votes(votes, [("a", 1.0, 1e-5, None)], weights=np.array([1.0, 1.0, bad]))
 
 
@@ -269,5 +269,5 @@ def test_explicit_sensitivity_under_vanishing_is_refused():
     votes = Votes(
         votes=np.zeros((2, 2), dtype=np.int8), n_classes=2, groups=("a", "a"), participation=np.ones((2, 2), dtype=bool)
     )
-    with pytest.raises(InputError, match="take turns"):
+    with pytest.raises(InputError, match="under vanishing"):
         Panel.from_votes(votes, [("a", 1.0, 1e-5, 3.0)])

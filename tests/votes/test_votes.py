@@ -1,4 +1,4 @@
-"""Votes files: read strictly, mapped where they are large, counted as a plain loop counts."""
+"""Votes files: strict validation, memory mapping of large files, and counts that match a plain loop."""
 
 import struct
 import warnings
@@ -19,7 +19,7 @@ PLAIN = np.array([[0, 1, 2, -1], [2, 2, 0, 1], [1, 1, 1, 1]])
 
 
 def save(path, *, compressed=False, **arrays):
-    """Write an npz; three classes unless the test says otherwise."""
+    """Write an npz with three classes by default."""
     arrays = {"votes": PLAIN, "classes": 3, **arrays}
     write = np.savez_compressed if compressed else np.savez
     write(path, **{name: value for name, value in arrays.items() if value is not None})
@@ -97,7 +97,7 @@ def test_invalid_vote_in_last_mapped_block_is_refused(file, monkeypatch):
     monkeypatch.setattr(counting, "_BLOCK", 100)
     large = np.zeros((30, 100), dtype=np.int8)
     large[29, 99] = 3
-    with pytest.raises(InputError, match="votes hold 3: class ids go from 0 to 2, and −1 abstains"):
+    with pytest.raises(InputError, match="votes contain 3: class ids go from 0 to 2, and −1 abstains"):
         read_votes(save(file, votes=large))
 
 
@@ -143,7 +143,7 @@ def test_stored_classes_may_be_number_or_names(file, stored, expected):
 
 
 def test_inferred_classes_warn_that_they_are_public(file):
-    with pytest.warns(ClassesWarning, match="taking the classes to be 0 to 2, .*public"):
+    with pytest.warns(ClassesWarning, match="the classes 0 to 2 are inferred .*public"):
         assert read_votes(save(file, classes=None)).n_classes == 3
 
 
@@ -154,7 +154,7 @@ def test_inferred_classes_warn_that_they_are_public(file):
         ({"classes": 1}, None, "it must be a number of at least 2"),
         ({"classes": 2.5}, None, "it must be a number of at least 2"),
         ({"classes": np.array(["only"])}, None, "or a list of names"),
-        ({"classes": None, "votes": np.zeros((2, 2), int)}, None, r"every vote is for class 0 .*--classes N"),
+        ({"classes": None, "votes": np.zeros((2, 2), int)}, None, r"no vote is for a class above 0.*--classes N"),
     ],
 )
 def test_impossible_number_of_classes_is_refused(file, arrays, given, message):
@@ -168,7 +168,7 @@ def test_impossible_number_of_classes_is_refused(file, arrays, given, message):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"votes": None}, r"holds classes; it must hold 'votes' \(teachers × queries"),
+        ({"votes": None}, r"contains classes; it must contain 'votes' \(teachers × queries"),
         ({"votes": PLAIN.astype(float)}, "votes are float64; they must be integers"),
         ({"votes": PLAIN > 0}, "votes are bool; they must be integers"),
         ({"votes": np.array([["a", "b"]])}, "they must be integers"),
@@ -176,20 +176,20 @@ def test_impossible_number_of_classes_is_refused(file, arrays, given, message):
         ({"votes": PLAIN[None]}, r"votes have the shape \(1, 3, 4\)"),
         ({"votes": np.empty((0, 4), int)}, r"votes have the shape \(0, 4\); .*not empty"),
         ({"votes": np.empty((3, 0), int)}, r"votes have the shape \(3, 0\); .*not empty"),
-        ({"votes": PLAIN + 1}, "votes hold 3: class ids go from 0 to 2, and −1 abstains"),
-        ({"votes": PLAIN - 1}, "votes hold -2: class ids go from 0 to 2"),
-        ({"votes": np.array([[255, 0]], np.uint8)}, "votes hold 255"),
+        ({"votes": PLAIN + 1}, "votes contain 3: class ids go from 0 to 2, and −1 abstains"),
+        ({"votes": PLAIN - 1}, "votes contain -2: class ids go from 0 to 2"),
+        ({"votes": np.array([[255, 0]], np.uint8)}, "votes contain 255"),
         ({"votes": np.array([[1 << 40, 0]])}, "hold 1099511627776: class ids go from 0 up to 32767"),
-        ({"weights": np.array([1, np.nan, 1])}, "weights hold nan: each must be a finite number, 0 or above"),
-        ({"weights": np.array([1, 1, np.inf])}, "weights hold inf"),
-        ({"weights": np.array([1, -0.5, 1])}, "weights hold -0.5"),
+        ({"weights": np.array([1, np.nan, 1])}, "weights contain nan: each must be a finite number, 0 or above"),
+        ({"weights": np.array([1, 1, np.inf])}, "weights contain inf"),
+        ({"weights": np.array([1, -0.5, 1])}, "weights contain -0.5"),
         ({"weights": np.array(["1", "1", "1"])}, "weights are <U1: they must be numbers"),
         ({"weights": np.ones(4)}, r"weights have the shape \(4,\): it must be \(3,\), one per teacher"),
         ({"weights": np.ones((3, 1))}, r"weights have the shape \(3, 1\)"),
         ({"groups": np.array(["a", "b"])}, r"groups have the shape \(2,\): it must be \(3,\)"),
         ({"groups": np.array([0.5, 1, 2])}, "groups are float64 .*: they must be a list of ids"),
         ({"groups": np.array([["a"], ["b"], ["c"]])}, "they must be a list of ids"),
-        ({"groups": np.array([b"\xff", b"a", b"b"])}, r"groups hold .*xff.*: ids must be text in UTF-8"),
+        ({"groups": np.array([b"\xff", b"a", b"b"])}, r"groups contain .*xff.*: ids must be text in UTF-8"),
         ({"participation": np.ones((3, 4), int)}, "participation is int64: it must be bool"),
         ({"participation": np.ones((4, 3), bool)}, r"participation have the shape \(4, 3\)"),
         ({"labels": np.zeros(3, int)}, r"labels have the shape \(3,\): it must be \(4,\), one per query"),
@@ -251,7 +251,7 @@ def test_corrupt_bytes_raise_input_error_only(file):
 
 
 def member(header, data=b""):
-    """A hand-made npy member, for headers that numpy would not write."""
+    """Return an npy member with a header that numpy would not write."""
     text = header.encode() + b" " * (63 - (10 + len(header)) % 64) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
 
@@ -278,7 +278,7 @@ def test_zip_without_votes_array_is_refused(file):
 def test_empty_zip_file_is_refused(file):
     with zipfile.ZipFile(file, "w"):
         pass
-    with pytest.raises(InputError, match="holds nothing; it must hold 'votes'"):
+    with pytest.raises(InputError, match="contains nothing; it must contain 'votes'"):
         read_votes(file)
 
 
@@ -359,7 +359,7 @@ def test_votes_in_large_folder_are_mapped(tmp_path, monkeypatch):
 def test_vote_store_is_readable_once_complete(tmp_path):
     store = VoteStore(tmp_path / "store", n_teachers=2, n_queries=3, n_classes=5, fingerprint="x")
     store.put(0, np.array([4, 0, 1]))
-    with pytest.raises(InputError, match="1 of 2 teachers have not voted yet"):
+    with pytest.raises(InputError, match="1 of 2 teachers have not voted"):
         read_votes(tmp_path / "store")
     store.put(1, np.array([2, 0, 1]))
     store.describe(groups=("high", "low"))
@@ -371,7 +371,7 @@ def test_vote_store_is_readable_once_complete(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({}, r"holds nothing; it must hold 'votes'"),
+        ({}, r"contains nothing; it must contain 'votes'"),
         ({"votes": np.array([[None]])}, "would need pickle"),
         ({"votes": np.array([[0.5]])}, "they must be integers"),
         ({"votes": np.array([[0, 1]]), "groups": np.array(["a", "b"])}, "groups have the shape"),
