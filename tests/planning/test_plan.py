@@ -1,4 +1,4 @@
-"""Plans: what they guarantee is affordable, one more query is not, and costs follow ids."""
+"""Plans: guaranteed queries are affordable, one more is not, and costs are matched by id."""
 
 import json
 import math
@@ -35,7 +35,7 @@ PAPER = [
 
 
 def paper_noise(k, *, check=True):
-    """The noise of the paper's MNIST experiments per teacher: σ 40, σ_T 150, T 200 at 250 teachers."""
+    """Return the noise of the paper's MNIST experiments, scaled from σ 40, σ_T 150, T 200 at 250 teachers."""
     return Mechanism(sigma=0.16 * k, **({"check_sigma": 0.6 * k, "threshold": 0.8 * k} if check else {}))
 
 
@@ -45,7 +45,7 @@ def make_plan(*, n_teachers, mechanism=None, **options):
 
 
 def affordable(mu2, epsilon, delta):
-    """Whether a composed μ² is within (ε, δ): the textbook profile, not the library's."""
+    """Return whether a composed μ² is within (ε, δ), by the textbook formula instead of the library."""
     mu = math.sqrt(mu2)
     return ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2) <= delta
 
@@ -81,7 +81,7 @@ def test_guaranteed_queries_are_the_largest_affordable_number(rate, check):
 @settings(deadline=None, max_examples=30)
 @given(groups=many_groups(largest=4000), n_teachers=st.integers(5, 200))
 def test_each_group_is_planned_with_own_sensitivity(groups, n_teachers):
-    """Mutant: sorted sensitivities beside sorted budgets would afford other numbers here."""
+    """Pairing sorted sensitivities with sorted budgets would afford other numbers here."""
     assume(n_teachers <= sum(g.people for g in groups))
     for variant in ("standard", "weighting"):
         made = next(v for v in _variants(groups, n_teachers, (variant,)))
@@ -357,7 +357,7 @@ def test_plan_of_configuration_states_settings_of_run(run, tmp_path, variant):
 
 
 def test_every_entry_point_chooses_equal_settings(run, tmp_path):
-    """The demo's people: a run, a plan of their csv, the classifier and one site that holds them all."""
+    """A run, a plan, the classifier and one site are compared on the people of the demo."""
     config = RunConfig.from_mapping({"data": {"name": "synthetic"}})
     task = prepare(config)
     ran = resolve_settings(RunFolder.create(tmp_path / "run", config), task)

@@ -1,4 +1,4 @@
-"""Public references: the simulator, the hash of votes, and what a design is checked for before it is used."""
+"""Public references: the simulator, the hash of votes, and the checks of a design before its use."""
 
 from dataclasses import replace
 

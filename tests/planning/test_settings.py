@@ -1,4 +1,4 @@
-"""Settings: chosen from public facts, stored exactly."""
+"""Settings are chosen from public information and stored exactly."""
 
 import json
 from dataclasses import replace
@@ -70,7 +70,7 @@ def test_auto_aggregator_is_confident_with_check():
 
 
 def test_gnmax_settings_have_no_check():
-    """Without a check every query is answered and all of the budget pays for labels."""
+    """Without a check every query is answered, and the whole budget pays for labels."""
     made = chosen(aggregator="gnmax", n_teachers=50)
     assert (made.check_sigma, made.threshold) == (None, None)
     assert made.sigma in [50 * ratio for ratio in (0.04, 0.06, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3)]
