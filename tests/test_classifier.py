@@ -1,4 +1,4 @@
-"""`PATEClassifier`: a scikit-learn classifier that keeps everybody's budget."""
+"""`PATEClassifier` is a valid scikit-learn classifier and stays within every budget."""
 
 import doctest
 import json
@@ -57,7 +57,7 @@ def test_student_learns_and_costs_stay_within_budgets(fitted):
 
 
 def test_classifier_passes_scikit_learn_estimator_checks():
-    """Noise is seeded here because one check fits twice and compares; the tags say what is true."""
+    """The noise is seeded because one of the checks compares two fits."""
     model = PATEClassifier(epsilon=1e4, public_fraction=0.5, random_state=0, noise_seed=0, verbose=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -207,8 +207,8 @@ def test_pool_sorted_by_class_gets_every_label():
     assert set(model.labels_) == {-1, 0, 1, 2}
 
 
-def test_budgets_are_aligned_with_rows_by_index():
-    """A shuffled pandas Series looks values up by label; people must be met by position."""
+def test_budgets_are_matched_to_rows_by_position():
+    """A shuffled pandas Series is indexed by label; people must be matched by position."""
 
     class Labelled:
         def __init__(self, values, index):
@@ -304,7 +304,7 @@ def test_fits_on_one_ledger_share_the_budgets(tmp_path):
 
 
 def test_cost_including_earlier_fit_is_not_claimed(tmp_path):
-    """What the first fit spent followed from noisy checks, so nobody could have named the sum beforehand."""
+    """The cost of the first fit depends on noisy checks, so the sum is not known beforehand."""
     X, y = task(900)
     people = [f"p{index}" for index in range(900)]
     options = {
