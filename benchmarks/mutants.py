@@ -306,14 +306,14 @@ MUTANTS = (
         "votes/counting.py",
         'known = n_classes - (votes.dtype.kind == "u")',
         "known = n_classes - 1",
-        ("tests/votes/test_counting.py::test_counts_are_those_of_a_plain_loop",),
+        ("tests/votes/test_counting.py::test_vote_counts_match_a_plain_loop",),
     ),
     Mutant(
         "a teacher's weight goes to another",
         "votes/counting.py",
         "n_classes, np.flatnonzero(which == number))",
         "n_classes, np.flatnonzero(np.sort(which) == number))",
-        ("tests/votes/test_counting.py::test_weighted_counts_are_those_of_a_plain_loop",),
+        ("tests/votes/test_counting.py::test_weighted_vote_counts_match_a_plain_loop",),
     ),
     Mutant(
         "check is free",

@@ -1,4 +1,4 @@
-"""`PATEClassifier`: a scikit-learn classifier that keeps everybody's budget."""
+"""`PATEClassifier` is a valid scikit-learn classifier and stays within every budget."""
 
 import doctest
 import json
@@ -40,7 +40,7 @@ def fitted():
     return model
 
 
-def test_the_student_learns_and_nobody_is_over_budget(fitted):
+def test_student_learns_and_costs_stay_within_budgets(fitted):
     X, y = task(2000, seed=9)
     assert fitted.score(X, y) > 0.7  # 22 labels, and the noise is secret
     assert {g.id: g.budget.epsilon for g in fitted.guarantees_} == {"high": 1.0, "low": 3.0}
@@ -56,26 +56,26 @@ def test_the_student_learns_and_nobody_is_over_budget(fitted):
     assert fitted.choice_.reason.startswith("auto chose")
 
 
-def test_it_passes_scikit_learns_own_checks():
-    """Noise is seeded here because one check fits twice and compares; the tags say what is true."""
+def test_classifier_passes_scikit_learn_estimator_checks():
+    """The noise is seeded because one of the checks compares two fits."""
     model = PATEClassifier(epsilon=1e4, public_fraction=0.5, random_state=0, noise_seed=0, verbose=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_estimator(model, on_skip=None)
 
 
-def test_the_tags_are_honest():
+def test_tags_state_nondeterminism_and_poor_score():
     tags = PATEClassifier().__sklearn_tags__()
     assert tags.non_deterministic
     assert tags.classifier_tags.poor_score
 
 
-def test_clone_and_get_params_keep_everything():
+def test_clone_and_get_params_keep_all_parameters():
     model = PATEClassifier(epsilon=2.0, variant="upsampling", n_teachers=7)
     assert clone(model).get_params() == model.get_params()
 
 
-def test_secure_noise_differs_and_seeded_noise_repeats_and_says_so():
+def test_seeded_noise_repeats_and_secure_noise_differs():
     X, y = task(600)
     pool, _ = task(300, seed=1)
     base = PATEClassifier(epsilon=3.0, classes=["ape", "bee", "cat"], verbose=0, random_state=0)
@@ -87,7 +87,7 @@ def test_secure_noise_differs_and_seeded_noise_repeats_and_says_so():
 
 
 @pytest.mark.parametrize("variant", ["standard", "upsampling", "vanishing"])
-def test_every_variant_keeps_the_budgets(variant):
+def test_every_variant_stays_within_the_budgets(variant):
     X, y = task(1500)
     pool, _ = task(300, seed=1)
     budgets = np.random.default_rng(0).choice([2.0, 4.0], size=len(y))
@@ -97,7 +97,7 @@ def test_every_variant_keeps_the_budgets(variant):
     assert model.allocation_.variant == variant
 
 
-def test_all_rows_of_a_person_go_to_the_same_teacher_at_the_strictest_budget():
+def test_rows_of_person_share_teacher_and_strictest_budget():
     X, y = task(1000)
     pool, _ = task(100, seed=1)
     person = np.arange(1000) // 4
@@ -110,7 +110,7 @@ def test_all_rows_of_a_person_go_to_the_same_teacher_at_the_strictest_budget():
         assert all(np.isin(np.flatnonzero(person == p), rows).all() for p in person[rows])
 
 
-def test_private_bounds_are_called_private():
+def test_data_dependent_bounds_are_called_private():
     X, y = task(1000)
     pool, _ = task(200, seed=1)
     model = PATEClassifier(epsilon=2.0, bound="exact", classes=["ape", "bee", "cat"], verbose=0, n_teachers=25)
@@ -119,7 +119,7 @@ def test_private_bounds_are_called_private():
     assert "not a differential privacy guarantee" in model.guarantee_.statement
 
 
-def test_a_scaler_belongs_into_the_teacher():
+def test_teacher_may_be_pipeline_with_scaler():
     X, y = task(1000)
     pool, _ = task(200, seed=1)
     model = PATEClassifier(
@@ -130,7 +130,7 @@ def test_a_scaler_belongs_into_the_teacher():
     assert model.labelling_.n_labels > 0
 
 
-def test_public_labelled_people_teach_the_student_too():
+def test_public_labelled_data_also_trains_the_student():
     X, y = task(1000)
     pool, _ = task(200, seed=1)
     more = task(500, seed=3)
@@ -139,7 +139,7 @@ def test_public_labelled_people_teach_the_student_too():
     assert model.score(*task(1000, seed=5)) > 0.85
 
 
-def test_the_proxy_decides_the_size_of_teachers(capsys):
+def test_choice_with_proxy_names_the_task(capsys):
     X, y = task(4000)
     pool, _ = task(300, seed=1)
     model = PATEClassifier(epsilon=1.0, classes=["ape", "bee", "cat"], proxy=task(800, seed=7), random_state=0)
@@ -148,7 +148,7 @@ def test_the_proxy_decides_the_size_of_teachers(capsys):
     assert "public proxy task of 800 points" in capsys.readouterr().err
 
 
-def test_what_is_taken_as_public_is_said():
+def test_inferred_classes_and_public_rows_are_reported():
     X, y = task(600)
     with pytest.warns(ClassesWarning, match="3 classes from y"), pytest.warns(PublicRowsWarning, match="180 of 600"):
         PATEClassifier(epsilon=5.0, public_fraction=0.3, verbose=0).fit(X, y)
@@ -164,7 +164,7 @@ CLASSES = ["ape", "bee", "cat"]
         ({}, {"X_public": "pool"}, "no budgets"),
         ({}, {"X_public": "pool", "levels": ["high"] * 600}, "without a policy"),
         ({}, {"X_public": "pool", "levels": ["hihg"] * 600, "policy": Policy.from_mapping({"high": 1.0})}, "'high'"),
-        ({}, {"X_public": "pool", "budgets": [1.0] * 5}, "5 entries and there are 600 rows"),
+        ({}, {"X_public": "pool", "budgets": [1.0] * 5}, "5 entries for 600 rows"),
         ({}, {"X_public": "pool", "budgets": [0.0] * 600}, "epsilon is 0"),
         ({"epsilon": 1.0, "public_fraction": 2}, {}, "public_fraction is 2"),
         ({"epsilon": 1.0, "n_teachers": 601}, {"X_public": "pool"}, "601 and there are 600 people"),
@@ -181,7 +181,7 @@ CLASSES = ["ape", "bee", "cat"]
         ({"epsilon": 1e-4, "sigma": 0.5, "check_sigma": 0.5}, {"X_public": "pool"}, "no public point has a label"),
     ],
 )
-def test_what_cannot_work_is_said_in_one_line(change, given, words):
+def test_invalid_input_is_refused_in_one_line(change, given, words):
     X, y = task(600)
     pool, _ = task(50, seed=1)
     given = {name: pool if isinstance(value, str) else value for name, value in given.items()}
@@ -190,7 +190,7 @@ def test_what_cannot_work_is_said_in_one_line(change, given, words):
         model.fit(X, y, **given)
 
 
-def test_a_public_pool_of_one_point_and_a_class_that_nobody_has():
+def test_one_public_point_and_empty_class_are_accepted():
     X, y = task(600)
     model = PATEClassifier(epsilon=50.0, classes=[*CLASSES, "dog"], verbose=0, random_state=0)
     model.fit(X, y, X_public=X[:1])
@@ -198,7 +198,7 @@ def test_a_public_pool_of_one_point_and_a_class_that_nobody_has():
     assert model.predict_proba(X[:2])[:, 3].max() == 0
 
 
-def test_a_pool_sorted_by_class_gets_labels_of_every_class():
+def test_pool_sorted_by_class_gets_every_label():
     X, y = task(3000)
     pool, truth = task(2000, seed=1)
     order = np.argsort(truth)
@@ -207,8 +207,8 @@ def test_a_pool_sorted_by_class_gets_labels_of_every_class():
     assert set(model.labels_) == {-1, 0, 1, 2}
 
 
-def test_budgets_with_an_index_of_their_own_go_to_their_own_people():
-    """A shuffled pandas Series looks values up by label; people must be met by position."""
+def test_budgets_are_matched_to_rows_by_position():
+    """A shuffled pandas Series is indexed by label; people must be matched by position."""
 
     class Labelled:
         def __init__(self, values, index):
@@ -234,12 +234,12 @@ def test_budgets_with_an_index_of_their_own_go_to_their_own_people():
     np.testing.assert_array_equal(plain.allocation_.people.group_of_person, odd.allocation_.people.group_of_person)
 
 
-def test_the_examples_in_the_docstrings_run():
+def test_examples_in_the_docstrings_run():
     assert doctest.testmod(ipate.classifier).failed == 0
 
 
 @pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
-def test_its_report_is_the_page_and_twin_of_a_run(fitted, tmp_path, private):
+def test_report_has_html_page_and_json_file(fitted, tmp_path, private):
     path = fitted.report(tmp_path / "report.html", private, name="three animals")
     found = json.loads((tmp_path / "report.json").read_text())
     text = path.read_text()
@@ -256,7 +256,7 @@ def test_its_report_is_the_page_and_twin_of_a_run(fitted, tmp_path, private):
     assert accuracy == (fitted.vote_accuracy_ if private else None)
 
 
-def test_reports_of_every_variant_add_up_and_private_costs_stay_private(tmp_path):
+def test_public_reports_leave_out_private_costs(tmp_path):
     X, y = task(900)
     pool, _ = task(200, seed=1)
     for variant, bound in (("vanishing", "gdp"), ("upsampling", "loose"), ("weighting", "exact")):
@@ -303,8 +303,8 @@ def test_fits_on_one_ledger_share_the_budgets(tmp_path):
     assert pickle.loads(pickle.dumps(second)).ledger_.epsilon("eps=6") == second.guarantees_[0].cost
 
 
-def test_a_cost_is_no_promise_where_an_earlier_fit_is_part_of_it(tmp_path):
-    """What the first fit spent followed from noisy checks, so nobody could have named the sum beforehand."""
+def test_cost_including_earlier_fit_is_not_claimed(tmp_path):
+    """The cost of the first fit depends on noisy checks, so the sum is not known beforehand."""
     X, y = task(900)
     people = [f"p{index}" for index in range(900)]
     options = {

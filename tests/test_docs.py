@@ -1,4 +1,4 @@
-"""The examples of the README and of the pages run as they stand."""
+"""The examples in the README and in the documentation run unchanged."""
 
 import re
 import tomllib
@@ -18,7 +18,7 @@ def blocks(page, language):
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/classifier.md", "docs/consent.md", "docs/ptr.md"])
-def test_the_python_examples_run(page, tmp_path, monkeypatch):
+def test_python_examples_in_the_documentation_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = blocks(page, "python")
     assert found
@@ -29,13 +29,13 @@ def test_the_python_examples_run(page, tmp_path, monkeypatch):
             exec(compile(code, page, "exec"), names)
 
 
-def test_the_configuration_on_the_page_is_valid():
+def test_configuration_in_classifier_page_is_valid():
     (text,) = blocks("docs/classifier.md", "toml")
     config = RunConfig.from_mapping(tomllib.loads(text))
     assert config.budgets.delta == 1e-6
 
 
-def test_every_link_between_pages_leads_somewhere():
+def test_links_between_pages_point_to_files():
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -65,7 +65,7 @@ def test_byte_order_mark_crlf_and_blank_end_are_accepted(write):
         ("group,epsilon\na,1\nb\n", ["line 3", "1 cells", "2"]),
         ("group,epsilon\na,1\nb,2,3\n", ["line 3", "3 cells", "2"]),
         ("group,epsilon\na,1\n\nb,2\n", ["line 3", "blank"]),
-        ("group,epsilon\na,1\nb,2\na,3\n", ["line 4", "'a'", "line 2", "differ"]),
+        ("group,epsilon\na,1\nb,2\na,3\n", ["line 4", "'a'", "line 2", "duplicate"]),
         ('group,epsilon\n"x y",1\n x y ,2\n', ["line 3", "'x y'", "line 2"]),
         ("group,epsilon\n,1\n", ["line 2", "group is missing"]),
         ("group,epsilon\na,\n", ["line 2", "epsilon is missing"]),
@@ -159,7 +159,7 @@ def test_written_groups_are_read_back_exactly(tmp_path_factory, rows):
 def test_unreadable_group_files_are_never_written(tmp_path):
     with pytest.raises(InputError, match="at least one"):
         write_groups(tmp_path / "groups.csv", [])
-    with pytest.raises(InputError, match="'a' is there twice"):
+    with pytest.raises(InputError, match="duplicate group id 'a'"):
         write_groups(tmp_path / "groups.csv", [GroupRow(group="a", epsilon=e) for e in (1.0, 2.0)])
     assert os.listdir(tmp_path) == []
 

@@ -1,4 +1,4 @@
-"""`PATEClassifier`: the whole way from private data to a student, as a scikit-learn classifier."""
+"""`PATEClassifier`: Individualized PATE as a scikit-learn classifier."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,70 +27,72 @@ from ipate.teachers.models import DEFAULT, make_model
 
 
 class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Train a student on noisy votes of teachers, with a privacy budget per person.
+    """Train a student on noisy votes of teachers, with one privacy budget per person.
 
     Parameters
     ----------
     teacher : scikit-learn classifier, default LogisticRegression
-        Cloned for every teacher. Put scalers and imputers inside it (a Pipeline as `teacher`), not in
-        front of this estimator: in front they would be fitted on private rows and miss `X_public`.
+        The model that is cloned for every teacher. Put scalers and imputers inside it (a Pipeline as `teacher`), not
+        in front of this estimator, where they would be fitted on private rows and not be applied to `X_public`.
     student : scikit-learn classifier or str, default LogisticRegression
-        Trained on the public points that got a label; a name is one of `ipate.students.STUDENTS`.
+        The model trained on the labelled public points, or one of the names in `ipate.students.STUDENTS`.
     variant : {"weighting", "upsampling", "vanishing", "standard"}
-        How a larger budget becomes more influence.
+        How larger budgets are given more influence.
     epsilon : float, optional
-        A uniform budget, where `fit` is given no budgets or levels.
+        A uniform budget, used if `fit` is given neither budgets nor levels.
     delta : float or "auto"
-        δ of every person; auto is the smaller of 1e-5 and 1/(10·people).
+        δ of every person; "auto" is the smaller of 1e-5 and 1/(10·people).
     n_teachers, sigma, check_sigma, threshold : number or "auto"
-        Chosen from public information unless given: sizes, classes, budgets, `points_per_teacher`, `proxy`.
+        The number of teachers, the noise and the threshold. "auto" chooses them from public information: sizes,
+        classes, budgets, `points_per_teacher`, `proxy`.
     aggregator : str
-        How votes become labels: "confident" (a label where a noisy check passes), "gnmax" (a label for every query),
-        any other name in `ipate.labelling.aggregators.AGGREGATORS`, or "auto": confident unless there is no check.
+        How votes become labels: "confident" (a label if a noisy check passes), "gnmax" (a label for every query),
+        any other name in `ipate.labelling.aggregators.AGGREGATORS`, or "auto": confident with a check, gnmax without.
     points_per_teacher : int, optional
-        How many people a teacher should learn from, where `n_teachers` is "auto".
+        The number of people per teacher if `n_teachers` is "auto".
     proxy : (X, y), optional
-        A public labelled task that resembles the private one; auto then tries teacher sizes on it.
+        A public labelled task similar to the private one, on which "auto" compares teacher sizes.
     bound, conversion : str
-        The account; "gdp", the default, is releasable and so are "loose", "sup" and "ptr": one private test in front
-        of all labels, which profits from teachers that agree and needs a `reference`.
+        The privacy bound and its conversion to (ε, δ). "gdp" (the default), "loose", "sup" and "ptr" are releasable;
+        "ptr" makes one private test before all labels, benefits from teachers that agree, and needs a `reference`.
     reference : float, ipate.planning.reference.Reference, optional
-        For "ptr": how often a teacher is expected to be right, from public knowledge, or a whole reference.
+        For "ptr": the expected accuracy of a teacher, from public knowledge, or a complete reference.
     stop : {"budget", "drop", "count"}
-        What ends the labelling; "count" needs `max_labels`.
+        The stopping rule of the labelling; "count" needs `max_labels`.
     max_labels : int, optional
-        Stop at this many labels at the latest.
+        The largest number of labels.
     public_fraction : float, optional
-        Without `X_public`: the share of the rows (whole people) that may be treated as public.
+        Without `X_public`: the share of the rows (whole people) that is treated as public.
     classes : sequence, optional
-        All classes. Without it they are read off `y`, which treats the set of classes as public.
+        All classes. By default they are inferred from `y`, which treats the set of classes as public.
     n_jobs, backend, address
-        Where teachers are trained: any joblib backend, or "ray", at the address of a running cluster.
+        Where teachers are trained: any joblib backend, or "ray" at the address of a running cluster.
     random_state : int, optional
-        Partition, allocation and training; never the noise.
+        The seed of partition, allocation and training; it never seeds the noise.
     noise_seed : int, optional
-        Noise that can be repeated: the result is then NOT private.
+        A seed that makes the noise reproducible: the result is then NOT private.
     ledger : path, optional
         A ledger on disk that several fits share: every label is charged there before it is used, and each fit starts
-        from what its people have left. It needs `person_id`. Without it accounts live as long as the process.
+        with the remaining budgets. It needs `person_id`. By default costs are kept in memory only.
     verbose : int
-        1 says which parameters auto chose and why.
+        If 1, print the automatically chosen parameters and the reason to stderr.
 
     Attributes
     ----------
     classes_ : array of shape (C,)
+        The class labels.
     guarantee_ : Guarantee
-        What may be said of the costs: releasable or private, seeded or not, and one sentence.
+        Whether the costs are releasable or private, whether the noise was seeded, and the statement.
     guarantees_ : tuple of GroupResult
-        Per group: its budget and its cost. If the guarantee is private, so is the cost.
+        The budget and cost of each group. If the guarantee is private, so is the cost.
     labels_ : array of shape (n_public,)
-        The index in `classes_` of each public point's label, −1 where it has none.
+        The index in `classes_` of each public point's label; −1 if it has none.
     allocation_, ledger_, labelling_, choice_
-        Who taught whom, the accounts, the labelling, and the parameters with their reason.
+        The assignment of people to teachers, the ledger, the labelling, and the settings with their reason.
     student_ : classifier
-        What `predict` asks.
+        The trained student.
     vote_accuracy_ : float or None
-        The share of right labels, where `fit` was given `y_public`.
+        The accuracy of the labels if the truth of the public points is known.
 
     Examples
     --------
@@ -175,24 +177,29 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y_public: ArrayLike | None = None,
         labelled: tuple[Any, Any] | None = None,
     ) -> Self:
-        """Train teachers, buy labels within everybody's budget, train the student.
+        """Train the teachers, label public points within everybody's budget, and train the student.
 
         Parameters
         ----------
         X, y : arrays
             The private data, one row per record.
         budgets : array of shape (n,), optional
-            ε of every row's person; or else
+            The ε of every row's person.
         levels, policy
-            a consent level per row, and what each level means; or `epsilon` of the constructor.
+            Instead of `budgets`: a consent level per row, and the ε of each level. Without budgets and levels,
+            `epsilon` of the constructor is used.
         person_id : sequence of length n, optional
-            Whose row it is; by default every row is a person.
+            The person's id of every row. By default every row is one person.
         X_public : array, optional
             The public pool. Required unless `public_fraction` is set.
         y_public : array, optional
             The truth of the pool, for scoring only.
         labelled : (X, y), optional
-            Public labelled data for the student, as of people who need no protection.
+            Public labelled data for the student, which is not protected.
+
+        Returns
+        -------
+        self
         """
         X, y = self._validated(X, y=y)
         check_classification_targets(y)
@@ -204,8 +211,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         if self.ledger is not None and person_id is None:
             raise InputError(
-                f"ledger is {str(self.ledger)!r} without person_id: say whose each row is, or what somebody spent "
-                "could not be found again"
+                f"ledger is {str(self.ledger)!r} without person_id: give the person's id of each row, so that later "
+                "fits find what each person has spent"
             )
         people = given.people(len(codes))
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
@@ -227,7 +234,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             sys.stderr.writelines(f"ipate: {note}\n" for note in self.allocation_.notes)
         class_warning(self.allocation_, codes)
-        order = np.random.default_rng([seed, 2]).permutation(len(pool))  # a pool sorted by class must not decide
+        order = np.random.default_rng([seed, 2]).permutation(len(pool))  # the order of the pool must not matter
         settings = self.choice_ = designed(
             settings, self.allocation_, n_classes=len(self.classes_), queries=[str(index) for index in order.tolist()]
         )
@@ -245,8 +252,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given_label = self.labels_ >= 0
         if self.labelling_.passed is False and not given_label.any():
             raise IpateError(
-                "the private test was not passed: no label was released, and the budgets are spent, as they would be "
-                "after a pass; fitting the same people again would spend them twice"
+                "the private test was not passed: no label was released, but the budgets are spent as after a pass; "
+                "fitting the same people again would spend them twice"
             )
         self.vote_accuracy_ = None
         if truth is not None and given_label.any():
@@ -262,13 +269,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the student's class for every row; it costs nobody anything, however often it is asked."""
+        """Return the student's class for every row; predictions have no privacy cost."""
         check_is_fitted(self)
         X = self._validated(X)
         return np.asarray(self.classes_[np.asarray(self.student_.predict(X), dtype=np.int64)])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the student's probabilities, columns as in `classes_`; 0 for classes it never saw."""
+        """Return the student's probabilities, with columns as in `classes_` and 0 for classes without a label."""
         check_is_fitted(self)
         X = self._validated(X)
         known = np.asarray(self.student_.classes_, dtype=np.int64)
@@ -277,21 +284,21 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return probabilities
 
     def report(self, path: Any, private: bool = False, *, name: str = "PATEClassifier") -> Path:
-        """Write the report of this fit: one html page, and its JSON twin beside it.
+        """Write the report of this fit as an HTML page and a JSON file of the same name.
 
         Parameters
         ----------
         path : path
-            The html file.
+            The HTML file to write.
         private : bool
-            For the data owner, with private figures and marked so; else what may be published.
+            If true, include private figures, for the data owner only; otherwise the report may be published.
         name : str
-            What the data is called in the report.
+            The name of the data in the report.
 
         Returns
         -------
         Path
-            The html file.
+            The path of the HTML file.
         """
         from ipate.report.assemble import Source, assemble
         from ipate.report.facts import Outcome, Owner, Scores
@@ -324,7 +331,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return write_facts(assemble(source, "private" if private else "public", owner), html).html
 
     def __sklearn_tags__(self) -> Any:
-        """Say what is true: labels are noisy, and a run is not repeated unless its noise is seeded."""
+        """Declare noisy labels, and results that are not deterministic unless the noise is seeded."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
@@ -332,7 +339,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _validated(self, X: Any, **options: Any) -> Any:
-        """Check X (and y) as scikit-learn does; without y, X must look like what was fitted."""
+        """Validate X (and y) with scikit-learn; without y, X must match the fitted data."""
         finite = "allow-nan" if allows_missing(self._teacher()) else True
         if "y" in options:
             options["ensure_min_samples"] = 2

@@ -82,7 +82,7 @@ def test_process_prints_only_json_on_stdout(folder, process):
     ran = process(*account("--json"))
     assert ran.code == 0
     assert json.loads(ran.out)["groups"][0]["group"] == "lax"
-    assert ran.err.startswith("ipate: warning: taking the classes to be 0 to 2")
+    assert ran.err.startswith("ipate: warning: the classes 0 to 2 are inferred")
     assert ran.err.count("\n") == 1
 
 
@@ -365,19 +365,24 @@ MASKED = ("--answered", "mask.npy")
 STUDENT = ("--student-probs", "probs.npy")
 BAD = [
     # votes
-    ("votes above the classes", files(votes=BALLOT + 2), (), ("votes hold 4", "0 to 2")),
-    ("votes below −1", files(votes=BALLOT - 2), (), ("votes hold -2", "−1 abstains")),
-    ("votes beyond --classes", files(), ("--classes", "2"), ("votes hold 2", "0 to 1")),
+    ("votes above the classes", files(votes=BALLOT + 2), (), ("votes contain 4", "0 to 2")),
+    ("votes below −1", files(votes=BALLOT - 2), (), ("votes contain -2", "−1 abstains")),
+    ("votes beyond --classes", files(), ("--classes", "2"), ("votes contain 2", "0 to 1")),
     ("one class", files(), ("--classes", "1"), ("classes is 1", "at least 2")),
     ("votes of fractions", files(votes=BALLOT / 2), (), ("votes are float64", "integers")),
-    ("no votes", zip_without_votes, (), ("it must hold 'votes'", "votes.npz")),
+    ("no votes", zip_without_votes, (), ("it must contain 'votes'", "votes.npz")),
     ("votes that need pickle", pickled, (), ("'votes' holds Python objects", "pickle", "refused")),
     ("a truncated votes file", truncated, (), ("votes.npz: not a readable npz file",)),
     ("corrupt compressed votes", corrupt_deflate, (), ("votes.npz: not a readable npz file",)),
     ("an empty votes file", empty_votes, (), ("votes.npz: not a readable npz file",)),
     # weights
-    ("a weight that is NaN", files(weights=WEIGHTS * [1, 1, 1, 1, 1, np.nan]), (), ("weights hold nan", "0 or above")),
-    ("a negative weight", files(weights=-WEIGHTS), (), ("weights hold -0.8", "0 or above")),
+    (
+        "a weight that is NaN",
+        files(weights=WEIGHTS * [1, 1, 1, 1, 1, np.nan]),
+        (),
+        ("weights contain nan", "0 or above"),
+    ),
+    ("a negative weight", files(weights=-WEIGHTS), (), ("weights contain -0.8", "0 or above")),
     ("a weight too few", files(weights=WEIGHTS[:5]), (), ("(5,)", "(6,)", "one per teacher")),
     (
         "a negative weight in the csv",
@@ -455,7 +460,7 @@ BAD = [
         ("group 'strict' has teachers but no budget",),
     ),
     ("a group without teachers", files(text=f"{CSV}idle,1\n"), (), ("group 'idle' has a budget but no teachers",)),
-    ("a group twice", files(text=f"{CSV}lax,1\n"), (), ("line 4", "group 'lax'", "line 2")),
+    ("a group twice", files(text=f"{CSV}lax,1\n"), (), ("line 4", "duplicate group id 'lax'", "line 2")),
     (
         "a sensitivity below the weight",
         files(text="group,epsilon,sensitivity\nlax,1,1\nstrict,1,1\n"),

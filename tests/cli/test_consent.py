@@ -55,7 +55,7 @@ def test_json_is_only_output_for_any_result(files, run):
         (["good.csv", "--policy", "policy.toml"], "has no column 'level'"),
         (["good.csv", "--policy", "policy.toml", "--level", "consent", "--delta", "0.1"], "at most the policy's"),
         (["good.csv", "--policy", "policy.toml", "--level", "consent", "--out", "no/g.csv"], "no such folder"),
-        (["good.csv", "--policy", "policy.toml", "--level", "consent", "--epsilon-column", "consent"], "name the one"),
+        (["good.csv", "--policy", "policy.toml", "--level", "consent", "--epsilon-column", "consent"], "give only one"),
     ],
 )
 def test_unusable_input_is_refused_in_one_line(files, run, arguments, said):

@@ -108,7 +108,7 @@ def test_unsupported_variant_is_refused_with_reason(variant):
 
 def test_budgets_of_people_are_never_overridden(tmp_path, pool):
     folder = tmp_path / "north"
-    with pytest.raises(InputError, match=r"epsilon is 9: .* says what its people consent to"):
+    with pytest.raises(InputError, match=r"epsilon is 9: .* already has budgets or consent levels"):
         fitted(folder, encoding=pool.encoding, epsilon=9.0)
     with pytest.raises(InputError, match="consent levels without a policy"):
         fitted(folder, encoding=pool.encoding, policy=None)

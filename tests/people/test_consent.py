@@ -1,4 +1,4 @@
-"""A file of people against a policy: counted as a plain loop would, every problem with its lines."""
+"""Consent checks of a file of people: the counts match a plain loop, and problems name their lines."""
 
 import math
 import re
@@ -35,7 +35,7 @@ def counts(found):
     return {entry.level: (entry.rows, entry.people) for entry in found.levels}
 
 
-def test_levels_are_counted_and_the_group_file_is_what_other_commands_read(tmp_path):
+def test_levels_are_counted_and_group_file_is_readable(tmp_path):
     found = check(tmp_path, ["p1,high,3", "p2,low,4", "p3,high,3", "p3,high,9"])
     assert counts(found) == {"high": (3, 2), "average": (0, 0), "low": (1, 1)}
     assert (found.people, found.rows, found.repeated, found.conflicts, found.problems) == (3, 4, 1, 0, ())
@@ -46,7 +46,7 @@ def test_levels_are_counted_and_the_group_file_is_what_other_commands_read(tmp_p
     }
 
 
-def test_the_strictest_of_somebodys_levels_binds_and_it_is_said(tmp_path):
+def test_strictest_of_conflicting_levels_binds_and_is_noted(tmp_path):
     found = check(tmp_path, ["p1,low,3", "p2,low,4", "p1,high,3", "p1,average,3"])
     assert counts(found) == {"high": (1, 1), "average": (1, 0), "low": (2, 1)}
     assert (found.repeated, found.conflicts) == (0, 1)
@@ -56,7 +56,7 @@ def test_the_strictest_of_somebodys_levels_binds_and_it_is_said(tmp_path):
     assert [row.group for row in found.groups] == ["high", "low"]
 
 
-def test_every_problem_is_found_at_once_with_its_lines(tmp_path):
+def test_all_problems_are_reported_with_line_numbers(tmp_path):
     found = check(tmp_path, ["p1,high,3", "p2,hihg,4", ",low,3", "p3,,3", "p4,hihg,1", "p5,LOW,2"])
     assert [(problem.kind, problem.rows, problem.lines, problem.nearest) for problem in found.problems] == [
         ("missing", 1, (4,), None),
@@ -69,13 +69,13 @@ def test_every_problem_is_found_at_once_with_its_lines(tmp_path):
     assert (found.rows, found.unusable, found.people) == (1, 5, 1)
 
 
-def test_a_row_with_two_problems_is_one_row(tmp_path):
+def test_row_with_two_problems_counts_once(tmp_path):
     found = check(tmp_path, [",nothing,3", "p1,low,3"])
     assert found.unusable == 1
     assert len(found.problems) == 2
 
 
-def test_numbers_above_the_most_allowed_are_refused(tmp_path):
+def test_numbers_above_max_epsilon_are_refused(tmp_path):
     rows = ["p1,1,3", "p2,3.0,4", "p3,3.01,3", "p4,nan,3", "p5,-1,1", "p6,much,2", "p7,inf,2"]
     found = check(tmp_path, rows, level=None, epsilon_column="consent")
     assert counts(found) == {"eps=1": (1, 1), "eps=3": (1, 1)}
@@ -89,35 +89,35 @@ def test_numbers_above_the_most_allowed_are_refused(tmp_path):
     assert [row.epsilon for row in free.groups] == [1.0, 3.0, 3.01]
 
 
-def test_a_policy_above_its_own_floor_is_refused(tmp_path):
+def test_level_above_max_epsilon_is_refused(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text("high = 1.0\nlow = 5.0\nmax_epsilon = 3.0\n")
     with pytest.raises(InputError, match=r"level 'low' is 5\.0: at most max_epsilon = 3\.0"):
         Policy.from_file(path)
 
 
-def test_a_wrong_column_gives_one_sentence_about_the_rest(tmp_path):
+def test_wrong_column_summarises_the_remaining_problems(tmp_path):
     rows = [f"p{i},x{i},3" for i in range(300)] + ["p,low,3", "q,high,3"]
     found = check(tmp_path, rows)
     assert len(found.problems) == 101
     assert found.problems[-1].rows == 200
-    assert "is this the right column?" in found.problems[-1].text
+    assert "check that this is the right column" in found.problems[-1].text
     assert (found.unusable, found.people) == (300, 2)
     assert found.problems[99].lines == (101,)
 
 
-def test_nothing_usable_is_said_without_counts(tmp_path):
+def test_file_without_usable_rows_has_no_counts(tmp_path):
     found = check(tmp_path, ["p1,x,3"])
     assert (found.people, found.levels, found.unusable) == (0, (), 1)
 
 
-def test_ids_that_look_alike_are_named(tmp_path):
+def test_ids_differing_only_in_case_are_noted(tmp_path):
     found = check(tmp_path, ["Ann,low,3", "ann,low,4", "bob,high,1"])
     assert found.people == 3
-    assert "1 id differs from another in capitals alone ('Ann' and 'ann')" in found.notes[0]
+    assert "1 id differs from another only in case ('Ann' and 'ann')" in found.notes[0]
 
 
-def test_delta_is_the_policys_or_less_or_small_for_so_many_people(tmp_path):
+def test_delta_defaults_to_policy_or_number_of_people(tmp_path):
     rows = [f"p{i},low,3" for i in range(30)]
     assert check(tmp_path, rows).levels[0].delta == 1e-5
     assert check(tmp_path, rows, delta=1e-6).groups[0].delta == 1e-6
@@ -128,13 +128,13 @@ def test_delta_is_the_policys_or_less_or_small_for_so_many_people(tmp_path):
     assert "δ = 1e-05 is used, for 30 people" in silent.notes[-1]
     with pytest.warns(DeltaWarning):
         check(tmp_path, rows, policy=replace(POLICY, delta=None), delta=0.2)
-    with pytest.raises(InputError, match="name the one that people chose"):
+    with pytest.raises(InputError, match="give only one of them"):
         check(tmp_path, rows, epsilon_column="age")
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from(["high", "average", "low", "", "odd"])), min_size=1))
-def test_the_counts_are_those_of_a_plain_loop(tmp_path, rows):
+def test_consent_counts_match_a_plain_loop(tmp_path, rows):
     found = check(tmp_path, [f"p{who},{said},1" for who, said in rows])
     good = [(f"p{who}", said) for who, said in rows if said in POLICY.levels]
     said = Counter(level for _, level in good)
@@ -153,7 +153,7 @@ def test_the_counts_are_those_of_a_plain_loop(tmp_path, rows):
 
 
 @pytest.mark.parametrize("epsilon", [0.1, math.log(2), 1.0, 3.0, 12.0, 800.0])
-def test_the_meaning_of_a_level_is_the_reports_own_promise_and_never_smaller_than_the_truth(epsilon):
+def test_meaning_of_level_equals_the_report_sentence(epsilon):
     said = meaning("high", epsilon, 1e-5)
     report = facts(groups=(group("high", budget=epsilon),))
     assert said == promise(report, report.groups[0])

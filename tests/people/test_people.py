@@ -1,4 +1,4 @@
-"""People and budgets: nobody's budget ever grows, groups are known by id, bad values are named."""
+"""People and budgets: no budget grows, groups are identified by id, and invalid values are named."""
 
 import pickle
 import re
@@ -36,7 +36,7 @@ def build(data, **options):
 
 
 def contents(people):
-    """Who is in each group, by group id, with the budget that they have there."""
+    """Return the budget and the people of each group, by group id."""
     return {
         group.id: (group.epsilon, group.delta, sorted(people.ids[people.group_of_person == index].tolist()))
         for index, group in enumerate(people.groups)
@@ -51,7 +51,7 @@ def refusal(call):
 
 
 @given(data=rows, within=tolerances)
-def test_nobody_gets_more_than_any_of_their_rows_asks(data, within):
+def test_no_person_exceeds_their_smallest_row_budget(data, within):
     people = build(data, merge_within=within)
     for epsilon, delta, person in data:
         group = people.group_of(person)
@@ -60,7 +60,7 @@ def test_nobody_gets_more_than_any_of_their_rows_asks(data, within):
 
 
 @given(data=rows)
-def test_without_merging_the_strictest_of_a_persons_rows_counts_exactly(data):
+def test_without_merging_each_person_keeps_strictest_budget(data):
     people = build(data)
     for person in people.ids.tolist():
         mine = [entry for entry in data if entry[2] == person]
@@ -73,7 +73,7 @@ def test_without_merging_the_strictest_of_a_persons_rows_counts_exactly(data):
 
 
 @given(data=rows, within=tolerances)
-def test_a_persons_rows_are_all_together_and_each_row_is_somebodys(data, within):
+def test_rows_by_person_partition_all_the_rows(data, within):
     people = build(data, merge_within=within)
     for person in people.ids.tolist():
         assert people.rows_of(person).tolist() == [i for i, entry in enumerate(data) if entry[2] == person]
@@ -90,7 +90,7 @@ def test_permuting_people_keeps_every_group_by_id(data, within, random):
 
 
 @given(data=rows, within=tolerances)
-def test_groups_are_the_distinct_budgets_with_unique_ids_in_order_of_appearance(data, within):
+def test_groups_are_distinct_budgets_in_appearance_order(data, within):
     people = build(data, merge_within=within)
     assert len({group.id for group in people.groups}) == len(people.groups)
     assert len({(group.epsilon, group.delta) for group in people.groups}) == len(people.groups)
@@ -101,7 +101,7 @@ def test_groups_are_the_distinct_budgets_with_unique_ids_in_order_of_appearance(
 
 
 @given(budgets=st.lists(epsilons, min_size=1, max_size=40), within=st.floats(0, 1))
-def test_merging_anchors_at_the_strictest_and_never_chains(budgets, within):
+def test_merging_anchors_at_smallest_epsilon_without_chaining(budgets, within):
     people = People.from_budgets(budgets, delta=TINY, merge_within=within)
     got = np.array([people.groups[index].epsilon for index in people.group_of_person])
     assert (got <= budgets).all()
@@ -115,7 +115,7 @@ def test_merging_anchors_at_the_strictest_and_never_chains(budgets, within):
 
 
 @given(levels=st.lists(st.sampled_from(["low", "average", "high"]), min_size=1, max_size=30))
-def test_levels_name_their_groups(levels):
+def test_levels_become_the_ids_of_groups(levels):
     people = People.from_levels(levels, policy=POLICY, delta=TINY)
     for person, level in enumerate(levels):
         assert people.group_of(person) == people.by_id[level]
@@ -123,7 +123,7 @@ def test_levels_name_their_groups(levels):
 
 
 def sorted_apart(people):
-    """The classic mistake: sort the budgets, sort the ids, and pair them again."""
+    """Pair sorted budgets with sorted ids, which is wrong."""
     groups = list(people.groups)
     budgets = sorted(group.epsilon for group in groups)
     order = sorted(range(len(groups)), key=lambda index: groups[index].id)
@@ -139,7 +139,7 @@ def sorted_apart(people):
         ([3.0, 1.0, 2.0], lambda: People.from_levels(["low", "high", "average"], policy=POLICY, delta=TINY)),
     ],
 )
-def test_pairing_sorted_budgets_with_sorted_ids_would_be_caught(asked, make):
+def test_budgets_are_paired_with_ids_not_ranks(asked, make):
     def nobody_gets_more(people):
         return all(people.group_of(i).epsilon <= epsilon for i, epsilon in enumerate(asked))
 
@@ -148,7 +148,7 @@ def test_pairing_sorted_budgets_with_sorted_ids_would_be_caught(asked, make):
     assert not nobody_gets_more(sorted_apart(people))
 
 
-def test_near_equal_budgets_stay_apart_and_ids_tell_them_apart():
+def test_nearly_equal_budgets_get_different_group_ids():
     close = [1.0, np.nextafter(1.0, 2), 0.1 + 0.2, 0.3]
     people = People.from_budgets(close, delta=TINY)
     assert people.n_people == len(people.groups) == 4
@@ -161,7 +161,7 @@ def test_near_equal_budgets_stay_apart_and_ids_tell_them_apart():
     assert people.notes == ()
 
 
-def test_merging_keeps_different_deltas_apart():
+def test_merging_keeps_groups_of_different_delta_apart():
     people = People.from_budgets([1.0, 1.01, 1.02], delta=[1e-9, 1e-8, 1e-8], merge_within=0.1)
     assert contents(people) == {
         "eps=1_delta=1e-09": (1.0, 1e-9, ["0"]),
@@ -169,7 +169,7 @@ def test_merging_keeps_different_deltas_apart():
     }
 
 
-def test_person_ids_are_text_and_numbers_mean_the_same():
+def test_numeric_and_text_person_ids_are_equivalent():
     assert People.from_budgets([1, 1, 1], delta=TINY, person_id=["01", "1", " 1 "]).ids.tolist() == [
         "01",
         "1",
@@ -181,7 +181,7 @@ def test_person_ids_are_text_and_numbers_mean_the_same():
     assert "'4'" in refusal(lambda: numbers.rows_of("4"))
 
 
-def test_levels_that_mean_the_same_form_one_group():
+def test_levels_of_equal_epsilon_form_one_group():
     policy = Policy.from_mapping({"low": 3.0, "medium": 2.0, "average": 2.0})
     people = People.from_levels(["average", "low", "medium"], policy=policy, delta=TINY)
     assert people.group_sizes == {"medium+average": 2, "low": 1}
@@ -190,14 +190,14 @@ def test_levels_that_mean_the_same_form_one_group():
     assert people.group_sizes == {"average": 1, "low": 1, "medium": 1}
 
 
-def test_a_budget_between_levels_says_its_delta():
+def test_group_id_states_delta_that_differs():
     delta = {"low": 1e-9, "average": 1e-9, "high": 1e-8}
     people = People.from_levels(["low", "high"], policy=POLICY, delta=delta, person_id=["ada", "ada"])
     assert contents(people) == {"high_delta=1e-09": (1.0, 1e-9, ["ada"])}
     assert len(people.notes) == 2
 
 
-def test_delta_of_one_over_n_or_more_warns_with_numbers_and_reason():
+def test_delta_of_one_over_n_warns_with_reason():
     with pytest.warns(DeltaWarning, match=r"0\.25.*'eps=1'.*N = 4 people.*1/N = 0\.25.*picked at random") as caught:
         People.from_budgets([1.0] * 4, delta=0.25)
     assert len(caught) == 1
@@ -209,7 +209,7 @@ def test_delta_of_one_over_n_or_more_warns_with_numbers_and_reason():
     People.from_budgets([1.0] * 4, delta=0.2499)
 
 
-def test_a_million_people():
+def test_million_people_are_grouped_correctly():
     n, random = 1_000_000, np.random.default_rng(1)
     epsilon = random.choice([1.0, 2.0, 3.0], n)
     people = People.from_budgets(epsilon, delta=TINY, person_id=np.arange(n)[::-1] // 2)
@@ -220,7 +220,7 @@ def test_a_million_people():
     assert len(merged.groups) == 19
 
 
-def test_results_are_frozen_and_travel():
+def test_people_are_immutable_and_can_be_pickled():
     people = People.from_budgets([1.0, 2.0], delta=TINY)
     with pytest.raises(FrozenInstanceError):
         people.groups = ()
@@ -232,7 +232,7 @@ def test_results_are_frozen_and_travel():
     assert pickle.loads(pickle.dumps(policy)) == policy
 
 
-def test_what_was_given_stays_the_callers():
+def test_later_changes_of_input_have_no_effect():
     epsilon, person = np.array([1.0, 2.0]), np.array([3, 4])
     people = People.from_budgets(epsilon, delta=epsilon / 1e9, person_id=person)
     epsilon[0], person[0] = 5.0, 9
@@ -277,7 +277,7 @@ def test_what_was_given_stays_the_callers():
         ({"merge_within": "a"}, ["merge_within is 'a'", "0 to 1"]),
     ],
 )
-def test_from_budgets_refuses(options, parts):
+def test_from_budgets_refuses_invalid_input_by_name(options, parts):
     message = refusal(lambda: People.from_budgets(**{"epsilon": [1.0, 2.0], "delta": TINY, **options}))
     for part in parts:
         assert part in message
@@ -298,13 +298,13 @@ def test_from_budgets_refuses(options, parts):
         (["low"], {"delta": None}, ["row 0", "delta for low is missing"]),
     ],
 )
-def test_from_levels_refuses(levels, options, parts):
+def test_from_levels_refuses_invalid_input_by_name(levels, options, parts):
     message = refusal(lambda: People.from_levels(levels, **{"policy": POLICY, "delta": TINY, **options}))
     for part in parts:
         assert part in message
 
 
-def test_a_policys_delta_is_the_default_and_the_most():
+def test_policy_delta_is_default_and_upper_limit():
     policy = Policy.from_mapping({"low": 3.0, "delta": 1e-6})
     assert People.from_levels(["low"], policy=policy).groups[0].delta == 1e-6
     assert People.from_levels(["low"], policy=policy, delta=1e-7).groups[0].delta == 1e-7
@@ -312,7 +312,7 @@ def test_a_policys_delta_is_the_default_and_the_most():
     assert "delta is 1e-05: at most the policy's 1e-06" in message
 
 
-def test_policy_file(tmp_path):
+def test_policy_file_is_read_from_toml(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text("low = 3\naverage = 2.0\nhigh = 1.0\nmax_epsilon = 3.0\ndelta = 1e-6\n")
     policy = Policy.from_file(path)
@@ -337,13 +337,13 @@ def test_policy_file(tmp_path):
         ("[levels]\nlow = 3.0", ["'levels'", "{'low': 3.0}", "number"]),
         ("low = 3.0\nmax_epsilon = 0", ["max_epsilon is 0", "above 0"]),
         ("low = 3.0\ndelta = 1.0", ["delta", "1.0", "between 0 and 1"]),
-        ('"a+b" = 3.0', ["'a+b'", "must not hold"]),
+        ('"a+b" = 3.0', ["'a+b'", "must not contain"]),
         ('"" = 3.0', ["level is ''", "printable"]),
-        ("low = \n", ["no valid TOML", "line 1"]),
-        ("low = 1\nlow = 2\nhigh = 1", ["no valid TOML", "line 2"]),
+        ("low = \n", ["not valid TOML", "line 1"]),
+        ("low = 1\nlow = 2\nhigh = 1", ["not valid TOML", "line 2"]),
     ],
 )
-def test_policy_file_refuses(tmp_path, text, parts):
+def test_invalid_policy_file_is_refused_by_name(tmp_path, text, parts):
     path = tmp_path / "policy.toml"
     path.write_text(text)
     message = refusal(lambda: Policy.from_file(path))
@@ -351,20 +351,20 @@ def test_policy_file_refuses(tmp_path, text, parts):
         assert part in message
 
 
-def test_policy_file_that_cannot_be_read(tmp_path):
+def test_unreadable_policy_file_is_refused_by_name(tmp_path):
     assert "cannot be read" in refusal(lambda: Policy.from_file(tmp_path / "none.toml"))
     (tmp_path / "latin.toml").write_bytes(b"l\xf6w = 1")
-    assert "no valid TOML" in refusal(lambda: Policy.from_file(tmp_path / "latin.toml"))
+    assert "not valid TOML" in refusal(lambda: Policy.from_file(tmp_path / "latin.toml"))
 
 
-def test_a_policy_upside_down_warns():
+def test_policy_with_high_above_low_warns():
     with pytest.warns(PolicyWarning, match=r"'high' epsilon = 3.0 and 'low' 1.0"):
         Policy.from_mapping({"low": 1.0, "high": 3.0})
     for fine in ({"low": 3.0, "high": 3.0}, {"high": 3.0}, {"low": 0.1}):
         Policy.from_mapping(fine)
 
 
-def test_a_level_may_not_take_a_settings_name():
+def test_level_named_like_a_setting_is_refused():
     assert "'delta'" in refusal(lambda: Policy(levels={"low": 3.0, "delta": 0.5}))
 
 
@@ -375,7 +375,7 @@ def group_of(*, epsilon=1.0, delta=1e-5, **fields):
 @pytest.mark.parametrize(
     "fields", [{"id": ""}, {"epsilon": 0}, {"epsilon": np.inf}, {"delta": 1}, {"people": 0}, {"people": 1.0}]
 )
-def test_group_refuses(fields):
+def test_group_with_invalid_fields_is_refused(fields):
     assert "must" in refusal(lambda: group_of(**fields))
 
 
@@ -388,7 +388,7 @@ def people_csv(tmp_path):
     return path
 
 
-def test_from_csv_numbers(people_csv):
+def test_from_csv_groups_people_by_epsilon_column(people_csv):
     people = People.from_csv(people_csv, delta=TINY)
     assert people.group_sizes == {"eps=1.5": 1, "eps=2.5": 1, "eps=0.5": 1}
     people = People.from_csv(people_csv, person_column="id", delta_column="delta", delta=1e-7)
@@ -401,7 +401,7 @@ def test_from_csv_numbers(people_csv):
     assert merged.group_sizes == {"eps=30": 2, "eps=40": 1}
 
 
-def test_from_csv_levels(people_csv):
+def test_from_csv_groups_people_by_level_column(people_csv):
     people = People.from_csv(people_csv, level_column="consent", person_column="id", policy=POLICY, delta=TINY)
     assert contents(people) == {"high": (1.0, TINY, ["01"]), "low": (3.0, TINY, ["1"])}
     assert people.rows_of("01").tolist() == [0, 2]
@@ -423,7 +423,7 @@ def test_from_csv_levels(people_csv):
         ("c\nlow\n", {"level_column": "c", "policy": POLICY, "merge_within": 0.1}, ["merge_within"]),
     ],
 )
-def test_from_csv_refuses(tmp_path, content, options, parts):
+def test_from_csv_refuses_invalid_file_by_line(tmp_path, content, options, parts):
     path = tmp_path / "people.csv"
     path.write_text(content)
     message = refusal(lambda: People.from_csv(path, **{"delta": TINY, **options}))
@@ -431,7 +431,7 @@ def test_from_csv_refuses(tmp_path, content, options, parts):
         assert part in message
 
 
-def test_the_page_runs(tmp_path, monkeypatch):
+def test_examples_on_the_budgets_page_run(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "budgets.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, flags=re.M | re.S)
     assert len(blocks) == page.count("```python") >= 8
@@ -442,7 +442,7 @@ def test_the_page_runs(tmp_path, monkeypatch):
             exec(compile(block, "docs/budgets.md", "exec"), scope)
 
 
-def test_importing_budgets_stays_light():
+def test_importing_people_loads_neither_scipy_nor_pandas():
     code = "import sys, ipate.people.people; sys.exit('scipy' in sys.modules or 'pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -451,13 +451,13 @@ def test_importing_budgets_stays_light():
     ("given", "words"),
     [
         ({"budgets": [1.0, 2.0], "levels": ["low", "low"]}, "both given"),
-        ({"budgets": [1.0, 2.0], "epsilon": 3.0}, "epsilon is 3: the file says what its people consent to"),
+        ({"budgets": [1.0, 2.0], "epsilon": 3.0}, "epsilon is 3: the file already has budgets or consent levels"),
         ({"levels": ["low", "low"], "policy": POLICY, "epsilon": 3.0}, "epsilon is 3"),
         ({"levels": ["low", "low"]}, "without a policy"),
         ({"epsilon": 1.0, "policy": POLICY}, "the file has no consent levels"),
         ({}, "no budgets"),
         ({"levels": ["low", "low"], "policy": POLICY, "merge_within": 0.1}, "merge_within is 0.1"),
-        ({"budgets": [1.0, 2.0, 3.0]}, "3 entries and there are 2 rows"),
+        ({"budgets": [1.0, 2.0, 3.0]}, "3 entries for 2 rows"),
         ({"epsilon": 1.0, "person_id": [1]}, "person_id has 1 entries"),
         ({"epsilon": -1.0}, "epsilon is -1"),
     ],
@@ -467,14 +467,14 @@ def test_make_people_refuses_conflicting_input(given, words):
         make_people(2, source="the file", **given)
 
 
-def test_make_people_takes_all_three_kinds_of_budgets():
+def test_make_people_accepts_budgets_levels_and_epsilon():
     assert make_people(2, budgets=[1.0, 2.0], delta=TINY).group_sizes == {"eps=1": 1, "eps=2": 1}
     assert make_people(2, epsilon=3.0, delta=TINY).group_sizes == {"eps=3": 2}
     people = make_people(2, levels=["low", "high"], policy={"low": 3.0, "high": 1.0}, delta=TINY)
     assert [(group.id, group.epsilon) for group in people.groups] == [("low", 3.0), ("high", 1.0)]
 
 
-def test_auto_delta_counts_people_unless_the_policy_has_one():
+def test_auto_delta_uses_policy_or_number_of_people():
     rows = 50_000
     assert make_people(rows, epsilon=1.0).groups[0].delta == 0.1 / rows
     assert make_people(rows, epsilon=1.0, person_id=np.arange(rows) // 25).groups[0].delta == 1e-5

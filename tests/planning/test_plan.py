@@ -1,4 +1,4 @@
-"""Plans: what they guarantee is affordable, one more query is not, and costs follow ids."""
+"""Plans: guaranteed queries are affordable, one more is not, and costs are matched by id."""
 
 import json
 import math
@@ -35,7 +35,7 @@ PAPER = [
 
 
 def paper_noise(k, *, check=True):
-    """The noise of the paper's MNIST experiments per teacher: σ 40, σ_T 150, T 200 at 250 teachers."""
+    """Return the noise of the paper's MNIST experiments, scaled from σ 40, σ_T 150, T 200 at 250 teachers."""
     return Mechanism(sigma=0.16 * k, **({"check_sigma": 0.6 * k, "threshold": 0.8 * k} if check else {}))
 
 
@@ -45,7 +45,7 @@ def make_plan(*, n_teachers, mechanism=None, **options):
 
 
 def affordable(mu2, epsilon, delta):
-    """Whether a composed μ² is within (ε, δ): the textbook profile, not the library's."""
+    """Return whether a composed μ² is within (ε, δ), by the textbook formula instead of the library."""
     mu = math.sqrt(mu2)
     return ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2) <= delta
 
@@ -57,7 +57,7 @@ def spent(group, noise, queries, labels):
 
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("rate", RATES)
-def test_guaranteed_labels_are_affordable_and_one_more_query_is_not(rate, check):
+def test_guaranteed_queries_are_the_largest_affordable_number(rate, check):
     made = make_plan(groups=PAPER, n_teachers=250, mechanism=paper_noise(250, check=check))
     for variant in made.variants[:3]:
         given_ = next(g for g in variant.guaranteed if g.rate == rate)
@@ -80,8 +80,8 @@ def test_guaranteed_labels_are_affordable_and_one_more_query_is_not(rate, check)
 
 @settings(deadline=None, max_examples=30)
 @given(groups=many_groups(largest=4000), n_teachers=st.integers(5, 200))
-def test_every_group_of_every_variant_is_counted_with_its_own_sensitivity(groups, n_teachers):
-    """Mutant: sorted sensitivities beside sorted budgets would afford other numbers here."""
+def test_each_group_is_planned_with_own_sensitivity(groups, n_teachers):
+    """Pairing sorted sensitivities with sorted budgets would afford other numbers here."""
     assume(n_teachers <= sum(g.people for g in groups))
     for variant in ("standard", "weighting"):
         made = next(v for v in _variants(groups, n_teachers, (variant,)))
@@ -103,7 +103,7 @@ def _variants(groups, n_teachers, names):
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("power", [None, 1, 4])
-def test_vanishing_counts_every_teachers_turns(power, seed):
+def test_vanishing_plan_counts_turns_of_every_teacher(power, seed):
     made = make_plan(groups=PAPER, n_teachers=400, seed=seed, options={"vanishing": {"power": power}})
     variant = made.variants[3]
     n = variant.guaranteed[-1].queries
@@ -125,7 +125,7 @@ def test_vanishing_counts_every_teachers_turns(power, seed):
     assert not within(n + 1)
 
 
-def test_long_rotations_get_a_bound_from_below():
+def test_long_rotations_get_a_lower_bound():
     groups = [Group(id="a", budget=Budget(1.0, 1e-5), people=500), Group(id="b", budget=Budget(1.2, 1e-5), people=500)]
     far = make_plan(groups=groups, n_teachers=50, mechanism=Mechanism(sigma=20_000.0)).variants[3]
     near = make_plan(groups=groups, n_teachers=50, mechanism=Mechanism(sigma=500.0)).variants[3]
@@ -133,7 +133,7 @@ def test_long_rotations_get_a_bound_from_below():
     assert 0.9 < far.guaranteed[-1].queries / (1600 * near.guaranteed[-1].queries) <= 1
 
 
-def test_labels_grow_with_the_square_of_k():
+def test_labels_grow_with_square_of_teachers():
     made = make_plan(groups=PAPER, n_teachers=500)
     assert [row.n_teachers for row in made.more] == [250, 500, 1000, 2000, 4000]
     for before, after in zip(made.more, made.more[1:], strict=False):
@@ -144,14 +144,14 @@ def test_labels_grow_with_the_square_of_k():
     assert made.more[1].labels == {name: now[name] for name in ("standard", "upsampling", "weighting")}
 
 
-def test_the_table_over_k_stops_where_people_run_out():
+def test_more_teachers_table_stops_at_number_of_people():
     groups = [Group(id="a", budget=Budget(1.0, 1e-5), people=30), Group(id="b", budget=Budget(3.0, 1e-5), people=10)]
     made = make_plan(groups=groups, n_teachers=20)
     assert [row.n_teachers for row in made.more] == [10, 20, 40]
     assert made.more[-1].people_per_teacher == 1
 
 
-def test_equal_budgets_make_all_variants_afford_the_same():
+def test_equal_budgets_afford_equal_labels_under_all_variants():
     for n_teachers in (1, 7, 250):
         made = make_plan(groups=[Group(id="g", budget=Budget(1.0, 1e-5), people=6000)], n_teachers=n_teachers)
         assert len({tuple((g.queries, g.labels) for g in v.guaranteed) for v in made.variants}) == 1
@@ -160,7 +160,7 @@ def test_equal_budgets_make_all_variants_afford_the_same():
 
 
 @pytest.mark.parametrize("bound", ["gdp", "loose"])
-def test_more_for_everybody(bound):
+def test_weighting_and_upsampling_afford_twice_the_labels(bound):
     made = {v.variant: v for v in make_plan(groups=PAPER, n_teachers=250, meter=Meter(bound)).variants}
     assert made["weighting"].guaranteed[-1].ratio > 2
     assert made["upsampling"].guaranteed[-1].ratio > 2
@@ -169,7 +169,7 @@ def test_more_for_everybody(bound):
     assert max(queries) - min(queries) <= 2  # groups exhaust together
 
 
-def test_sup_affords_more_than_loose():
+def test_sup_affords_no_fewer_than_loose():
     two = [Group(id="a", budget=Budget(1.0, 1e-5), people=60), Group(id="b", budget=Budget(2.0, 1e-5), people=60)]
     made = {
         bound: make_plan(groups=two, n_teachers=100, meter=Meter(bound, orders=[8.0, 16.0]))
@@ -188,18 +188,18 @@ def test_algorithm2_binds_its_strictest_group_and_warns():
     assert queries["high"] < queries["mid"] < queries["low"]
 
 
-def test_which_variant_suits():
+def test_recommended_variant_depends_on_sharing_data():
     assert make_plan(groups=PAPER, n_teachers=50).suits == "upsampling"
     assert make_plan(groups=PAPER, n_teachers=50, parties=True).suits == "weighting"
 
 
-def test_chances():
+def test_chances_match_the_normal_distribution():
     chances = make_plan(groups=PAPER, n_teachers=250, n_classes=2).chances
     assert chances.unanimous_passes == pytest.approx(float(ndtr(50 / 150)))
     assert chances.label_right == pytest.approx(float(ndtr(150 / 40 / math.sqrt(2))), abs=1e-9)
 
 
-def test_shares_become_people():
+def test_shares_are_turned_into_numbers_of_people():
     assert sizes_of("abc", shares={"c": 1 / 3, "a": 1 / 3, "b": 1 / 3}, n_people=100) == {"a": 34, "b": 33, "c": 33}
     sizes = sizes_of("abc", shares={"c": 0.09, "b": 0.37, "a": 0.54}, n_people=60000)
     assert sizes == {"a": 32400, "b": 22200, "c": 5400}
@@ -208,7 +208,7 @@ def test_shares_become_people():
         ({"a": 0.5, "b": 0.4, "c": 0.4}, "sum to 1.3"),
         ({"a": 0.5, "b": 0.5, "c": 0.0}, "share of 'c' is 0.0"),
         ({"a": 0.5, "b": 0.4, "c": 0.05, "d": 0.05}, "'d'"),
-        ({"a": 0.5, "b": 0.4999999, "c": 1e-7}, "nobody"),
+        ({"a": 0.5, "b": 0.4999999, "c": 1e-7}, "leaves no person"),
     ]:
         with pytest.raises(InputError, match=part):
             sizes_of("abc", shares=shares, n_people=1000)
@@ -225,7 +225,7 @@ def test_shares_become_people():
         ({"groups": [Group(id="a", budget=Budget(1.0, 1e-5))]}, ["'a'", "number of people"]),
     ],
 )
-def test_bad_input_is_named(options, parts):
+def test_invalid_plan_input_is_refused_by_name(options, parts):
     with pytest.raises(InputError) as caught:
         make_plan(**{"groups": PAPER, "n_teachers": 250, **options})
     for part in parts:
@@ -264,7 +264,7 @@ def run(tmp_path, monkeypatch, capsys):
 SHARES = "--groups groups.csv --people 60000 --share high=.54 --share mid=.37 --share low=.09"
 
 
-def test_command_json(run):
+def test_plan_command_prints_complete_json(run):
     out = json.loads(run(f"{SHARES} --teachers 250 --sigma 40 --check-sigma 150 --threshold 200 --json"))
     assert {"groups", "n_people", "n_teachers", "classes", "bound", "variants", "more_teachers", "suits"} <= set(out)
     assert [group["delta"] for group in out["groups"]] == [0.1 / 60000, 1e-6, 0.1 / 60000]
@@ -284,7 +284,7 @@ def test_command_json(run):
     assert all("fraction" in group for group in made["vanishing"]["groups"])
 
 
-def test_command_table_and_other_sources(run):
+def test_plan_command_reads_every_source_of_groups(run):
     text = run(f"{SHARES} --teachers 250 --classes 10")
     for part in ("upsampling", "copies", "against standard", "people each", "Suits: upsampling", "public information"):
         assert part in text
@@ -332,7 +332,7 @@ def test_command_table_and_other_sources(run):
         ("none.toml", ["no such file"]),
     ],
 )
-def test_command_refuses_in_one_line(run, text, parts):
+def test_plan_command_refuses_in_one_line(run, text, parts):
     with pytest.raises(InputError) as caught:
         run(text)
     assert "\n" not in str(caught.value)
@@ -341,7 +341,7 @@ def test_command_refuses_in_one_line(run, text, parts):
 
 
 @pytest.mark.parametrize("variant", ["weighting", "upsampling", "standard"])
-def test_plan_of_configuration_names_the_runs_settings(run, tmp_path, variant):
+def test_plan_of_configuration_states_settings_of_run(run, tmp_path, variant):
     (tmp_path / "run.toml").write_text(f'{CONFIG}[labelling]\nvariant = "{variant}"\n')
     out = json.loads(run("run.toml --json"))
     config = RunConfig.from_file(tmp_path / "run.toml")
@@ -356,8 +356,8 @@ def test_plan_of_configuration_names_the_runs_settings(run, tmp_path, variant):
     assert (out["pool"], out["classes"]) == (len(task.parts.public), task.data.n_classes)
 
 
-def test_every_entry_point_chooses_the_same_teachers_and_noise(run, tmp_path):
-    """The demo's people: a run, a plan of their csv, the classifier and one site that holds them all."""
+def test_every_entry_point_chooses_equal_settings(run, tmp_path):
+    """A run, a plan, the classifier and one site are compared on the people of the demo."""
     config = RunConfig.from_mapping({"data": {"name": "synthetic"}})
     task = prepare(config)
     ran = resolve_settings(RunFolder.create(tmp_path / "run", config), task)
@@ -378,7 +378,7 @@ def test_every_entry_point_chooses_the_same_teachers_and_noise(run, tmp_path):
     assert site.n_teachers == ran.n_teachers
 
 
-def test_explicit_options_win_over_the_configuration(run, tmp_path):
+def test_explicit_options_override_the_configuration(run, tmp_path):
     (tmp_path / "run.toml").write_text(CONFIG + 'number = 40\n[labelling]\nsigma = 9.0\nbound = "tight"\n')
     out = json.loads(run("run.toml --json --teachers 50"))
     assert (out["n_teachers"], out["bound"], out["variants"][0]["sigma"]) == (50, "gdp", 9.0)

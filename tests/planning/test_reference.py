@@ -1,4 +1,4 @@
-"""Public references: the simulator, the hash of votes, and what a design is checked for before it is used."""
+"""Public references: the simulator, the hash of votes, and the checks of a design before its use."""
 
 from dataclasses import replace
 
@@ -32,12 +32,12 @@ def designed():
 
 
 @pytest.mark.parametrize(("accuracy", "spread"), [(0.9, 2.0), (0.6, 0.0), (0.99, 1.0)])
-def test_simulated_teachers_are_as_right_as_said(accuracy, spread):
+def test_simulated_teachers_have_the_stated_accuracy(accuracy, spread):
     votes = Simulator(accuracy=accuracy, spread=spread, queries=4000).votes(n_teachers=60, n_classes=10)
     assert float(np.mean(np.asarray(votes.votes) == votes.labels)) == pytest.approx(accuracy, abs=0.015)
 
 
-def test_wrong_votes_prefer_a_query_s_own_wrong_classes_in_turn():
+def test_wrong_votes_follow_the_confusion_order():
     votes = Simulator(accuracy=0.5, spread=0.0, confusion=0.6, queries=3000).votes(n_teachers=200, n_classes=4)
     counts = np.stack([(votes.votes == c).sum(axis=0) for c in range(4)], axis=1).astype(float)
     counts[np.arange(3000), votes.labels] = -1
@@ -47,7 +47,7 @@ def test_wrong_votes_prefer_a_query_s_own_wrong_classes_in_turn():
     assert set(np.unique(votes.votes)) == {0, 1}
 
 
-def test_difficulty_spreads_the_majorities():
+def test_larger_spread_gives_more_varied_majorities():
     tops = []
     for spread in (0.0, 3.0):
         votes = Simulator(accuracy=0.9, spread=spread, queries=2000).votes(n_teachers=100, n_classes=10)
@@ -55,7 +55,7 @@ def test_difficulty_spreads_the_majorities():
     assert tops[1] > 3 * tops[0]
 
 
-def test_a_simulator_repeats_itself_and_another_seed_does_not():
+def test_simulator_is_deterministic_for_one_seed():
     one, again = (SIMULATOR.votes(n_teachers=20, n_classes=10) for _ in range(2))
     assert votes_hash(one) == votes_hash(again)
     assert votes_hash(one) != votes_hash(replace(SIMULATOR, seed=1).votes(n_teachers=20, n_classes=10))
@@ -66,12 +66,12 @@ def test_a_simulator_repeats_itself_and_another_seed_does_not():
     "values",
     [{"accuracy": 1.0}, {"confusion": 0.0}, {"spread": -1.0}, {"spread": np.nan}, {"queries": 0}, {"seed": -1}],
 )
-def test_simulators_that_make_no_sense_are_refused(values):
+def test_invalid_simulator_parameters_are_refused(values):
     with pytest.raises(InputError, match=next(iter(values))):
         replace(SIMULATOR, **values)
 
 
-def test_the_hash_of_votes_does_not_see_the_order_of_teachers_or_queries():
+def test_votes_hash_ignores_order_of_teachers_and_queries():
     votes = SIMULATOR.votes(n_teachers=20, n_classes=10)
     rng = np.random.default_rng(0)
     mixed = votes.votes[rng.permutation(20)][:, rng.permutation(60)]
@@ -81,7 +81,7 @@ def test_the_hash_of_votes_does_not_see_the_order_of_teachers_or_queries():
     assert votes_hash(replace(votes, votes=changed)) != votes_hash(votes)
 
 
-def test_a_design_made_from_the_votes_it_is_used_on_is_refused():
+def test_design_made_from_same_votes_is_refused():
     _, _, design = designed()
     own = SIMULATOR.votes(n_teachers=250, n_classes=10)
     with pytest.raises(InputError, match="very votes"):
@@ -89,7 +89,7 @@ def test_a_design_made_from_the_votes_it_is_used_on_is_refused():
     refuse_own_votes(design, replace(SIMULATOR, seed=7).votes(n_teachers=250, n_classes=10))
 
 
-def test_a_design_is_for_one_mechanism_one_set_of_groups_and_one_list_of_queries():
+def test_design_for_another_labelling_is_refused():
     spec, ids, design = designed()
     check_design(design, spec, ids)
     for other in (replace(spec, sigma=41.0), replace(spec, threshold=None, check_sigma=None), replace(spec, grid=0.5)):
@@ -107,7 +107,7 @@ def test_a_design_is_for_one_mechanism_one_set_of_groups_and_one_list_of_queries
         check_design(design, spec, ids[:-1])
 
 
-def test_a_design_with_a_group_too_many_is_refused():
+def test_design_with_an_extra_group_is_refused():
     spec, ids, _ = designed()
     two = replace(spec, groups=(*spec.groups, replace(spec.groups[0], id="other")))
     profile = simulated_profile(two, panel(), SIMULATOR)
@@ -116,7 +116,7 @@ def test_a_design_with_a_group_too_many_is_refused():
         check_design(wider, spec, ids)
 
 
-def test_a_setting_finds_its_grid():
+def test_setting_finds_grid_of_the_weights():
     assert setting_for(panel(), MECHANISM, n_classes=10).lattice
     halves = setting_for(panel(np.full(250, 0.75)), MECHANISM, n_classes=10)
     assert (halves.grid, halves.lattice) == (0.25, True)
@@ -126,7 +126,7 @@ def test_a_setting_finds_its_grid():
     assert (copies.grid, copies.lattice, copies.steps(copies.groups[0])) == (1.0, True, 3)
 
 
-def test_what_has_no_envelope_is_refused():
+def test_mechanism_without_envelope_is_refused():
     votes = Votes(votes=np.zeros((4, 2), int), n_classes=2, groups=("all",) * 4, participation=np.ones((4, 2), bool))
     turns = Panel.from_votes(votes, [("all", 1.0, 1e-5, None)])
     with pytest.raises(InputError, match="take turns"):
@@ -137,7 +137,7 @@ def test_what_has_no_envelope_is_refused():
         setting_for(panel(np.zeros(250), 0.0), MECHANISM, n_classes=2)
 
 
-def test_a_reference_must_have_the_panel_s_teachers_and_classes():
+def test_reference_with_other_teachers_or_classes_is_refused():
     spec = setting_for(panel(), MECHANISM, n_classes=10, orders=ORDERS)
     with pytest.raises(InputError, match="20 teachers"):
         votes_profile(spec, panel(), SIMULATOR.votes(n_teachers=20, n_classes=10), source="x")
@@ -145,13 +145,13 @@ def test_a_reference_must_have_the_panel_s_teachers_and_classes():
         votes_profile(spec, panel(), SIMULATOR.votes(n_teachers=250, n_classes=5), source="x")
 
 
-def test_ids_of_queries_are_the_file_s_or_row_numbers():
+def test_query_ids_default_to_row_numbers():
     votes = SIMULATOR.votes(n_teachers=3, n_classes=10)
     assert query_ids(votes)[:2] == ("0", "1")
     assert query_ids(replace(votes, queries=tuple("x" * 60)))[0] == "x"
 
 
-def test_clearer_teachers_afford_more_queries():
+def test_more_accurate_teachers_afford_more_queries():
     spec = setting_for(panel(), MECHANISM, n_classes=10, orders=ORDERS)
     found = [
         most_queries(simulated_profile(spec, panel(), replace(SIMULATOR, accuracy=a)), pool=9000, reserve=0.1)

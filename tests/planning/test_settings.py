@@ -1,4 +1,4 @@
-"""Settings: chosen from public facts, stored exactly."""
+"""Settings are chosen from public information and stored exactly."""
 
 import json
 from dataclasses import replace
@@ -52,14 +52,14 @@ def test_design_and_simulator_are_read_back():
 
 
 @pytest.mark.parametrize("spoil", [lambda v: v.pop("sigma"), lambda v: v.update(sgima=1), lambda v: v.update(sigma=-1)])
-def test_spoilt_settings_are_refused(spoil):
+def test_corrupt_settings_are_refused_when_read(spoil):
     values = json.loads(chosen().to_json())
     spoil(values)
     with pytest.raises(InputError):
         Settings.from_json(json.dumps(values))
 
 
-def test_auto_aggregator_follows_the_check():
+def test_auto_aggregator_is_confident_with_check():
     assert isinstance(chosen().aggregator(), Confident)
     made = chosen(check_sigma=None, threshold=None)
     assert isinstance(made.aggregator(2.0), GNMax)
@@ -69,8 +69,8 @@ def test_auto_aggregator_follows_the_check():
         replace(made, aggregator_name="confident").aggregator()
 
 
-def test_gnmax_without_check_affords_more_noise():
-    """Without a check every query is answered and all of the budget pays for labels."""
+def test_gnmax_settings_have_no_check():
+    """Without a check every query is answered, and the whole budget pays for labels."""
     made = chosen(aggregator="gnmax", n_teachers=50)
     assert (made.check_sigma, made.threshold) == (None, None)
     assert made.sigma in [50 * ratio for ratio in (0.04, 0.06, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3)]
@@ -90,6 +90,6 @@ def test_gnmax_without_check_affords_more_noise():
         ({"bound": "ptr"}, "reference"),
     ],
 )
-def test_impossible_settings_are_refused(options, words):
+def test_impossible_settings_are_refused_by_name(options, words):
     with pytest.raises(InputError, match=words):
         chosen(**options)

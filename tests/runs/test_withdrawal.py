@@ -163,7 +163,7 @@ def test_only_rows_of_withdrawn_people_may_change(tmp_path, trained):
     go_on(folder)
     assert seen == list(entry.teachers)
     people_file(tmp_path / "people.csv", blank=[person, other])
-    with pytest.raises(InputError, match="learnt from other data than it has now"):
+    with pytest.raises(InputError, match="changed since it voted"):
         go_on(folder)
 
 

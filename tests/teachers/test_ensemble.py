@@ -123,7 +123,7 @@ def test_store_with_damaged_array_is_refused(tmp_path, name, spoil):
     _, _, pool, rows = task()
     store(tmp_path, rows, pool).put(0, np.ones(len(pool), dtype=np.int64))
     spoil(tmp_path / name)
-    with pytest.raises(InputError, match=rf"{name}: .*to start afresh"):
+    with pytest.raises(InputError, match=rf"{name}: .*to start again"):
         store(tmp_path, rows, pool)
 
 
@@ -256,7 +256,7 @@ def test_votes_of_changed_teachers_are_erased_or_refused(tmp_path):
     train_and_vote(LogisticRegression(), X, y, rows=rows, X_public=pool, store=first)
     assert open_store(rows).missing == ()
     left = [*rows[:6], rows[6][:-1], *rows[7:]]
-    with pytest.raises(InputError, match="teacher 6 learnt from other data than it has now, and nobody left it"):
+    with pytest.raises(InputError, match="data of teacher 6 changed since it voted, without a withdrawal"):
         open_store(left, vacant=[5])
     assert open_store(rows).missing == ()
     again = open_store(left, vacant=[6])

@@ -1,4 +1,4 @@
-"""Counting: the same numbers as a plain loop, whatever the types, weights and blocks, and little memory."""
+"""Counts match a plain loop for all types, weights and blocks, in bounded memory."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from ipate.votes.counting import count_votes, row_blocks, take_columns, weigh_vo
 
 @st.composite
 def ballots(draw):
-    """Votes of some type, the number of classes, and some of the teachers."""
+    """Draw votes of some type, the number of classes, and a subset of the teachers."""
     dtype = draw(st.sampled_from(["uint8", "uint16", "int8", "int16", "int64"]))
     teachers, queries = draw(st.integers(1, 40)), draw(st.integers(1, 9))
     classes = draw(st.sampled_from([2, 3, 10, 50, 120]))
@@ -26,7 +26,7 @@ def ballots(draw):
 
 
 def plain(votes, classes, weights):
-    """What every class of every query got, added up one vote at a time."""
+    """Count the weight of every class and query, one vote at a time."""
     total = np.zeros((votes.shape[1], classes))
     for own, weight in zip(votes.tolist(), weights, strict=True):
         for query, vote in enumerate(own):
@@ -37,14 +37,14 @@ def plain(votes, classes, weights):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Blocks of a few rows and tiles of a few queries, so that their edges are met."""
+    """Use small blocks and tiles, so that their edges are tested."""
     monkeypatch.setattr(counting, "_BLOCK", 64)
     monkeypatch.setattr(counting, "_ROWS", 3)
     monkeypatch.setattr(counting, "_WIDTH", 4)
 
 
 @given(ballots())
-def test_counts_are_those_of_a_plain_loop(ballot):
+def test_vote_counts_match_a_plain_loop(ballot):
     votes, classes, rows, _ = ballot
     chosen = votes if rows is None else votes[rows]
     expected = plain(chosen, classes, np.ones(len(chosen)))
@@ -53,8 +53,8 @@ def test_counts_are_those_of_a_plain_loop(ballot):
 
 
 @given(ballots(), st.sampled_from([1, 2, 5, 40]))
-def test_weighted_counts_are_those_of_a_plain_loop(ballot, different):
-    """Few different weights are counted apart, many are added up: both are the sum of the weights."""
+def test_weighted_vote_counts_match_a_plain_loop(ballot, different):
+    """Both code paths, for few and for many distinct weights, return the sum of the weights."""
     votes, classes, _, rng = ballot
     choice = np.concatenate([[0.0], rng.uniform(0.1, 3, size=different - 1)]) if different > 1 else np.array([1.5])
     weights = rng.choice(choice, size=len(votes))
@@ -64,7 +64,7 @@ def test_weighted_counts_are_those_of_a_plain_loop(ballot, different):
 
 
 @given(ballots())
-def test_columns_are_taken_as_numpy_takes_them(ballot):
+def test_taken_columns_equal_numpy_fancy_indexing(ballot):
     votes, _, _, rng = ballot
     columns = rng.permutation(votes.shape[1])
     np.testing.assert_array_equal(take_columns(votes, columns), votes[:, columns])
@@ -73,8 +73,8 @@ def test_columns_are_taken_as_numpy_takes_them(ballot):
 
 
 @pytest.mark.parametrize("mode", ["r", "r+", "c"])
-def test_handing_pages_back_changes_nothing(tmp_path, monkeypatch, mode):
-    """Where a mapping holds changes of its own, as a copy on write does, its pages are kept."""
+def test_releasing_mapped_pages_does_not_change_counts(tmp_path, monkeypatch, mode):
+    """Pages of a copy-on-write mapping, which holds its own changes, are kept."""
     np.save(tmp_path / "votes.npy", np.zeros((50, 9), dtype=np.uint8))
     votes = np.load(tmp_path / "votes.npy", mmap_mode=mode)
     if mode != "r":
@@ -86,8 +86,8 @@ def test_handing_pages_back_changes_nothing(tmp_path, monkeypatch, mode):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="memory is read from /proc")
-def test_memory_stays_flat_however_large_the_file(tmp_path):
-    """Two hundred megabytes of votes, checked, counted and shuffled: most of them are never held at once."""
+def test_memory_does_not_grow_with_file_size(tmp_path):
+    """200 MB of votes are checked, counted and shuffled in much less memory."""
     code = f"""
 import numpy as np
 from ipate.votes import counting

@@ -1,4 +1,4 @@
-"""Teachers, groups and accounts meet by id, once; nothing depends on the order of rows."""
+"""Teachers, groups and accounts are matched by id; the order of rows does not matter."""
 
 import itertools
 
@@ -30,20 +30,20 @@ def weighted(budgets=BUDGETS, **changes):
 # Matching by id
 
 
-def test_a_group_moves_what_its_teachers_weigh():
+def test_sensitivity_defaults_to_weight_of_group_teachers():
     panel = weighted()
     assert [(group.id, group.sensitivity) for group in panel.groups] == [("a", 0.5), ("b", 1.25), ("c", 1.5)]
     assert panel.total_weight == 5.0
     assert panel.account_ids == ("a", "b", "c")
 
 
-def test_without_weights_everybody_has_one_vote():
+def test_weights_and_sensitivities_default_to_one():
     panel = Panel.from_votes(ballot(), BUDGETS)
     assert panel.weights.tolist() == [1] * 5
     assert [group.sensitivity for group in panel.groups] == [1, 1, 1]
 
 
-def test_a_given_sensitivity_outranks_the_weight():
+def test_given_sensitivity_overrides_the_teacher_weight():
     panel = weighted([("a", 1.0, 1e-5, 3.0), *BUDGETS[1:]])
     assert [group.sensitivity for group in panel.groups] == [3, 1.25, 1.5]
 
@@ -57,20 +57,20 @@ def by_id(panel):
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_rows_in_another_order_give_every_group_the_same(order):
+def test_order_of_budget_rows_does_not_matter(order):
     panel = weighted([BUDGETS[i] for i in order])
     assert by_id(panel) == {"a": (1.0, 1e-5, 0.5), "b": (2.0, 1e-6, 1.25), "c": (3.0, 1e-4, 1.5)}
     assert [panel.groups[i].id for i in panel.member] == list(GROUPS)
     assert np.array_equal(panel.tally(BALLOT, 3).counts, weighted().tally(BALLOT, 3).counts)
 
 
-def test_renaming_groups_renames_them_and_changes_nothing_else():
+def test_renaming_groups_changes_nothing_but_names():
     names = {"a": "z", "b": "10", "c": "9"}  # another order, whichever way they are sorted
     panel = weighted([(names[name], *rest) for name, *rest in BUDGETS], groups=tuple(names[name] for name in GROUPS))
     assert by_id(panel) == {names[name]: values for name, values in by_id(weighted()).items()}
 
 
-def test_teachers_in_another_order_keep_their_group_and_weight():
+def test_permuted_teachers_keep_their_group_and_weight():
     order = [4, 2, 0, 3, 1]
     panel = Panel.from_votes(
         ballot(votes=BALLOT[order], groups=tuple(GROUPS[i] for i in order)), BUDGETS, weights=WEIGHTS[order]
@@ -82,51 +82,51 @@ def test_teachers_in_another_order_keep_their_group_and_weight():
 # Refusals
 
 
-def test_a_group_with_teachers_and_no_budget_is_refused():
+def test_group_with_teachers_without_budget_is_refused():
     with pytest.raises(InputError, match="group 'c' has teachers but no budget"):
         weighted(BUDGETS[:2])
 
 
-def test_a_group_with_a_budget_and_no_teachers_is_refused():
+def test_group_with_budget_without_teachers_is_refused():
     with pytest.raises(InputError, match="group 'idle' has a budget but no teachers"):
         weighted([*BUDGETS, ("idle", 1.0, 1e-5, None)])
 
 
-def test_ids_are_compared_as_they_are():
+def test_group_ids_are_compared_as_exact_text():
     with pytest.raises(InputError, match="group '01' has teachers but no budget"):
         Panel.from_votes(ballot(groups=("01",) * 5), [("1", 1.0, 1e-5, None)])
 
 
 @pytest.mark.parametrize("groups", [GROUPS, None])
-def test_a_sensitivity_below_the_weight_of_a_teacher_is_refused(groups):
+def test_sensitivity_below_a_teacher_weight_is_refused(groups):
     budgets = [("a", 1.0, 1e-5, 9.0), ("b", 1.0, 1e-5, 1.2), ("c", 1.0, 1e-5, 9.0)]
     message = "group 'b' has the sensitivity 1.2, below the weight 1.(25|5) of one of its teachers"
     with pytest.raises(InputError, match=message):
         weighted(budgets, groups=groups)
 
 
-def test_a_sensitivity_of_exactly_the_weight_is_allowed():
+def test_sensitivity_equal_to_the_weight_is_allowed():
     assert weighted([("a", 1.0, 1e-5, 0.5), *BUDGETS[1:]]).groups[0].sensitivity == 0.5
 
 
-def test_without_groups_every_row_needs_a_sensitivity():
+def test_votes_without_groups_need_explicit_sensitivities():
     with pytest.raises(InputError, match="group 'b' has no sensitivity: the votes name no groups"):
         Panel.from_votes(ballot(groups=None), [("a", 1.0, 1e-5, 1.0), ("b", 1.0, 1e-5, None)])
 
 
-def test_an_id_that_stands_twice_is_refused():
+def test_duplicate_group_id_in_panel_is_refused():
     twice = Account.of(Group(id="a", budget=Budget(1.0, 1e-5)), 1.0)
-    with pytest.raises(InputError, match="group 'a' stands twice: ids must differ"):
+    with pytest.raises(InputError, match="duplicate group id 'a': ids must be unique"):
         Panel(groups=(twice, twice), weights=np.ones(2))
 
 
-def test_vanishing_needs_groups():
+def test_vanishing_without_groups_is_refused():
     present = np.ones((5, 4), bool)
     with pytest.raises(InputError, match="participation is given without groups"):
         Panel.from_votes(ballot(groups=None, participation=present), [("a", 1.0, 1e-5, 1.0)])
 
 
-def test_vanishing_sets_the_weights_itself():
+def test_vanishing_with_explicit_weights_is_refused():
     with pytest.raises(InputError, match="participation and weights are both given"):
         weighted(participation=np.ones((5, 4), bool))
 
@@ -165,7 +165,7 @@ def panel_of(case, *, rotating=False):
 
 
 @given(CASES)
-def test_a_weighted_tally_is_a_plain_loop(case):
+def test_weighted_tally_matches_a_plain_loop(case):
     panel = panel_of(case)
     tally = panel.tally(np.array(case["votes"]), case["classes"])
     for query in range(len(case["votes"][0])):
@@ -177,7 +177,7 @@ def test_a_weighted_tally_is_a_plain_loop(case):
 
 
 @given(CASES)
-def test_blocs_are_the_teachers_of_one_group_and_weight(case):
+def test_blocs_share_one_group_and_one_weight(case):
     panel = panel_of(case)
     seen = {}
     for position, weight, teachers in panel.blocs:
@@ -191,7 +191,7 @@ def test_blocs_are_the_teachers_of_one_group_and_weight(case):
 
 
 @given(CASES)
-def test_a_tally_knows_what_every_bloc_voted_and_whether_one_abstained(case):
+def test_tally_records_votes_and_abstentions_per_bloc(case):
     panel = panel_of(case)
     voted = panel.tally(np.array(case["votes"]), case["classes"]).voted
     for index, (_, _, teachers) in enumerate(panel.blocs):
@@ -202,7 +202,7 @@ def test_a_tally_knows_what_every_bloc_voted_and_whether_one_abstained(case):
 
 
 @given(CASES)
-def test_vanishing_scales_the_votes_of_those_present_to_all_teachers(case):
+def test_vanishing_scales_present_votes_to_all_teachers(case):
     panel = panel_of(case, rotating=True)
     present = np.array(case["present"])
     tally = panel.tally(np.array(case["votes"]), case["classes"], present)
@@ -235,7 +235,7 @@ def test_vanishing_gives_every_teacher_its_own_account():
 # Leaving
 
 
-def test_who_leaves_falls_silent_and_the_others_grow_to_the_same_total():
+def test_weights_of_leaving_groups_go_to_others():
     panel = weighted().without(frozenset({"b"}))
     assert panel.total_weight == pytest.approx(5.0)
     assert panel.weights == pytest.approx(WEIGHTS * [1, 0, 1, 0, 1] * 2)
@@ -243,31 +243,31 @@ def test_who_leaves_falls_silent_and_the_others_grow_to_the_same_total():
     assert [group.epsilon for group in panel.groups] == [1, 2, 3]
 
 
-def test_somebody_must_stay():
+def test_removing_every_group_is_refused():
     with pytest.raises(InputError, match="every group would leave"):
         weighted().without(frozenset("abc"))
 
 
 @pytest.mark.parametrize("changes", [{"groups": None}, {"participation": np.ones((5, 4), bool)}])
-def test_nobody_leaves_where_teachers_mix_groups_or_take_turns(changes):
+def test_leaving_is_refused_for_mixed_or_rotating_teachers(changes):
     budgets = [(name, epsilon, delta, 2.0) for name, epsilon, delta, _ in BUDGETS]
     if "participation" in changes:
         budgets = BUDGETS
     panel = Panel.from_votes(ballot(**changes), budgets)
-    with pytest.raises(InputError, match="groups can leave only where every teacher belongs to one group"):
+    with pytest.raises(InputError, match="groups can leave only if every teacher belongs to one group"):
         panel.without(frozenset({"a"}))
 
 
-def test_weights_that_are_no_weights_are_refused():
+def test_invalid_teacher_weights_are_refused():
     votes = Votes(votes=np.zeros((3, 2), dtype=np.int8), n_classes=2, groups=("a", "a", "a"))
     for bad in (-5.0, np.nan, np.inf):
-        with pytest.raises(InputError, match="weights hold"):
+        with pytest.raises(InputError, match="weights contain"):
             Panel.from_votes(votes, [("a", 1.0, 1e-5, None)], weights=np.array([1.0, 1.0, bad]))
 
 
-def test_a_stated_sensitivity_is_refused_where_teachers_take_turns():
+def test_explicit_sensitivity_under_vanishing_is_refused():
     votes = Votes(
         votes=np.zeros((2, 2), dtype=np.int8), n_classes=2, groups=("a", "a"), participation=np.ones((2, 2), dtype=bool)
     )
-    with pytest.raises(InputError, match="take turns"):
+    with pytest.raises(InputError, match="under vanishing"):
         Panel.from_votes(votes, [("a", 1.0, 1e-5, 3.0)])

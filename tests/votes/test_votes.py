@@ -1,4 +1,4 @@
-"""Votes files: read strictly, mapped where they are large, counted as a plain loop counts."""
+"""Votes files: strict validation, memory mapping of large files, and counts that match a plain loop."""
 
 import struct
 import warnings
@@ -19,7 +19,7 @@ PLAIN = np.array([[0, 1, 2, -1], [2, 2, 0, 1], [1, 1, 1, 1]])
 
 
 def save(path, *, compressed=False, **arrays):
-    """Write an npz; three classes unless the test says otherwise."""
+    """Write an npz with three classes by default."""
     arrays = {"votes": PLAIN, "classes": 3, **arrays}
     write = np.savez_compressed if compressed else np.savez
     write(path, **{name: value for name, value in arrays.items() if value is not None})
@@ -37,7 +37,7 @@ def file(tmp_path):
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", ">i8", ">i2"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_votes_are_read_whatever_their_layout(file, compressed, dtype, order):
+def test_votes_are_read_in_every_array_layout(file, compressed, dtype, order):
     save(file, compressed=compressed, votes=np.array(PLAIN, dtype=dtype, order=order))
     read = read_votes(file)
     assert read.votes.tolist() == PLAIN.tolist()
@@ -45,18 +45,18 @@ def test_votes_are_read_whatever_their_layout(file, compressed, dtype, order):
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
-def test_unsigned_votes_are_read_and_nobody_abstains_in_them(file, dtype):
+def test_unsigned_votes_have_no_abstentions(file, dtype):
     read = read_votes(save(file, votes=np.array([[0, 2], [1, 1]], dtype=dtype)))
     assert read.votes.tolist() == [[0, 2], [1, 1]]
     assert not read.abstains
 
 
-def test_minus_one_abstains(file):
+def test_vote_of_minus_one_abstains(file):
     assert read_votes(save(file)).abstains
     assert not read_votes(save(file, votes=np.abs(PLAIN))).abstains
 
 
-def test_wide_integers_are_narrowed_while_they_are_read(file, monkeypatch):
+def test_wide_integers_are_narrowed_while_reading(file, monkeypatch):
     monkeypatch.setattr(npz, "_BLOCK", 1 << 10)  # several blocks of rows
     wide = np.arange(40 * 50).reshape(40, 50)
     read = read_votes(save(file, compressed=True, votes=wide, classes=2000))
@@ -66,7 +66,7 @@ def test_wide_integers_are_narrowed_while_they_are_read(file, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["uint8", "int64"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_large_stored_members_are_mapped_not_loaded(file, monkeypatch, dtype, order):
+def test_large_uncompressed_members_are_memory_mapped(file, monkeypatch, dtype, order):
     monkeypatch.setattr(npz, "_BLOCK", 1000)
     monkeypatch.setattr(counting, "_BLOCK", 1000)
     rng = np.random.default_rng(1)
@@ -79,7 +79,7 @@ def test_large_stored_members_are_mapped_not_loaded(file, monkeypatch, dtype, or
     assert np.array_equal(read.participation, present)
 
 
-def test_a_large_file_is_mapped_with_the_real_threshold(file):
+def test_large_file_is_mapped_at_default_threshold(file):
     large = np.zeros((20, 900_000), dtype=np.uint8)
     large[3, 7], large[19, 899_999] = 2, 1
     read = read_votes(save(file, votes=large))
@@ -87,21 +87,21 @@ def test_a_large_file_is_mapped_with_the_real_threshold(file):
     assert (int(read.votes[3, 7]), int(read.votes[19, 899_999]), int(read.votes.sum())) == (2, 1, 3)
 
 
-def test_a_compressed_large_file_is_not_mapped(file, monkeypatch):
+def test_large_compressed_file_is_not_mapped(file, monkeypatch):
     monkeypatch.setattr(npz, "_BLOCK", 10)
     assert not isinstance(read_votes(save(file, compressed=True)).votes, np.memmap)
 
 
-def test_a_vote_outside_the_classes_is_found_in_the_last_block_of_a_mapped_file(file, monkeypatch):
+def test_invalid_vote_in_last_mapped_block_is_refused(file, monkeypatch):
     monkeypatch.setattr(npz, "_BLOCK", 100)
     monkeypatch.setattr(counting, "_BLOCK", 100)
     large = np.zeros((30, 100), dtype=np.int8)
     large[29, 99] = 3
-    with pytest.raises(InputError, match="votes hold 3: class ids go from 0 to 2, and −1 abstains"):
+    with pytest.raises(InputError, match="votes contain 3: class ids go from 0 to 2, and −1 abstains"):
         read_votes(save(file, votes=large))
 
 
-def test_what_is_known_of_teachers_and_queries_is_read(file):
+def test_optional_arrays_of_votes_file_are_read(file):
     save(
         file,
         weights=np.array([1, 2, 3]),
@@ -123,7 +123,7 @@ def test_what_is_known_of_teachers_and_queries_is_read(file):
     assert read.participation.all()
 
 
-def test_what_the_file_does_not_say_is_none(file):
+def test_missing_optional_arrays_are_none(file):
     read = read_votes(save(file))
     assert (read.weights, read.groups, read.participation, read.labels, read.queries) == (None,) * 5
 
@@ -131,19 +131,19 @@ def test_what_the_file_does_not_say_is_none(file):
 # Classes
 
 
-def test_given_classes_outrank_the_files(file):
+def test_classes_argument_overrides_classes_in_file(file):
     assert read_votes(save(file, classes=3), classes=7).n_classes == 7
 
 
 @pytest.mark.parametrize(("stored", "expected"), [(5, 5), (np.array(["cat", "dog", "owl", "elk"]), 4)])
-def test_stored_classes_are_a_number_or_names(file, stored, expected):
+def test_stored_classes_may_be_number_or_names(file, stored, expected):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ClassesWarning)
         assert read_votes(save(file, classes=stored)).n_classes == expected
 
 
-def test_classes_read_off_the_votes_are_said_to_be_public(file):
-    with pytest.warns(ClassesWarning, match="taking the classes to be 0 to 2, .*public"):
+def test_inferred_classes_warn_that_they_are_public(file):
+    with pytest.warns(ClassesWarning, match="the classes 0 to 2 are inferred .*public"):
         assert read_votes(save(file, classes=None)).n_classes == 3
 
 
@@ -154,10 +154,10 @@ def test_classes_read_off_the_votes_are_said_to_be_public(file):
         ({"classes": 1}, None, "it must be a number of at least 2"),
         ({"classes": 2.5}, None, "it must be a number of at least 2"),
         ({"classes": np.array(["only"])}, None, "or a list of names"),
-        ({"classes": None, "votes": np.zeros((2, 2), int)}, None, r"every vote is for class 0 .*--classes N"),
+        ({"classes": None, "votes": np.zeros((2, 2), int)}, None, r"no vote is for a class above 0.*--classes N"),
     ],
 )
-def test_a_class_set_that_cannot_be_is_refused(file, arrays, given, message):
+def test_impossible_number_of_classes_is_refused(file, arrays, given, message):
     with pytest.raises(InputError, match=message):
         read_votes(save(file, **arrays), classes=given)
 
@@ -168,7 +168,7 @@ def test_a_class_set_that_cannot_be_is_refused(file, arrays, given, message):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"votes": None}, r"holds classes; it must hold 'votes' \(teachers × queries"),
+        ({"votes": None}, r"contains classes; it must contain 'votes' \(teachers × queries"),
         ({"votes": PLAIN.astype(float)}, "votes are float64; they must be integers"),
         ({"votes": PLAIN > 0}, "votes are bool; they must be integers"),
         ({"votes": np.array([["a", "b"]])}, "they must be integers"),
@@ -176,20 +176,20 @@ def test_a_class_set_that_cannot_be_is_refused(file, arrays, given, message):
         ({"votes": PLAIN[None]}, r"votes have the shape \(1, 3, 4\)"),
         ({"votes": np.empty((0, 4), int)}, r"votes have the shape \(0, 4\); .*not empty"),
         ({"votes": np.empty((3, 0), int)}, r"votes have the shape \(3, 0\); .*not empty"),
-        ({"votes": PLAIN + 1}, "votes hold 3: class ids go from 0 to 2, and −1 abstains"),
-        ({"votes": PLAIN - 1}, "votes hold -2: class ids go from 0 to 2"),
-        ({"votes": np.array([[255, 0]], np.uint8)}, "votes hold 255"),
+        ({"votes": PLAIN + 1}, "votes contain 3: class ids go from 0 to 2, and −1 abstains"),
+        ({"votes": PLAIN - 1}, "votes contain -2: class ids go from 0 to 2"),
+        ({"votes": np.array([[255, 0]], np.uint8)}, "votes contain 255"),
         ({"votes": np.array([[1 << 40, 0]])}, "hold 1099511627776: class ids go from 0 up to 32767"),
-        ({"weights": np.array([1, np.nan, 1])}, "weights hold nan: each must be a finite number, 0 or above"),
-        ({"weights": np.array([1, 1, np.inf])}, "weights hold inf"),
-        ({"weights": np.array([1, -0.5, 1])}, "weights hold -0.5"),
+        ({"weights": np.array([1, np.nan, 1])}, "weights contain nan: each must be a finite number, 0 or above"),
+        ({"weights": np.array([1, 1, np.inf])}, "weights contain inf"),
+        ({"weights": np.array([1, -0.5, 1])}, "weights contain -0.5"),
         ({"weights": np.array(["1", "1", "1"])}, "weights are <U1: they must be numbers"),
         ({"weights": np.ones(4)}, r"weights have the shape \(4,\): it must be \(3,\), one per teacher"),
         ({"weights": np.ones((3, 1))}, r"weights have the shape \(3, 1\)"),
         ({"groups": np.array(["a", "b"])}, r"groups have the shape \(2,\): it must be \(3,\)"),
         ({"groups": np.array([0.5, 1, 2])}, "groups are float64 .*: they must be a list of ids"),
         ({"groups": np.array([["a"], ["b"], ["c"]])}, "they must be a list of ids"),
-        ({"groups": np.array([b"\xff", b"a", b"b"])}, r"groups hold .*xff.*: ids must be text in UTF-8"),
+        ({"groups": np.array([b"\xff", b"a", b"b"])}, r"groups contain .*xff.*: ids must be text in UTF-8"),
         ({"participation": np.ones((3, 4), int)}, "participation is int64: it must be bool"),
         ({"participation": np.ones((4, 3), bool)}, r"participation have the shape \(4, 3\)"),
         ({"labels": np.zeros(3, int)}, r"labels have the shape \(3,\): it must be \(4,\), one per query"),
@@ -198,7 +198,7 @@ def test_a_class_set_that_cannot_be_is_refused(file, arrays, given, message):
         ({"queries": np.array([0.1, 1, 2, 3])}, "queries are float64"),
     ],
 )
-def test_what_could_be_misread_is_refused_by_name(file, arrays, message):
+def test_ambiguous_or_invalid_arrays_are_refused_by_name(file, arrays, message):
     save(file, **arrays)
     with pytest.raises(InputError, match=message) as caught:
         read_votes(file)
@@ -207,7 +207,7 @@ def test_what_could_be_misread_is_refused_by_name(file, arrays, message):
 
 
 @pytest.mark.parametrize("name", ["votes", "groups", "weights"])
-def test_python_objects_are_never_unpickled(file, name):
+def test_pickled_python_objects_are_never_loaded(file, name):
     class Trap:
         def __reduce__(self):
             return (pytest.fail, ("unpickled",))
@@ -217,20 +217,20 @@ def test_python_objects_are_never_unpickled(file, name):
         read_votes(file)
 
 
-def test_a_missing_file_is_named(file):
+def test_missing_votes_file_is_refused_by_name(file):
     with pytest.raises(InputError, match="no such file; a votes file is an npz with an array 'votes'"):
         read_votes(file)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"group,epsilon\na,1\n", b"\x93NUMPY\x01\x00", b"\x80\x04N."])
-def test_what_is_no_zip_is_refused(file, content):
+def test_file_that_is_not_zip_is_refused(file, content):
     file.write_bytes(content)
     with pytest.raises(InputError, match="not a readable npz file"):
         read_votes(file)
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_a_truncated_file_is_refused_wherever_it_ends(file, compressed):
+def test_truncated_file_is_refused_at_every_length(file, compressed):
     whole = save(file, compressed=compressed).read_bytes()
     for length in range(0, len(whole), 37):
         file.write_bytes(whole[:length])
@@ -238,7 +238,7 @@ def test_a_truncated_file_is_refused_wherever_it_ends(file, compressed):
             read_votes(file)
 
 
-def test_corrupt_bytes_are_refused_and_never_a_crash(file):
+def test_corrupt_bytes_raise_input_error_only(file):
     rng = np.random.default_rng(2)
     whole = save(file, compressed=True, votes=rng.integers(0, 3, (30, 300))).read_bytes()
     refused = 0
@@ -251,7 +251,7 @@ def test_corrupt_bytes_are_refused_and_never_a_crash(file):
 
 
 def member(header, data=b""):
-    """A hand-made npy member, for headers that numpy would not write."""
+    """Return an npy member with a header that numpy would not write."""
     text = header.encode() + b" " * (63 - (10 + len(header)) % 64) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
 
@@ -260,7 +260,7 @@ def member(header, data=b""):
 @pytest.mark.parametrize(
     ("dtype", "shape"), [("|u1", (3, 400)), ("<i8", (3, 400)), ("<i8", (1 << 40, 1 << 40)), ("|u1", (1 << 36, 1))]
 )
-def test_a_member_shorter_than_it_claims_is_refused(file, method, dtype, shape):
+def test_member_shorter_than_its_header_is_refused(file, method, dtype, shape):
     with zipfile.ZipFile(file, "w", method) as archive:
         header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
         archive.writestr("votes.npy", member(header, b"\x01" * 100))
@@ -268,17 +268,17 @@ def test_a_member_shorter_than_it_claims_is_refused(file, method, dtype, shape):
         read_votes(file)
 
 
-def test_a_zip_of_something_else_is_refused(file):
+def test_zip_without_votes_array_is_refused(file):
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("votes.npy", "0,1,2\n")
     with pytest.raises(InputError, match="not a readable npz file"):
         read_votes(file)
 
 
-def test_an_empty_zip_holds_nothing(file):
+def test_empty_zip_file_is_refused(file):
     with zipfile.ZipFile(file, "w"):
         pass
-    with pytest.raises(InputError, match="holds nothing; it must hold 'votes'"):
+    with pytest.raises(InputError, match="contains nothing; it must contain 'votes'"):
         read_votes(file)
 
 
@@ -298,7 +298,7 @@ MATRICES = st.tuples(st.integers(1, 12), st.integers(1, 9), st.integers(2, 7)).f
 
 
 @given(MATRICES, st.sampled_from(["int8", "int16", "int64"]), st.sampled_from("CF"))
-def test_counting_is_a_plain_loop(matrix, dtype, order):
+def test_counting_votes_matches_a_plain_loop(matrix, dtype, order):
     rows, n_classes = matrix
     expected = [[sum(row[query] == c for row in rows) for c in range(n_classes)] for query in range(len(rows[0]))]
     given_votes = np.array(rows, dtype=dtype, order=order)
@@ -313,7 +313,7 @@ def test_counting_does_not_overflow_narrow_integers():
 
 
 @given(MATRICES)
-def test_abstains_says_whether_any_vote_is_missing(matrix):
+def test_abstains_is_true_iff_any_vote_negative(matrix):
     rows, n_classes = matrix
     made = Votes(votes=np.array(rows), n_classes=n_classes)
     assert made.abstains == any(vote < 0 for row in rows for vote in row)
@@ -329,7 +329,7 @@ def make_store(folder, **arrays):
     return folder
 
 
-def test_a_folder_is_read_as_an_npz_would_be(tmp_path):
+def test_folder_is_read_like_an_npz_file(tmp_path):
     arrays = {
         "votes": np.array([[0, 1, 2], [1, 1, 0]], dtype=np.uint8),
         "groups": np.array(["a", "b"]),
@@ -349,17 +349,17 @@ def test_a_folder_is_read_as_an_npz_would_be(tmp_path):
     assert alone.groups is None
 
 
-def test_a_large_folder_is_mapped(tmp_path, monkeypatch):
+def test_votes_in_large_folder_are_mapped(tmp_path, monkeypatch):
     monkeypatch.setattr(npz, "_BLOCK", 100)
     read = read_votes(make_store(tmp_path / "store", votes=np.ones((30, 100), dtype=np.uint8)), classes=2)
     assert isinstance(read.votes, np.memmap)
     assert read.votes.mode == "r"
 
 
-def test_the_store_of_a_training_is_read_once_everybody_has_voted(tmp_path):
+def test_vote_store_is_readable_once_complete(tmp_path):
     store = VoteStore(tmp_path / "store", n_teachers=2, n_queries=3, n_classes=5, fingerprint="x")
     store.put(0, np.array([4, 0, 1]))
-    with pytest.raises(InputError, match="1 of 2 teachers have not voted yet"):
+    with pytest.raises(InputError, match="1 of 2 teachers have not voted"):
         read_votes(tmp_path / "store")
     store.put(1, np.array([2, 0, 1]))
     store.describe(groups=("high", "low"))
@@ -371,19 +371,19 @@ def test_the_store_of_a_training_is_read_once_everybody_has_voted(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({}, r"holds nothing; it must hold 'votes'"),
+        ({}, r"contains nothing; it must contain 'votes'"),
         ({"votes": np.array([[None]])}, "would need pickle"),
         ({"votes": np.array([[0.5]])}, "they must be integers"),
         ({"votes": np.array([[0, 1]]), "groups": np.array(["a", "b"])}, "groups have the shape"),
     ],
     ids=["empty", "objects", "fractions", "too many groups"],
 )
-def test_a_folder_that_cannot_be_read_is_refused(tmp_path, content, message):
+def test_unreadable_votes_folder_is_refused(tmp_path, content, message):
     with pytest.raises(InputError, match=message):
         read_votes(make_store(tmp_path / "store", **content), classes=3)
 
 
-def test_an_npy_that_is_cut_short_is_refused(tmp_path):
+def test_truncated_npy_file_is_refused(tmp_path):
     np.save(tmp_path / "votes.npy", np.zeros((30, 100), dtype=np.uint8))
     whole = (tmp_path / "votes.npy").read_bytes()
     for length in (0, 5, 100, len(whole) - 1):

@@ -1,1 +1,1 @@
-"""Who allows what: consent levels, policies, budgets per person, groups of people."""
+"""Consent levels, policies, privacy budgets per person, and groups of people who share a budget."""

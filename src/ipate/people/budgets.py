@@ -1,4 +1,4 @@
-"""Budgets and groups, and the CSV file of groups that the commands read."""
+"""Privacy budgets, groups, accounts, and the CSV file of groups that the commands read."""
 
 import csv
 import io
@@ -13,13 +13,13 @@ from ipate.files import FilePath, Table, read_table, write_text
 
 
 def usual_delta(n_people: int) -> float:
-    """Return the δ that "auto" stands for: 1e-5, or a tenth of 1/N where that is smaller."""
+    """Return δ for "auto": the smaller of 1e-5 and 0.1/N."""
     return min(1e-5, 0.1 / n_people)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a person allows: at most ε, except with probability δ."""
+    """A person's (ε, δ) privacy budget."""
 
     epsilon: float
     delta: float
@@ -38,16 +38,16 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """People who share one budget, known by the group's id.
+    """People who share one budget, identified by the group's id.
 
     Attributes
     ----------
     id : str
-        By which budgets, weights and costs find each other.
+        The key by which budgets, weights and costs are matched.
     budget : Budget
-        What each of its people allows.
+        The budget of each person in the group.
     people : int or None
-        How many people it has; None where that is not known.
+        The number of people; None if it is unknown.
     """
 
     id: str
@@ -73,16 +73,16 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Who pays: a group, or one teacher's people of a group, and the most weight that one of them moves.
+    """A group, or one teacher's people of a group, that queries are charged to, with its sensitivity.
 
     Attributes
     ----------
     id : str
-        The group's id, or the teacher's where teachers take turns.
+        The group's id, or the teacher's id if teachers take turns (vanishing).
     group : Group
-        Whose budget limits the account.
+        The group whose budget limits the account.
     sensitivity : float
-        The largest total weight that one person can move in one query.
+        The largest total weight of votes that one person can change in one query.
     """
 
     id: str
@@ -91,7 +91,7 @@ class Account:
 
     @classmethod
     def of(cls, group: Group, sensitivity: float) -> "Account":
-        """Return the account of a whole group, which has the group's id."""
+        """Return the account of a whole group; its id is the group's id."""
         return cls(id=group.id, group=group, sensitivity=sensitivity)
 
     @property
@@ -105,21 +105,18 @@ class Account:
         return self.group.budget.delta
 
     def with_budget(self, budget: Budget) -> "Account":
-        """Return the same account under another budget."""
+        """Return a copy of the account with another budget."""
         return replace(self, group=replace(self.group, budget=budget))
 
     @property
     def people(self) -> int:
-        """How many people it has, 0 where that is not known."""
+        """The number of people; 0 if it is unknown."""
         return self.group.people or 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupRow:
-    """One row of a group file: a group's id and budget, and what else the file says about it.
-
-    None means 'not given', so that a command's own default can apply; it never means 0.
-    """
+    """One row of a group file. None means that a value is not given, so that the command's default applies."""
 
     group: str
     epsilon: float
@@ -136,7 +133,7 @@ class GroupRow:
 
 
 def _read_ids(path: FilePath, optional: tuple[str, ...]) -> tuple[Table, tuple[str, ...]]:
-    """Read a group file and check its ids: printable text, each once."""
+    """Read a group file and check that its ids are printable text and unique."""
     table = read_table(path, required=("group", "epsilon"), optional=optional)
     ids = table.texts("group")
     seen: dict[str, int] = {}
@@ -147,7 +144,7 @@ def _read_ids(path: FilePath, optional: tuple[str, ...]) -> tuple[Table, tuple[s
             raise InputError(f"{table.where(row)}: {error}") from None
         if group in seen:
             first = table.lines[seen[group]]
-            raise InputError(f"{table.where(row)}: group {show(group)} is on line {first} too: ids must differ")
+            raise InputError(f"{table.where(row)}: duplicate group id {show(group)}, also on line {first}")
         seen[group] = row
     return table, tuple(ids)
 
@@ -155,7 +152,7 @@ def _read_ids(path: FilePath, optional: tuple[str, ...]) -> tuple[Table, tuple[s
 def read_groups(path: FilePath) -> tuple[GroupRow, ...]:
     """Read a group file: csv with `group,epsilon` and optional `delta,sensitivity,weight`, in file order.
 
-    Ids are text, kept as they stand but for surrounding spaces ('01' stays '01'); an id may occur once.
+    Ids are text: only surrounding spaces are removed ('01' stays '01'). Duplicate ids are an error.
     """
     table, ids = _read_ids(path, ("delta", "sensitivity", "weight"))
     numbers: dict[str, list[Any]] = {
@@ -172,24 +169,24 @@ def read_groups(path: FilePath) -> tuple[GroupRow, ...]:
 def read_sized_groups(
     path: FilePath, *, n_people: int | None = None, shares: Mapping[str, str] | None = None, delta: float | str = "auto"
 ) -> tuple[Group, ...]:
-    """Read a group file with numbers of people: a column `people`, or shares of `n_people`, or a column `share`.
+    """Read a group file with group sizes: from a column `people`, a column `share`, or `shares` of `n_people`.
 
-    δ of the file wins over `delta`; "auto" is `usual_delta` of all people. The columns sensitivity and weight, which
-    other commands use, are ignored.
+    A δ in the file overrides `delta`; "auto" means `usual_delta` of all people. The columns sensitivity and weight,
+    which other commands use, are ignored.
     """
     table, ids = _read_ids(path, ("delta", "share", "people", "sensitivity", "weight"))
     told = dict(zip(ids, table.texts("share"), strict=True)) if "share" in table.columns else {}
     told |= shares or {}
     if told:
         if n_people is None:
-            raise InputError("people is not given: shares are of a number of people (--people N)")
+            raise InputError("people is not given: shares need the total number of people (--people N)")
         sizes = sizes_of(ids, shares={name: _share(name, text) for name, text in told.items()}, n_people=n_people)
     elif "people" in table.columns:
         sizes = {name: _count(name, cell, path) for name, cell in zip(ids, table.texts("people"), strict=True)}
         if n_people is not None and n_people != sum(sizes.values()):
             raise InputError(f"people is {n_people} and {path} has {sum(sizes.values())} in all: they must agree")
     elif n_people is None:
-        raise InputError(f"people is not given: say how many there are (--people N), or in a column of {path}")
+        raise InputError(f"people is not given: give the number of people (--people N) or a column people in {path}")
     else:
         sizes = sizes_of(ids, shares={}, n_people=n_people)
     usual = usual_delta(sum(sizes.values())) if isinstance(delta, str) else check_number("delta", delta)
@@ -202,14 +199,14 @@ def read_sized_groups(
 
 
 def sizes_of(ids: Sequence[str], *, shares: Mapping[str, float], n_people: int) -> dict[str, int]:
-    """Turn each id's share into a number of people by largest remainders, so that the sum is `n_people`."""
+    """Convert shares into numbers of people that sum to `n_people` (largest remainder method)."""
     total = check_count("people", n_people)
     for name in ids:
         if name not in shares:
             raise InputError(f"group {show(name)} has no share: every group needs one, such as {name}=0.5")
     for name, share in shares.items():
         if name not in ids:
-            raise InputError(f"share names the group {show(name)}: it has no budget")
+            raise InputError(f"share is given for the group {show(name)}, which has no budget")
         if not 0 < share <= 1:
             raise InputError(f"share of {show(name)} is {share!r}: it must be above 0 and at most 1")
     if abs(math.fsum(shares.values()) - 1) > 1e-6:
@@ -220,7 +217,7 @@ def sizes_of(ids: Sequence[str], *, shares: Mapping[str, float], n_people: int) 
         people[name] += 1
     for name, count in people.items():
         if count < 1:
-            raise InputError(f"share of {show(name)} is {shares[name]!r}: of {total} people that is nobody")
+            raise InputError(f"share of {show(name)} is {shares[name]!r}: it leaves no person out of {total}")
     return people
 
 
@@ -238,17 +235,14 @@ def _share(name: str, text: str) -> float:
 
 
 def write_groups(path: FilePath, rows: Iterable[GroupRow]) -> None:
-    """Write a group file that `read_groups` reads back exactly; on failure the old file stays whole.
-
-    A column that no row uses is left out.
-    """
+    """Write a group file atomically so that `read_groups` reads the same rows; unused columns are omitted."""
     rows = tuple(rows)
     ids = [row.group for row in rows]
     if not rows:
         raise InputError("rows are empty: a group file must have at least one group")
     if len(set(ids)) < len(ids):
         twice = next(group for position, group in enumerate(ids) if group in ids[:position])
-        raise InputError(f"group {show(twice)} is there twice: ids must differ")
+        raise InputError(f"duplicate group id {show(twice)}: ids must be unique")
     columns = ["group", *(kind for kind in LIMITS if any(getattr(row, kind) is not None for row in rows))]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

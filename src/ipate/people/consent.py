@@ -1,4 +1,4 @@
-"""Check a file of people against a policy: who chose which level, and which rows cannot be used."""
+"""Check a CSV file of people against a policy: count the chosen levels and report invalid rows."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,37 +16,24 @@ from ipate.people.policy import Policy
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Wrong = tuple[str, str, str | None]  # kind, sentence, nearest level
-NAMED = 5  # lines, or people, that a sentence names
-_MOST = 100  # problems that are told apart; a wrong column may have as many as rows
+NAMED = 5  # lines or people listed in one message
+_MOST = 100  # problems reported separately; a wrong column may have one per row
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Rows that cannot be used: what is wrong with them, in a sentence, and where the first of them are.
+    """One kind of invalid rows: an error message and the first affected lines."""
 
-    Attributes
-    ----------
-    kind : {"missing", "unknown level", "no number", "above the most allowed", "more"}
-    text : str
-        Names the value and says what is allowed.
-    rows : int
-        How many rows it concerns.
-    lines : tuple of int
-        The first of their lines in the file.
-    nearest : str or None
-        The level that an unknown one is most like.
-    """
-
-    kind: str
-    text: str
-    rows: int
-    lines: tuple[int, ...]
-    nearest: str | None = None
+    kind: str  # missing, unknown level, no number, above the most allowed, or more
+    text: str  # names the value and what is allowed
+    rows: int  # number of affected rows
+    lines: tuple[int, ...]  # the first of them in the file
+    nearest: str | None = None  # the level most similar to an unknown one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usable:
-    """The rows that can be used: what they say, whose they are, and where they stand."""
+    """The valid rows: their cells, person ids, line numbers and ε."""
 
     cells: Sequence[str]
     ids: Sequence[str] | None
@@ -54,7 +41,7 @@ class Usable:
     budgets: Floats
 
     def part(self, rows: Ints) -> "Usable":
-        """Return some of the rows."""
+        """Return a subset of the rows."""
         where = rows.tolist()
         return Usable(
             cells=[self.cells[row] for row in where],
@@ -65,7 +52,7 @@ class Usable:
 
 
 def read_budgets(table: Table, column: str, policy: Policy, *, numbers: bool) -> tuple[tuple[Problem, ...], Floats]:
-    """Every row's ε, NaN where it has none, and what is wrong with those rows."""
+    """Return the problems, and every row's ε (NaN if the row is invalid)."""
     read, explain = (_number, _no_number) if numbers else (_level, _no_level)
     return _budgets(
         table, table.columns[column], lambda cell: read(cell, policy), lambda cell: explain(cell, column, policy)
@@ -75,7 +62,7 @@ def read_budgets(table: Table, column: str, policy: Policy, *, numbers: bool) ->
 def _budgets(
     table: Table, cells: Sequence[str], read: Callable[[str], float], explain: Callable[[str], Wrong]
 ) -> tuple[tuple[Problem, ...], Floats]:
-    """Every row's ε, NaN where it has none, and what is wrong with those rows; each distinct cell is judged once."""
+    """Return the problems and every row's ε; each distinct cell is parsed once."""
     distinct = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
     code = np.fromiter(map(distinct.__getitem__, cells), np.int64, len(cells))
     values = np.array([read(cell) for cell in distinct])
@@ -83,7 +70,7 @@ def _budgets(
     places = np.flatnonzero(lost)
     rows = np.flatnonzero(lost[code])
     order = rows[np.argsort(code[rows], kind="stable")]
-    first = np.searchsorted(code[order], places[: _MOST + 1])  # where the rows of each bad value begin
+    first = np.searchsorted(code[order], places[: _MOST + 1])  # first row of each invalid value
     ends = [*first[1:].tolist(), len(order)]
     names = list(distinct)
     problems = []
@@ -93,7 +80,7 @@ def _budgets(
         problems.append(Problem(kind=kind, text=text, nearest=nearest, rows=end - start, lines=lines))
     if len(places) > _MOST:
         more = len(places) - _MOST
-        text = f"{more:,} more values that cannot be used, beside the first {_MOST}: is this the right column?"
+        text = f"{more:,} more invalid values after the first {_MOST}: check that this is the right column"
         left = order[first[_MOST] :]
         problems.append(Problem(kind="more", text=text, rows=len(left), lines=_lines(table, left)))
     return tuple(problems), values[code]
@@ -128,12 +115,12 @@ def _no_number(cell: str, column: str, policy: Policy) -> Wrong:
 
 
 def read_ids(table: Table, column: str) -> tuple[tuple[Problem, ...], NDArray[np.bool_]]:
-    """Which rows say whose they are, and what is wrong with those that do not."""
+    """Return the problems, and which rows have a valid person id."""
     good = np.array([0 < len(cell) <= 200 and "\0" not in cell for cell in table.columns[column]])
     if good.all():
         return (), good
     rows = np.flatnonzero(~good)
-    text = f"{column} is missing or no id: a person needs a text of 1 to 200 characters"
+    text = f"{column} is missing or not a valid id: an id has 1 to 200 characters"
     return (Problem(kind="missing", text=text, rows=len(rows), lines=_lines(table, rows)),), good
 
 
@@ -141,66 +128,39 @@ def _lines(table: Table, rows: Ints) -> tuple[int, ...]:
     return tuple(table.lines[row] for row in rows[:NAMED].tolist())
 
 
-_MANY = 50  # groups from which on a note says that they are many
+_MANY = 50  # more groups than this get a note
 
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """A level, or a number that people chose, and who stands under it.
+    """A consent level or a chosen ε, and how many rows and people have it."""
 
-    Attributes
-    ----------
-    level : str
-        Its name; the group's id where people chose numbers.
-    epsilon, delta : float
-    rows, people : int
-        The rows that say it, and the people whom it binds: of somebody's several levels the strictest.
-    meaning : str
-        What it promises, in plain words.
-    """
-
-    level: str
+    level: str  # its name, or the group's id if people chose numbers
     epsilon: float
     delta: float
     rows: int
-    people: int
-    meaning: str
+    people: int  # each person counts once, with their strictest level
+    meaning: str  # the guarantee in plain words
 
 
 @dataclass(frozen=True, kw_only=True)
 class Consent:
-    """What a file of people says under a policy.
-
-    Attributes
-    ----------
-    people, rows, unusable : int
-        Those that can be used, and the rows that cannot.
-    repeated : int
-        People with several rows that agree; all rows of one person count together.
-    conflicts : int
-        People whose rows disagree: the strictest binds.
-    problems : tuple of Problem
-        While there are any, no group file can be written.
-    notes : tuple of str
-        What somebody should know.
-    groups : tuple of GroupRow
-        What the other commands read; empty where there are problems.
-    """
+    """The result of checking a file of people against a policy."""
 
     path: str
-    unusable: int
-    problems: tuple[Problem, ...]
-    rows: int = 0
+    unusable: int  # number of invalid rows
+    problems: tuple[Problem, ...]  # if there are any, no group file can be written
+    rows: int = 0  # valid rows
     people: int = 0
-    repeated: int = 0
-    conflicts: int = 0
+    repeated: int = 0  # people with several rows that agree
+    conflicts: int = 0  # people whose rows disagree; their strictest row binds
     levels: tuple[Level, ...] = ()
     notes: tuple[str, ...] = ()
-    groups: tuple[GroupRow, ...] = ()
+    groups: tuple[GroupRow, ...] = ()  # rows of the group file; empty if there are problems
 
 
 def meaning(level: str, epsilon: float, delta: float, *, named: bool = True) -> str:
-    """What a level, or a number somebody chose, promises one person: the report's own sentence about it."""
+    """Return the guarantee of a level or chosen ε for one person, in the report's wording."""
     return assured(f"A person at level {level}" if named else f"A person of group {level}", epsilon, delta)
 
 
@@ -214,29 +174,15 @@ def check_consent(
     delta: float | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Consent:
-    """Check a csv file of people against a policy.
+    """Check a CSV file of people against a policy, by a column of levels (default "level") or of numbers.
 
-    Parameters
-    ----------
-    path : path
-        One row or several per person; other columns are left alone.
-    policy : Policy
-        What levels mean, and the most that anybody may give.
-    level, epsilon_column : str, optional
-        The column of consent levels ("level" unless said), or else the column of numbers.
-    person : str, optional
-        The column that says whose a row is; without it every row is a person.
-    delta : float, optional
-        δ for all; the policy's own unless said, and at most that. Where neither says one, 1e-5 or a tenth of one
-        over the number of people, whichever is smaller.
-    progress : callable, optional
-        Receives 1 when the file is read, 2 when every cell is judged, 3 when people are counted.
+    `person` is the column of person ids; without it every row is one person. δ defaults to the policy's, which is
+    also its upper limit, or else to `usual_delta`. `progress` receives 1 when the file is read, 2 when every cell is
+    checked, and 3 when people are counted.
     """
     told = progress or (lambda _: None)
     if level is not None and epsilon_column is not None:
-        raise InputError(
-            f"level is {show(level)} and epsilon_column is {show(epsilon_column)}: name the one that people chose"
-        )
+        raise InputError(f"level is {show(level)} and epsilon_column is {show(epsilon_column)}: give only one of them")
     if delta is not None:
         check_number("delta", delta)
         if policy.delta is not None and delta > policy.delta:
@@ -267,7 +213,7 @@ def check_consent(
 
 
 def _counted(found: Consent, usable: Usable, policy: Policy, *, delta: float | None, named: bool) -> Consent:
-    """Count people, levels and groups among the rows that can be used."""
+    """Count people, levels and groups in the valid rows."""
     people = make_people(
         len(usable.budgets),
         levels=usable.cells if named else None,
@@ -285,12 +231,12 @@ def _counted(found: Consent, usable: Usable, policy: Policy, *, delta: float | N
     notes = [*_conflicts(people, torn, usable), *_lookalikes(usable.ids)]
     if delta is None:
         notes.append(
-            f"The policy sets no delta and none was given: δ = {used:g} is used, for {people.n_people:,} people."
+            f"Neither the policy nor the command sets delta: δ = {used:g} is used, for {people.n_people:,} people."
         )
     if len(people.groups) > _MANY:
         notes.append(
-            f"There are {len(people.groups):,} different budgets: a few levels tell less about each person, and many "
-            "small groups are hard to serve."
+            f"There are {len(people.groups):,} different budgets: a few levels reveal less about each person, and "
+            "many small groups are hard to distribute over teachers."
         )
     groups = tuple(GroupRow(group=group.id, epsilon=group.epsilon, delta=group.delta) for group in people.groups)
     return replace(
@@ -306,7 +252,7 @@ def _counted(found: Consent, usable: Usable, policy: Policy, *, delta: float | N
 
 
 def _by_level(people: People, usable: Usable, least: Floats, policy: Policy, delta: float) -> tuple[Level, ...]:
-    """Count every level of the policy; somebody with several levels of one ε counts with the first they gave."""
+    """Count every level of the policy; a person with several levels of equal ε counts with the first of them."""
     names = list(policy.levels)
     place = {name: index for index, name in enumerate(names)}
     said = np.fromiter(map(place.__getitem__, usable.cells), np.int64, len(usable.cells))
@@ -337,7 +283,7 @@ def _by_number(people: People, usable: Usable) -> tuple[Level, ...]:
 
 
 def _conflicts(people: People, torn: NDArray[np.bool_], usable: Usable) -> Iterator[str]:
-    """Say whose rows disagree, and that the strictest binds (maths: conflicting ε, the strictest)."""
+    """Yield a note on people whose rows disagree; their strictest row binds."""
     who = np.flatnonzero(torn)
     if not who.size:
         return
@@ -356,7 +302,7 @@ def _conflicts(people: People, torn: NDArray[np.bool_], usable: Usable) -> Itera
 
 
 def _lookalikes(ids: Sequence[str] | None) -> Iterator[str]:
-    """Say which ids differ in capitals alone: one person under two ids is protected as two."""
+    """Yield a note on ids that differ only in case: one person with two ids would have two budgets."""
     names = dict.fromkeys(ids or ())
     if len(set(map(str.casefold, names))) == len(names):
         return
@@ -364,6 +310,6 @@ def _lookalikes(ids: Sequence[str] | None) -> Iterator[str]:
     twins = [(first, name) for name in names if (first := seen.setdefault(name.casefold(), name)) != name]
     shown = ", ".join(f"{show(one)} and {show(other)}" for one, other in twins[:NAMED])
     yield (
-        f"{len(twins):,} {'id differs' if len(twins) == 1 else 'ids differ'} from another in capitals alone ({shown}): "
-        "if they are one person, give that person one id, or each id gets a budget of its own."
+        f"{len(twins):,} {'id differs' if len(twins) == 1 else 'ids differ'} from another only in case ({shown}): "
+        "if they are one person, use one id; otherwise each id has its own budget."
     )

@@ -1,4 +1,4 @@
-"""How rows become people and people become groups: the strictest of conflicting budgets, by id."""
+"""Assign rows to people by id, take each person's strictest budget, and group people of equal budgets."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ Name: TypeAlias = Callable[[float, float], str]
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Whose each row is, and how to name a row in a message."""
+    """The person of every row, and how to name a row in a message."""
 
     ids: NDArray[np.str_]
     person: Ints
@@ -34,7 +34,7 @@ class Rows:
 def by_number(
     rows: Rows, epsilon: Floats, delta: Any, given: Floats | None, merge_within: float | None
 ) -> dict[str, Any]:
-    """Make the fields of `People` from an ε per row; ids spell ε out, and δ where it is not the usual one."""
+    """Make the fields of `People` from an ε per row; group ids state ε, and δ if it differs from the default."""
     if isinstance(delta, str) and delta == "auto":
         delta = usual_delta(len(rows.ids))
     values, code = np.unique(epsilon, return_inverse=True)
@@ -48,7 +48,7 @@ def by_number(
 
 
 def by_level(rows: Rows, levels: Any, policy: Policy, delta: Any, given: Floats | None) -> dict[str, Any]:
-    """Make the fields of `People` from a level per row; ids are levels, joined where they mean the same."""
+    """Make the fields of `People` from a level per row; group ids are levels, joined by + if their ε is equal."""
     if isinstance(delta, str) and delta == "auto":
         delta = usual_delta(len(rows.ids)) if policy.delta is None else None
     number = {level: place for place, level in enumerate(policy.levels)}
@@ -75,7 +75,7 @@ def by_level(rows: Rows, levels: Any, policy: Policy, delta: Any, given: Floats 
 
 
 def _places(levels: Any, number: Mapping[str, int]) -> Ints:
-    """Return the place of every row's level, −1 where it is none; an array is compared as a whole, not row by row."""
+    """Return the index of every row's level, −1 if it is unknown; a text array is compared as a whole, for speed."""
 
     def place(cell: Any) -> int:
         return number.get(cell.strip(), -1) if isinstance(cell, str) else -1
@@ -85,13 +85,13 @@ def _places(levels: Any, number: Mapping[str, int]) -> Ints:
     code = np.full(len(levels), -1, dtype=np.int64)
     for level, position in number.items():
         code[levels == level] = position
-    for row in np.flatnonzero(code < 0).tolist():  # cells with blanks around them
+    for row in np.flatnonzero(code < 0).tolist():  # cells with surrounding spaces
         code[row] = place(str(levels[row]))
     return code
 
 
 def _assemble(rows: Rows, epsilon: Floats, delta: Floats, merge_within: float | None, name: Name) -> dict[str, Any]:
-    """Take each person's strictest budget, merge if asked, and group by equal (ε, δ)."""
+    """Take each person's strictest budget, optionally merge budgets, and group by equal (ε, δ)."""
     notes: list[str] = []
     epsilon = _strictest("epsilon", epsilon, rows, notes)
     delta = _strictest("delta", delta, rows, notes)
@@ -119,7 +119,7 @@ def _assemble(rows: Rows, epsilon: Floats, delta: Floats, merge_within: float | 
 
 
 def _strictest(kind: str, values: Floats, rows: Rows, notes: list[str]) -> Floats:
-    """Return each person's smallest value over their rows, and note how many people that concerns."""
+    """Return each person's smallest value over their rows, and note how many people have conflicting rows."""
     n_people = len(rows.ids)
     least = np.full(n_people, np.inf)
     np.minimum.at(least, rows.person, values)
@@ -133,7 +133,7 @@ def _strictest(kind: str, values: Floats, rows: Rows, notes: list[str]) -> Float
 
 
 def _merge(epsilon: Floats, delta: Floats, within: float, notes: list[str]) -> Floats:
-    """Move each ε to the anchor of its cluster: the smallest ε of equal δ no further below than `within`."""
+    """Reduce each ε to the anchor of its cluster: the smallest ε of equal δ within the relative tolerance."""
     if isinstance(within, bool) or not isinstance(within, int | float) or not 0 <= within <= 1:
         raise InputError(f"merge_within is {show(within)}: it must be a number from 0 to 1, or None")
     first, code = _distinct(epsilon, delta)
@@ -159,7 +159,7 @@ def _merge(epsilon: Floats, delta: Floats, within: float, notes: list[str]) -> F
 
 
 def _distinct(epsilon: Floats, delta: Floats) -> tuple[Ints, Ints]:
-    """Find equal (ε, δ): who has each first, in order of first appearance, and everybody's number in it."""
+    """Return the first index of every distinct (ε, δ), in order of first appearance, and each person's group index."""
     values = np.unique(delta, return_inverse=True)
     pair = np.unique(epsilon, return_inverse=True)[1] * len(values[0]) + values[1]
     return _first_appearance(pair)
@@ -174,7 +174,7 @@ def _first_appearance(values: NDArray[Any]) -> tuple[Ints, Ints]:
 
 
 def number_column(kind: str, values: ArrayLike, where: Where) -> Floats:
-    """Return one number per row, within the limits of its kind."""
+    """Return one number per row, checked against the limits of its kind."""
     try:
         array = np.asarray(values)
     except ValueError:
@@ -194,7 +194,7 @@ def number_column(kind: str, values: ArrayLike, where: Where) -> Floats:
 def _deltas(
     rows: Rows, delta: Any, given: Floats | None, usual: dict[Any, float], code: Ints
 ) -> tuple[Floats, dict[Any, float]]:
-    """Resolve δ per row, and the usual δ of each key (an ε or a level); NaN means 'none', in here only."""
+    """Return δ per row and the default δ of each key (an ε or a level); NaN means 'not given' in this function."""
     if isinstance(delta, Mapping):
         own = {key: check_number("delta", value, of=key) for key, value in delta.items()}
         usual = {key: own.get(key, other) for key, other in usual.items()}
@@ -215,7 +215,7 @@ def _deltas(
 
 
 def find_rows(person_id: Any, n_rows: int, place: Where) -> Rows:
-    """Find the people, in order of first appearance, and whose each row is."""
+    """Return the people in order of first appearance, and the person of every row."""
     if n_rows == 0:
         raise InputError("there are no rows: at least one is needed")
     if person_id is None:
@@ -237,7 +237,7 @@ def find_rows(person_id: Any, n_rows: int, place: Where) -> Rows:
 
 
 def _person(cell: object) -> str:
-    """Return the id as text without surrounding spaces, empty where it is none: 7 and '7' are one person."""
+    """Return the id as stripped text, or "" if it is invalid; 7 and '7' are the same person."""
     if isinstance(cell, str):
         text = cell.strip()
         return text if len(text) <= 200 and "\0" not in text else ""
@@ -250,5 +250,5 @@ def row_name(row: int) -> str:
 
 
 def _short(number: float) -> str:
-    """Write a float with the fewest digits that read back exactly, so distinct numbers look distinct."""
+    """Format a float with the fewest digits that read back exactly, so that distinct numbers stay distinct."""
     return repr(number).removesuffix(".0")

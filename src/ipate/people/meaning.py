@@ -1,4 +1,4 @@
-"""What (ε, δ) means for one person, in plain words, and the number formats it is written in."""
+"""The meaning of (ε, δ) for one person in plain words, and the number formats for it."""
 
 import math
 
@@ -6,7 +6,7 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def plain(value: float, digits: int = 4) -> str:
-    """A number with at most this many significant digits, without an exponent where it can be avoided."""
+    """Format a number with at most `digits` significant digits, without an exponent between 1e-4 and 1e7."""
     if value != 0 and not 1e-4 <= abs(value) < 1e7:
         return small(value, digits)
     text = f"{value:.{digits}g}"
@@ -18,7 +18,7 @@ def plain(value: float, digits: int = 4) -> str:
 
 
 def small(value: float, digits: int = 2) -> str:
-    """A number as 2.5·10⁻⁶."""
+    """Format a number in scientific notation, such as 2.5·10⁻⁶."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
@@ -29,12 +29,12 @@ def small(value: float, digits: int = 2) -> str:
 
 
 def up(value: float, digits: int = 3) -> str:
-    """An upper bound: rounded to so many significant digits, never below the value."""
+    """Format an upper bound: rounded up to `digits` significant digits."""
     return plain(_rounded(value, digits, above=True), digits)
 
 
 def down(value: float, digits: int = 3) -> str:
-    """A lower bound: rounded to so many significant digits, never above the value."""
+    """Format a lower bound: rounded down to `digits` significant digits."""
     return plain(_rounded(value, digits, above=False), digits)
 
 
@@ -49,27 +49,27 @@ def _rounded(value: float, digits: int, *, above: bool) -> float:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share as a percentage; a dash where there is none."""
+    """Format a share as a percentage, and None as a dash."""
     return "—" if value is None else f"{100 * value:.{digits}f}%"
 
 
 def used(share: float) -> str:
-    """How much of a budget was used, rounded down: 100% means all of it."""
+    """Format the used share of a budget, rounded down, so that 100% means all of it."""
     return f"{math.floor(share * 1000 + 1e-9) / 10:.1f}%"
 
 
 def signed_points(value: float) -> str:
-    """A difference of two shares in percentage points, with its sign."""
+    """Format a difference of two shares in percentage points, with its sign."""
     points = round(100 * value, 1)
     return "±0.0" if points == 0 else f"{points:+.1f}".replace("-", "−")
 
 
 _WEAK = 10.0
-_HUGE = 700.0  # e to a larger power is no floating-point number
+_HUGE = 700.0  # a larger exponent overflows a float
 
 
 def assured(who: str, epsilon: float, delta: float, *, shown: str | None = None) -> str:
-    """What (ε, δ) means for one person, in plain words; `shown` is ε as it is to be written."""
+    """Return the meaning of (ε, δ) for one person in plain words; `shown` overrides the text for ε."""
     factor = up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
     sentence = (
         f"{who}: whatever anyone learns from the student, its labels or anything made of them, their own data changes "
@@ -82,7 +82,7 @@ def assured(who: str, epsilon: float, delta: float, *, shown: str | None = None)
 
 
 def _example(epsilon: float, delta: float, chance: float = 0.1) -> str:
-    """What the promise makes of an outcome that has a chance of 10% without the person's data."""
+    """Return the range of an outcome's probability if it is `chance` without the person's data."""
     most = min(math.exp(min(epsilon, _HUGE)) * chance + delta, 1 - (1 - chance - delta) * math.exp(-epsilon))
     least = max(0.0, (chance - delta) * math.exp(-epsilon))
     most_text = "99.9…" if most > 0.999 else up(100 * most)

@@ -1,8 +1,7 @@
-"""People and their budgets: who asks for how much privacy, and which people share a budget.
+"""People, their privacy budgets, and the groups of people with equal budgets.
 
-A group is identified by its id, never by its position; every change to a person's budget makes it
-stricter and is reported in `People.notes`. How many people there are, their budgets and who shares a teacher
-are public.
+A group is identified by its id, never by its position. A person's budget is only ever made stricter, and every change
+is reported in `People.notes`. The number of people, their budgets and who shares a teacher are public.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +24,22 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class People:
-    """One entry per person: their id, their group, and the rows of the data that are theirs.
+    """People with their ids, groups and rows of the data.
 
-    Make one with `from_budgets`, `from_levels` or `from_csv`. `group_of_person` indexes `groups`, which
-    stand in order of first appearance; `notes` says in sentences whatever was changed, and for how many.
+    Create one with `from_budgets`, `from_levels` or `from_csv`.
+
+    Attributes
+    ----------
+    groups : tuple of Group
+        The distinct budgets, in order of first appearance.
+    ids : array of str, shape (people,)
+        The id of every person.
+    group_of_person : integer array of shape (people,)
+        The index in `groups` of every person's group.
+    person_of_row : integer array of shape (rows,)
+        The index in `ids` of every row's person.
+    notes : tuple of str
+        Sentences that state which budgets were changed, and for how many people.
     """
 
     groups: tuple[Group, ...]
@@ -57,15 +68,14 @@ class People:
         epsilon
             One ε per row.
         delta
-            One δ for all, one per row, a mapping from ε to δ, or "auto": 1e-5, or a tenth of 1/people
-            where that is smaller.
+            One δ for all, one per row, a mapping from ε to δ, or "auto": the smaller of 1e-5 and 0.1/people.
         person_id
-            One id per row (text or whole numbers); without it every row is a person, known by its number.
-            Rows of one person that disagree count with their smallest ε and smallest δ.
+            One id per row (text or whole numbers). Default: every row is one person, whose id is the row number.
+            A person whose rows disagree gets the smallest ε and the smallest δ of them.
         merge_within
-            Merge budgets of equal δ within this relative tolerance, between 0 and 1. The smallest ε
-            anchors a cluster of all up to ε·(1 + merge_within), which gets the anchor's budget; the next
-            ε above it anchors the next. So nobody moves further than the tolerance, or to a larger ε.
+            Merge budgets of equal δ within this relative tolerance, between 0 and 1. The smallest ε anchors a
+            cluster of all budgets up to ε·(1 + merge_within), which get the anchor's ε; the next larger ε anchors
+            the next cluster. No ε is increased, or reduced by more than the tolerance.
         """
         numbers = number_column("epsilon", epsilon, row_name)
         return cls(**by_number(find_rows(person_id, len(numbers), row_name), numbers, delta, None, merge_within))
@@ -79,10 +89,10 @@ class People:
         delta: ArrayLike | Mapping[str, float] | None = None,
         person_id: ArrayLike | None = None,
     ) -> Self:
-        """Group people by the consent level of each row, which the policy turns into ε.
+        """Group people by the consent level of each row, which the policy maps to ε.
 
-        δ is one for all, one per row, a mapping from level to δ, or "auto"; the policy's own is the default
-        and the most that is allowed. Rows of one person that disagree count with the strictest.
+        δ is one for all, one per row, a mapping from level to δ, or "auto". The policy's δ is the default and the
+        upper limit. A person whose rows disagree gets the strictest budget of them.
         """
         return cls(**by_level(find_rows(person_id, len(levels), row_name), levels, policy, delta, None))
 
@@ -99,17 +109,16 @@ class People:
         delta: float | str | Mapping[Any, float] | None = None,
         merge_within: float | None = None,
     ) -> Self:
-        """Group people by a csv file's column of ε ("epsilon" unless named) or of consent levels.
+        """Group people by a column of ε (default: "epsilon") or of consent levels in a CSV file.
 
-        Other columns are left alone, so the data itself may stand in the same file. An empty cell of the
-        δ column takes `delta`, or else the policy's.
+        Other columns are ignored, so the file may also hold the data. An empty cell of the δ column means `delta`,
+        or the policy's δ if `delta` is not given.
         """
         if level_column is None and policy is not None:
-            raise InputError("policy is given and level_column is not: a policy must come with level_column")
+            raise InputError("policy is given without level_column: a policy needs the column of consent levels")
         if level_column is not None and (epsilon_column or policy is None or merge_within is not None):
             raise InputError(
-                f"level_column is {show(level_column)}: it must come with policy, and without "
-                "epsilon_column and merge_within"
+                f"level_column is {show(level_column)}: it needs a policy, and excludes epsilon_column and merge_within"
             )
         budget_column = level_column or epsilon_column or "epsilon"
         extra = [column for column in (person_column, delta_column) if column is not None]
@@ -126,12 +135,12 @@ class People:
 
     @property
     def n_people(self) -> int:
-        """How many people there are."""
+        """The number of people."""
         return len(self.ids)
 
     @property
     def n_rows(self) -> int:
-        """How many rows the data has."""
+        """The number of rows of the data."""
         return len(self.person_of_row)
 
     @cached_property
@@ -141,22 +150,22 @@ class People:
 
     @property
     def group_sizes(self) -> dict[str, int]:
-        """How many people each group has, by group id."""
+        """The number of people of each group, by group id."""
         return {group.id: group.people or 0 for group in self.groups}
 
     @property
     def shares(self) -> dict[str, float]:
-        """Which part of all people each group has, by group id."""
+        """The share of all people in each group, by group id."""
         return {group: size / self.n_people for group, size in self.group_sizes.items()}
 
     @property
     def strictest(self) -> Group:
-        """The group with the smallest ε, and among equals the smallest δ."""
+        """The group with the smallest ε; ties are broken by the smallest δ."""
         return min(self.groups, key=lambda group: (group.epsilon, group.delta))
 
     @cached_property
     def rows_by_person(self) -> tuple[Ints, Ints]:
-        """All rows, person after person, and where each begins: person i has `rows[start[i]:start[i+1]]`."""
+        """All rows sorted by person, and the offsets: person i has `rows[start[i]:start[i+1]]`."""
         rows = np.argsort(self.person_of_row, kind="stable")
         start = np.concatenate([[0], np.cumsum(np.bincount(self.person_of_row, minlength=self.n_people))])
         return rows.astype(np.int64), start.astype(np.int64)
@@ -167,7 +176,7 @@ class People:
         return order, self.ids[order]
 
     def index_of(self, person: str | int) -> int:
-        """Return a person's place in `ids` and `group_of_person`."""
+        """Return a person's index in `ids` and `group_of_person`."""
         order, ids = self._sorted_ids
         place = int(np.searchsorted(ids, str(person)))
         if place == len(ids) or ids[place] != str(person):
@@ -175,7 +184,7 @@ class People:
         return int(order[place])
 
     def rows_of(self, person: str | int) -> Ints:
-        """Return the rows of the data that belong to a person, in order."""
+        """Return a person's rows of the data, in ascending order."""
         rows, start = self.rows_by_person
         index = self.index_of(person)
         return rows[start[index] : start[index + 1]]
@@ -197,26 +206,26 @@ def make_people(
     merge_within: float | None = None,
     source: str = "the data",
 ) -> People:
-    """Return the people of `n_rows` rows: by an ε per row, by consent levels with a policy, or by one ε for everybody.
+    """Return the people of `n_rows` rows, from an ε per row, consent levels with a policy, or one ε for everybody.
 
-    Every way into the library comes here. δ is the policy's where "auto" meets a policy that has one, and
-    `usual_delta` otherwise; `source` names the data in messages.
+    All entry points of the library use this function. δ = "auto" means the policy's δ if it has one, and
+    `usual_delta` otherwise; `source` names the data in error messages.
     """
     if budgets is not None and levels is not None:
-        raise InputError("budgets and levels are both given: give one of them")
+        raise InputError("budgets and levels are both given: give only one of them")
     if epsilon is not None and (budgets is not None or levels is not None):
-        raise InputError(f"epsilon is {epsilon:g}: {source} says what its people consent to; leave it out")
+        raise InputError(f"epsilon is {epsilon:g}: {source} already has budgets or consent levels; remove epsilon")
     if levels is None and policy is not None:
-        raise InputError(f"a policy is given and {source} has no consent levels: name their column, or leave it out")
+        raise InputError(f"a policy is given but {source} has no consent levels: name their column, or remove it")
     if levels is not None and policy is None:
-        raise InputError(f"{source} has consent levels without a policy: say which ε each level means")
+        raise InputError(f"{source} has consent levels without a policy: give the ε of each level")
     if budgets is None and levels is None and epsilon is None:
         raise InputError(
             f"no budgets: {source} needs an ε per row, consent levels with a policy, or one ε for everybody"
         )
     if levels is not None:
         if merge_within is not None:
-            raise InputError(f"merge_within is {merge_within:g}: it is for budgets that are numbers, not for levels")
+            raise InputError(f"merge_within is {merge_within:g}: it applies to numeric budgets, not to levels")
         rule = policy if isinstance(policy, Policy) else Policy.from_mapping(policy or {})
         people = People.from_levels(levels, policy=rule, delta=delta, person_id=person_id)
     else:
@@ -224,5 +233,5 @@ def make_people(
         people = People.from_budgets(rows, delta=delta, person_id=person_id, merge_within=merge_within)
     if people.n_rows != n_rows:
         name = "levels" if levels is not None else "budgets"
-        raise InputError(f"{name} has {people.n_rows} entries and there are {n_rows} rows: there must be one per row")
+        raise InputError(f"{name} has {people.n_rows} entries for {n_rows} rows: there must be one per row")
     return people

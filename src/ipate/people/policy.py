@@ -1,4 +1,4 @@
-"""Consent levels and what they mean: a policy that an ethics board sets maps each level to an ε."""
+"""Consent policies: a mapping from consent levels to ε, usually set by an ethics board."""
 
 import math
 import tomllib
@@ -14,10 +14,18 @@ from ipate.files import FilePath
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What each consent level means as ε, and the most that any level may be.
+    """The ε of every consent level, with an optional upper limit and δ.
 
-    Levels name privacy, so 'high' has the small ε. People choose among words that a board has given
-    meaning to, rather than numbers that few can weigh.
+    Levels name the degree of privacy, so 'high' has the smallest ε.
+
+    Attributes
+    ----------
+    levels : mapping of str to float
+        The ε of every level.
+    max_epsilon : float, optional
+        The largest ε that is allowed.
+    delta : float, optional
+        The default δ, and the largest that is allowed.
     """
 
     levels: Mapping[str, float]
@@ -30,7 +38,7 @@ class Policy:
         levels = {check_id(name, what="level"): value for name, value in self.levels.items()}
         for name, value in levels.items():
             if name in ("max_epsilon", "delta") or set(name) & set("=+,"):
-                raise InputError(f"level is {show(name)}: it must not hold = + , nor be called max_epsilon or delta")
+                raise InputError(f"level is {show(name)}: it must not contain = + , or be max_epsilon or delta")
             levels[name] = check_number("epsilon", value, what=f"epsilon of level {show(name)}")
         object.__setattr__(self, "levels", MappingProxyType(levels))
         if self.delta is not None:
@@ -56,7 +64,7 @@ class Policy:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        """Make a policy of level names and their ε, with `max_epsilon` and `delta` beside them if wanted."""
+        """Make a policy from level names and their ε, and optionally the keys `max_epsilon` and `delta`."""
         levels = {name: value for name, value in mapping.items() if name not in ("max_epsilon", "delta")}
         return cls(levels=levels, max_epsilon=mapping.get("max_epsilon"), delta=mapping.get("delta"))
 
@@ -69,18 +77,18 @@ class Policy:
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} is no valid TOML: {' '.join(str(error).split())}") from None
+            raise InputError(f"{path} is not valid TOML: {' '.join(str(error).split())}") from None
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
 
     def nearest(self, level: object) -> str:
-        """Return the level that a name is most like, capitals aside."""
+        """Return the level that is most similar to a name, ignoring case."""
         return nearest(level, self.levels)
 
     def unknown(self, level: object) -> str:
-        """Say that a level is none of the policy's, which are allowed, and which is nearest."""
+        """Return the message for an unknown level, with the allowed levels and the most similar one."""
         return unknown_name("level", level, tuple(self.levels))
 
     def refuse(self, level: object, where: str) -> NoReturn:
-        """Refuse a level that the policy does not have, with the nearest name that it has."""
+        """Raise an error for an unknown level that suggests the most similar one."""
         raise InputError(f"{where}: {self.unknown(level)}")

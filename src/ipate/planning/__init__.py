@@ -1,1 +1,1 @@
-"""Decisions before any vote, from public facts alone: settings, plans, ptr designs."""
+"""Settings, plans and ptr designs, all chosen from public information before any vote is cast."""

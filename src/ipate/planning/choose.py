@@ -1,8 +1,8 @@
-"""The chooser: the number of teachers and the noise, from public information alone.
+"""Choose the number of teachers and the noise from public information alone.
 
-Under the gdp account labels grow with k² at equal σ/k, until teachers have too little data. The best choice depends on
-how well teachers of p points agree. Private votes must not decide that, so it comes from a public proxy task or from
-stated reference profiles of vote shares.
+Under the gdp bound, labels grow with k² at equal σ/k, until teachers have too little data. The best choice depends on
+how well teachers with p points agree. Private votes must not be used for that, so the agreement is measured on a public
+proxy task or taken from fixed reference profiles of vote shares.
 """
 
 from collections.abc import Sequence
@@ -24,25 +24,25 @@ Floats = NDArray[np.float64]
 SIGMAS = (0.04, 0.06, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3)
 CHECK_SIGMAS = (0.15, 0.2, 0.3, 0.4, 0.6)
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-BLIND_THRESHOLD = 0.5  # without a proxy no higher: teachers weaker than thought would never pass
-SKILLS = (0.2, 0.4, 0.6, 0.8, 0.95)  # how good teachers may be, where nothing is known
+BLIND_THRESHOLD = 0.5  # largest threshold without a proxy: teachers weaker than assumed would never pass a higher one
+SKILLS = (0.2, 0.4, 0.6, 0.8, 0.95)  # assumed skills of teachers if there is no proxy
 FEWEST_TEACHERS = 25
 PROXY_TEACHERS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """How teachers with so many points vote: shares of the votes per public point and class."""
+    """The shares of the votes per public point and class, for teachers with a given number of points."""
 
     shares: Floats  # (points, C); each row sums to 1, the first column is the true class
     points_per_teacher: int
-    source: str  # where the profile comes from, in words
-    measured: bool = False  # whether teachers were trained for it, on public data
+    source: str  # description of the origin
+    measured: bool = False  # whether it was measured with teachers trained on public data
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What was chosen, and the reason; it depends on public facts alone."""
+    """The chosen parameters and the reason, which depend on public information alone."""
 
     n_teachers: int
     sigma: float
@@ -52,10 +52,10 @@ class Choice:
 
 
 def reference_profile(n_classes: int, points_per_teacher: int, *, skill: float = 0.6) -> Profile:
-    """Return a stated mix of difficulties: a teacher is right with a probability that varies from point to point.
+    """Return a fixed profile in which a teacher's probability of being right varies from point to point.
 
-    It follows a Beta distribution of concentration 3 whose mean is `skill` of the way from guessing to always right;
-    half of the errors fall on one rival class, the rest evenly on all others.
+    It follows a Beta distribution of concentration 3, whose mean is 1/C + skill·(1 − 1/C). Half of the errors fall on
+    one class, the rest evenly on all wrong classes.
     """
     accuracy = 1 / n_classes + skill * (1 - 1 / n_classes)
     chance = beta.ppf((np.arange(200) + 0.5) / 200, 3 * accuracy, 3 * (1 - accuracy))
@@ -77,7 +77,7 @@ def proxy_profiles(
 ) -> tuple[Profile, ...]:
     """Train a few teachers of each size on half of a public labelled task and let them vote on the other half.
 
-    Sizes that the task cannot supply are left out.
+    Sizes larger than half of the task are skipped.
     """
     from sklearn.base import clone
 
@@ -122,19 +122,19 @@ def choose(
     variant: str = "weighting",
     **options: Any,
 ) -> Choice:
-    """Return k, σ, σ_T and T that promise the best student under the releasable gdp account.
+    """Return k, σ, σ_T and T with the best expected student under the releasable gdp bound.
 
-    Every candidate is scored by the labels it affords times ((a − 1/C)/(1 − 1/C))², where a is the expected share of
-    right labels: the number of clean labels that teach as much as that many noisy ones. Labels are those of the group
-    that is exhausted first, and at most the answered part of the pool.
+    The score of a candidate is the number of labels it affords times ((a − 1/C)/(1 − 1/C))², where a is the expected
+    accuracy of the labels: the equivalent number of clean labels. The number of labels is that of the group that is
+    exhausted first, and at most the answered part of the pool.
 
-    Without `profiles` the best on average over reference profiles of several skills is chosen, at
-    `points_per_teacher` or `usual_points`. `n_teachers` fixes k. Without a consensus `check` only σ is chosen.
+    Without `profiles`, the candidate is chosen that is best on average over reference profiles of several skills, at
+    `points_per_teacher` or `usual_points`. `n_teachers` fixes k. Without a consensus `check`, only σ is chosen.
     Further options are those of `ipate.allocation.lay_out`.
     """
     people = sum(group.people or 0 for group in groups)
     if people < 1:
-        raise InputError("the groups hold no people: at least one is needed")
+        raise InputError("the groups have no people: at least one person is needed")
     candidates: dict[int, list[Profile]] = {}
     for profile in profiles or _default_profiles(people, n_classes, points_per_teacher, n_teachers):
         candidates.setdefault(profile.points_per_teacher, []).append(profile)
@@ -155,7 +155,7 @@ def choose(
 
 
 def usual_points(n_people: int, n_classes: int) -> int:
-    """Return the people per teacher where nothing is given: 10 per class and at least 50, but at least 25 teachers."""
+    """Return the default number of people per teacher: max(50, 10·C), or fewer if needed to have 25 teachers."""
     return max(1, min(max(50, 10 * n_classes), n_people // FEWEST_TEACHERS))
 
 
@@ -169,7 +169,7 @@ def _default_profiles(people: int, n_classes: int, points: int | None, n_teacher
 
 @dataclass(frozen=True, kw_only=True)
 class _Grid:
-    """Scores, labels and accuracies of one profile over all (σ_T, T, σ)."""
+    """The scores, labels and accuracies of one profile for all (σ_T, T, σ)."""
 
     score: Floats
     labels: Floats
@@ -179,7 +179,7 @@ class _Grid:
 def _best_noise(
     profiles: Sequence[Profile], k: int, worth: float, n_public: int, *, check: bool
 ) -> tuple[float, Choice]:
-    """Pick the noise and threshold that do well, relative to the best, on average over the profiles."""
+    """Return the noise and threshold whose score, relative to the best, is largest on average over the profiles."""
     grids = [_score(profile, k, worth, n_public, check=check) for profile in profiles]
     allowed = np.array(THRESHOLDS)[None, :, None] <= (1.0 if profiles[0].measured else BLIND_THRESHOLD)
     regret = allowed * np.mean([grid.score / max(float(grid.score.max()), 1e-300) for grid in grids], axis=0)

@@ -1,4 +1,4 @@
-"""What budgets afford before there are votes: every variant, group by group, and the effect of more teachers."""
+"""Plans: the number of labels that budgets afford under every variant, computed before there are votes."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,14 +22,14 @@ FEWER_POINTS = (
     "so labels get easier and more biased: the student's accuracy decides, not the number of labels. Choose k on a "
     "public task, never by looking at private votes."
 )
-_SHARE = 0.8  # of the votes for one class, where there is no threshold that says how many
-_MOST = 50_000  # queries that a rotation is followed through; beyond, a lower bound is given
+_SHARE = 0.8  # assumed share of the votes for the plurality if there is no threshold
+_MOST = 50_000  # longest rotation that is simulated; longer ones get a lower bound
 _CELLS = 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guaranteed:
-    """What all budgets together pay for at an answer rate; `binding` is the group that ends it."""
+    """The queries and labels that all budgets afford at an answer rate; `binding` is the first exhausted group."""
 
     rate: float
     queries: int
@@ -40,17 +40,17 @@ class Guaranteed:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupPlan:
-    """A group's influence, and how many queries its own budget pays for at each answer rate."""
+    """A group's influence, and how many queries its own budget affords at each answer rate."""
 
     account: Account
     teachers: int
-    influence: float  # weight of its teachers, copies of its people, or share of queries that its teachers vote on
-    queries: tuple[int | None, ...]  # None: far beyond the binding group's
+    influence: float  # weight of its teachers, copies of its people, or share of queries its teachers vote on
+    queries: tuple[int | None, ...]  # None: far more than those of the binding group
 
 
 @dataclass(frozen=True, kw_only=True)
 class VariantPlan:
-    """One variant: its teachers, its noise, its groups, and what it guarantees."""
+    """The plan of one variant: its teachers, noise and groups, and the guaranteed labels."""
 
     layout: Layout
     people_per_teacher: float
@@ -66,11 +66,11 @@ class VariantPlan:
 
     @property
     def n_teachers(self) -> int:
-        """The number of teachers, after upsampling scaled it."""
+        """The number of teachers, after scaling by upsampling."""
         return self.layout.n_teachers
 
     def facts(self) -> dict[str, Any]:
-        """Return the variant for JSON."""
+        """Return the variant's plan as a dictionary for JSON."""
         return {
             "variant": self.variant,
             "rule": self.layout.rule,
@@ -97,7 +97,7 @@ class VariantPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class MoreTeachers:
-    """What another number of teachers would afford at equal σ/k, every query answered."""
+    """The labels that another number of teachers affords at equal σ/k if every query is answered."""
 
     n_teachers: int
     people_per_teacher: float
@@ -106,9 +106,9 @@ class MoreTeachers:
 
 @dataclass(frozen=True, kw_only=True)
 class Chances:
-    """The chances that a unanimous vote passes the check, and that a label names the plurality.
+    """The probabilities that a unanimous vote passes the check, and that a label is the plurality class.
 
-    The plurality has the share T/k of the votes, and the rest is spread evenly.
+    The plurality is assumed to have the share T/k of the votes; the rest is spread evenly.
     """
 
     unanimous_passes: float | None
@@ -118,7 +118,27 @@ class Chances:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What these budgets afford, variant by variant."""
+    """The number of labels that budgets afford under every variant.
+
+    Attributes
+    ----------
+    groups : tuple of Group
+        The groups that the plan is for.
+    n_teachers, n_classes : int
+        The number of teachers before upsampling scales it, and of classes (None if not given).
+    meter : Meter
+        The bound and conversion of the plan.
+    variants : tuple of VariantPlan
+        One plan per variant.
+    more : tuple of MoreTeachers
+        The labels that other numbers of teachers afford.
+    suits, why : str
+        The recommended variant and the reason.
+    chances : Chances
+        The probabilities of passing the check and of a correct label.
+    notes : tuple of str
+        Remarks on group sizes, δ and variants.
+    """
 
     groups: tuple[Group, ...]
     n_teachers: int
@@ -132,7 +152,7 @@ class Plan:
     notes: tuple[str, ...]
 
     def facts(self) -> dict[str, Any]:
-        """Return the plan for JSON."""
+        """Return the plan as a dictionary for JSON."""
         groups = [{"id": g.id, "epsilon": g.epsilon, "delta": g.delta, "people": g.people} for g in self.groups]
         return {
             "groups": groups,
@@ -161,15 +181,31 @@ def make_plan(
     seed: int = 0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Plan:
-    """Plan every variant for these groups, each with its number of people.
+    """Plan every variant for these groups.
 
-    `mechanism` is stated for `n_teachers` teachers, as in `Settings`; `parties` says that the groups cannot share
-    their data; `seed` is the public split seed; `options` holds further options of `lay_out` by variant.
+    Parameters
+    ----------
+    groups : sequence of Group
+        The groups, each with its number of people.
+    n_teachers : int
+        The number of teachers before upsampling scales it.
+    mechanism : Mechanism
+        Noise and threshold for `n_teachers` teachers, as in `Settings`.
+    meter : Meter, optional
+        A data-independent bound. Default: `Meter()`.
+    n_classes : int, optional
+        The number of classes.
+    parties : bool
+        Whether the groups belong to parties that cannot share their data.
+    seed : int
+        The public split seed.
+    options : mapping, optional
+        Further options of `ipate.allocation.lay_out`, by variant.
     """
     counted = Meter() if meter is None else meter
     if counted.whole or not counted.data_independent:
         known = ", ".join(planning_bounds())
-        raise InputError(f"bound is {counted.bound!r}: a plan is made before there are votes; allowed are {known}")
+        raise InputError(f"bound is {counted.bound!r}: a plan needs a bound that does not use votes: {known}")
     if n_classes is not None:
         check_count("classes", n_classes, least=2)
     k = check_count("n_teachers", n_teachers)
@@ -206,7 +242,7 @@ def _beside(own: Sequence[Guaranteed], standard: Sequence[Guaranteed]) -> tuple[
 def _more_teachers(
     groups: Sequence[Group], k: int, noise: Mechanism, one: Callable[..., VariantPlan]
 ) -> tuple[MoreTeachers, ...]:
-    """The table over k, at equal σ/k and all queries answered; without vanishing, which is slow to follow."""
+    """Return the table over k at equal σ/k if all queries are answered; vanishing is left out because it is slow."""
     people = sum(group.people or 0 for group in groups)
     rows = []
     for factor in (0.5, 1, 2, 4, 8):
@@ -217,14 +253,14 @@ def _more_teachers(
         for variant in (name for name, made in VARIANTS.items() if not made.takes_turns):
             try:
                 labels[variant] = one(variant, teachers, noise.scaled(teachers / k), (1.0,)).guaranteed[0].labels
-            except InputError:  # too few teachers for so many copies
+            except InputError:  # too few teachers for the copies
                 labels[variant] = None
         rows.append(MoreTeachers(n_teachers=teachers, people_per_teacher=people / teachers, labels=labels))
     return tuple(rows)
 
 
 def _chances(k: int, noise: Mechanism, n_classes: int | None) -> Chances:
-    """Φ((k−T)/σ_T), and ∫ φ(z)·Φ(z + gap/σ)^(C−1) dz for the gap between plurality and the others."""
+    """Compute Φ((k−T)/σ_T) and ∫ φ(z)·Φ(z + gap/σ)^(C−1) dz, with the gap between the plurality and the others."""
     passes, share = None, _SHARE
     if noise.check_sigma is not None and noise.threshold is not None:
         passes, share = float(ndtr((k - noise.threshold) / noise.check_sigma)), noise.threshold / k
@@ -242,9 +278,9 @@ def _notes(groups: Sequence[Group], k: int, planned: Sequence[VariantPlan]) -> t
     notes = [f"{people} people, {k} teachers, {people / k:.4g} people each."]
     worst = max(groups, key=lambda group: group.delta)
     if worst.delta >= 1 / people:
-        notes.append(f"δ = {worst.delta:g} of group {show(worst.id)} is 1/N or more: it should be well below.")
+        notes.append(f"δ = {worst.delta:g} of group {show(worst.id)} is at least 1/N: it should be well below 1/N.")
     notes += [
-        f"{plan.variant} affords fewer labels than standard here: it costs the strict more than it gives."
+        f"{plan.variant} affords fewer labels than standard here: one group is exhausted earlier than under standard."
         for plan in planned
         if plan.guaranteed[-1].ratio is not None and plan.guaranteed[-1].ratio < 1
     ]
@@ -252,12 +288,12 @@ def _notes(groups: Sequence[Group], k: int, planned: Sequence[VariantPlan]) -> t
 
 
 def labels_in(queries: int, rate: float) -> int:
-    """Return how many of so many queries end with a label, the last of them included."""
+    """Return how many labels result from `queries` queries if the last one is answered."""
     return int((queries - 1) * rate) + 1 if queries else 0
 
 
 def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence[float]) -> VariantPlan:
-    """Return what one variant's layout affords at these answer rates; the noise is scaled with its teachers."""
+    """Return what a variant's layout affords at these answer rates; the noise is scaled with the number of teachers."""
     own = noise.scaled(layout.scale)
     queries = [_queries(layout, own, meter, rate) for rate in rates]
     guaranteed = []
@@ -286,14 +322,14 @@ def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence
 
 
 def _queries(layout: Layout, noise: Mechanism, meter: Meter, rate: float) -> dict[str, int | None]:
-    """Return how many queries each group's own budget pays for, by id."""
+    """Return how many queries each group's own budget affords, by id."""
     if layout.participation is not None:
         return _rotating_queries(layout, layout.participation, noise, meter, rate)
     return {group.id: afforded(group, noise, meter, rate) for group in layout.groups}
 
 
 def afforded(account: Account, noise: Mechanism, meter: Meter, rate: float, *, sensitivity: float | None = None) -> int:
-    """Return how many queries one account pays for at an answer rate, by its own sensitivity unless given."""
+    """Return how many queries one account affords at an answer rate; the default sensitivity is the account's."""
     return queries_afforded(
         meter,
         epsilon=account.epsilon,
@@ -308,10 +344,10 @@ def afforded(account: Account, noise: Mechanism, meter: Meter, rate: float, *, s
 def _rotating_queries(
     layout: Layout, schedule: Participation, noise: Mechanism, meter: Meter, rate: float
 ) -> dict[str, int | None]:
-    """Follow the rotation: a group ends with the first query that one of its teachers cannot pay.
+    """Simulate the rotation: a group is exhausted at the first query that one of its teachers cannot afford.
 
-    A label's cost is multiplied by the answer rate, because nobody knows whose turns will be answered; at rate 1 this
-    is exact. Long rotations get a lower bound: the busiest teacher, always at the largest sensitivity.
+    A label's cost is multiplied by the answer rate, because it is unknown which queries will be answered; at rate 1
+    this is exact. Long rotations get a lower bound from the busiest teacher at the largest sensitivity.
     """
     floor: dict[str, int | None] = {}
     for group in layout.groups:
@@ -344,7 +380,7 @@ def _rotating_queries(
 
 
 def _costs(sensitivity: Any, noise: Mechanism, meter: Meter, rate: float) -> tuple[Any, Any]:
-    """Return what each query costs a participant at the answer rate, and at most: shapes (B, width)."""
+    """Return each query's expected cost at the answer rate and its largest cost, of shape (B, width)."""
     values, inverse = np.unique(sensitivity, return_inverse=True)
     label = meter.worst_label(sensitivity=values, sigma=noise.sigma)
     check = np.zeros_like(label)
@@ -354,7 +390,7 @@ def _costs(sensitivity: Any, noise: Mechanism, meter: Meter, rate: float) -> tup
 
 
 def _last(turns: Callable[[int], int], most: int) -> int:
-    """Return the largest number of queries with at most so many turns; `turns` never decreases."""
+    """Return the largest n with `turns(n) <= most`; `turns` must not decrease."""
     low, high = 0, 1
     while turns(high) <= most and high < 1 << 36:
         low, high = high, 2 * high

@@ -1,13 +1,13 @@
-"""Public references for graded propose-test-release: what the votes may look like, without looking at them.
+"""Public references for graded propose-test-release: expected votes that do not depend on the private votes.
 
-A design needs a guess of how clearly teachers will agree. It comes from votes of other teachers (a public proxy
-task) or from a simulator with a few public parameters; never from the private votes. Privacy does not depend on the
-guess, only the chance to pass the test does, so a *reserve* raises its costs.
+A design needs an estimate of how clearly teachers will agree. It comes from votes of other teachers on public data or
+from a simulator with a few public parameters, never from the private votes. Privacy does not depend on the estimate,
+but the probability of passing the test does, so a *reserve* is added to its costs.
 
-The simulator. A query's difficulty is normal on the logit scale: a teacher votes for the truth with probability
-p = 1/(1 + e^{−(c + spread·z)}), z ~ N(0, 1) per query, with c such that the mean of p is the teachers' accuracy. Wrong
-votes go to the query's own list of wrong classes: the first takes the share `confusion` of them, the next that share
-of what is left, and so on, the last what remains. Given the query, teachers vote independently.
+In the simulator, a query's difficulty is normal on the logit scale: a teacher votes for the truth with probability
+p = 1/(1 + e^{−(c + spread·z)}), z ~ N(0, 1) per query, with c such that the mean of p is the teachers' accuracy. Every
+query has a random order of its wrong classes: the first gets the share `confusion` of the wrong votes, the next that
+share of the rest, and so on; the last gets the remainder. Given the query, teachers vote independently.
 """
 
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ from ipate.votes.panel import Panel
 
 @dataclass(frozen=True, kw_only=True)
 class Simulator:
-    """A public guess of how teachers vote; the module's docstring states the model."""
+    """A public model of how teachers vote, described in the module's docstring."""
 
-    accuracy: float  # how often one teacher is right, on average over queries
-    spread: float = 2.0  # standard deviation of the queries' difficulty on the logit scale; 0: all are alike
-    confusion: float = 0.65  # share of the wrong votes that go to a query's most likely wrong class, and so on
-    queries: int = 2000  # how many are simulated; more make the profile steadier
-    seed: int = 0  # public: the simulator does not protect anybody
+    accuracy: float  # mean accuracy of a teacher over queries
+    spread: float = 2.0  # standard deviation of the queries' difficulty on the logit scale; 0: all are equal
+    confusion: float = 0.65  # share of the wrong votes for a query's most likely wrong class, then of the rest
+    queries: int = 2000  # number of simulated queries; more give a less noisy profile
+    seed: int = 0  # public: no privacy depends on it
 
     def __post_init__(self) -> None:
         for name, value in (("accuracy", self.accuracy), ("confusion", self.confusion)):
@@ -69,7 +69,7 @@ class Simulator:
         return Votes(votes=votes, n_classes=n_classes, labels=order[:, 0])
 
     def _centre(self) -> float:
-        """Return c: the mean of expit(c + spread·z) is the accuracy (Gauss–Hermite, 64 nodes)."""
+        """Return c such that the mean of expit(c + spread·z) is the accuracy (Gauss–Hermite, 64 nodes)."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(64)
         weights = weights / weights.sum()
         return float(brentq(lambda c: weights @ expit(c + self.spread * nodes) - self.accuracy, -200, 200))
@@ -82,10 +82,10 @@ class Simulator:
 
 
 def votes_profile(setting: Setting, panel: Panel, votes: Votes, *, source: str, radii: int | None = None) -> Profile:
-    """Make a profile of reference votes: as many teachers as the panel has, weighted as it says."""
+    """Make a profile from reference votes of as many teachers as the panel has, with the panel's weights."""
     if votes.n_teachers != panel.n_teachers:
         raise InputError(
-            f"the reference has {votes.n_teachers} teachers, the panel {panel.n_teachers}: it must have as many"
+            f"the reference has {votes.n_teachers} teachers, the panel {panel.n_teachers}: the numbers must be equal"
         )
     if votes.n_classes != setting.classes:
         raise InputError(f"the reference has {votes.n_classes} classes: it must have {setting.classes}")
@@ -99,7 +99,7 @@ def votes_profile(setting: Setting, panel: Panel, votes: Votes, *, source: str, 
 
 
 def simulated_profile(setting: Setting, panel: Panel, simulator: Simulator, *, radii: int | None = None) -> Profile:
-    """Make a profile of simulated votes."""
+    """Make a profile from simulated votes."""
     votes = simulator.votes(n_teachers=panel.n_teachers, n_classes=setting.classes)
     return votes_profile(setting, panel, votes, source=str(simulator), radii=radii)
 
@@ -109,24 +109,24 @@ RESERVE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What a design is made from: a simulator, or the votes of as many other teachers on public data."""
+    """The source of a design: a simulator, or the votes of equally many other teachers on public data."""
 
     simulator: Simulator | None = None
     votes: Votes | None = None
-    source: str = "votes"  # where the votes come from, in words; part of the design
-    reserve: float = RESERVE  # how much more than the reference, relatively, the private votes may cost and still pass
-    fallback: bool = False  # keep (ε/2, δ/10) for a data-independent run after a failed test
+    source: str = "votes"  # description of the votes' origin; part of the design
+    reserve: float = RESERVE  # relative margin by which the private votes may cost more than the reference and pass
+    fallback: bool = False  # reserve (ε/2, δ/10) for a data-independent run after a failed test
 
     def __post_init__(self) -> None:
         if (self.simulator is None) == (self.votes is None):
             raise InputError(
-                "a design needs one reference: how often a teacher is expected to be right (accuracy), or votes of "
-                "other teachers on public data; never the private votes"
+                "a design needs one reference: the expected accuracy of a teacher, or votes of other teachers on "
+                "public data; never the private votes"
             )
 
 
 def as_reference(given: "Reference | float | None") -> Reference | None:
-    """Return a reference as it is, or the simulator's for an accuracy; None where nothing is given."""
+    """Return a reference unchanged, or a simulator with the given accuracy, or None."""
     if given is None or isinstance(given, Reference):
         return given
     if isinstance(given, bool) or not isinstance(given, int | float):
@@ -137,7 +137,7 @@ def as_reference(given: "Reference | float | None") -> Reference | None:
 def design_for(
     reference: Reference, panel: Panel, mechanism: Mechanism, *, n_classes: int, queries: Sequence[str]
 ) -> Design:
-    """Return the design that asks as many of these queries, in this order, as the reference affords."""
+    """Return the design for as many of these queries, in this order, as the reference affords."""
     setting = setting_for(panel, mechanism, n_classes=n_classes)
     if reference.simulator is not None:
         profile = simulated_profile(setting, panel, reference.simulator)
@@ -159,12 +159,12 @@ def design_for(
 
 
 def write_design(path: Path, design: Design) -> None:
-    """Write a design, whole or not at all; it is public."""
+    """Write a design, which is public, atomically."""
     write_text(path, design.to_json() + "\n")
 
 
 def read_design(path: Path) -> Design:
-    """Read a design and verify every condition of it: privacy does not depend on who wrote the file."""
+    """Read a design and verify all its conditions, so that privacy does not depend on who wrote the file."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -177,9 +177,9 @@ def read_design(path: Path) -> Design:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What one variant may expect: by bound, how many queries are asked and how many labels result on average.
+    """The expected numbers of queries and labels of one variant, by bound.
 
-    `answer_rate` is the share of the reference's queries that pass the check.
+    `answer_rate` is the expected share of the reference's queries that pass the check.
     """
 
     variant: str
@@ -189,12 +189,12 @@ class Forecast:
 
 
 def forecast(plan: Plan, reference: Reference, *, pool: int) -> tuple[Forecast, ...]:
-    """Return what each variant but vanishing may expect of a pool of so many points if votes are as the reference's.
+    """Return the forecast of each variant except vanishing for `pool` points, if votes are like the reference's.
 
-    Reference votes come from a fixed number of teachers, so variants with another number (upsampling) are left out.
+    Reference votes have a fixed number of teachers, so variants with another number (upsampling) are skipped.
     """
     if plan.n_classes is None:
-        raise InputError("classes is not given: a reference needs to know how many classes there are")
+        raise InputError("classes is not given: a reference needs the number of classes")
     found = []
     for variant in plan.variants:
         votes = reference.votes
@@ -221,7 +221,7 @@ def _of_variant(variant: VariantPlan, votes: Votes, n_classes: int, reference: R
 
 
 def _answer_rate(panel: Panel, votes: Votes, variant: VariantPlan) -> float:
-    """Return the chance that the check passes, averaged over the reference's queries."""
+    """Return the probability of passing the check, averaged over the reference's queries."""
     mechanism = variant.mechanism
     if mechanism.check_sigma is None or mechanism.threshold is None:
         return 1.0

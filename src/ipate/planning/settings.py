@@ -1,4 +1,4 @@
-"""The settings of a labelling: chosen once from public facts and stored as JSON."""
+"""The settings of a labelling, which are chosen once from public information and stored as JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,33 @@ PROXY_SIZES = (15, 30, 60, 120, 240, 480)
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that labelling needs beside votes and people, and the reason for it; all of it is public.
+    """All public parameters of a labelling, and the reason for them.
 
-    `sigma`, `check_sigma` and `threshold` are stated for `n_teachers` teachers; a variant that has another number of
-    teachers scales them (`Allocation.scale`).
+    Attributes
+    ----------
+    variant : str
+        The variant's name.
+    n_teachers : int
+        The number of teachers before a variant scales it.
+    sigma, check_sigma, threshold : float
+        Noise and threshold for `n_teachers` teachers; upsampling scales them (`Allocation.scale`). `check_sigma` and
+        `threshold` are None without a check.
+    meter : Meter
+        The bound, conversion and orders.
+    stop : {"budget", "drop", "count"}
+        The stopping rule.
+    max_labels : int or None
+        The largest number of labels.
+    reason : str
+        Why these values were chosen.
+    options, aggregator_options : mapping
+        Further options of the variant and of the aggregator.
+    aggregator_name : str
+        The aggregator; "auto" means confident with a check and gnmax without.
+    reference : Reference or None
+        The source of a design (bound ptr).
+    design : Design or None
+        The design (bound ptr).
     """
 
     variant: str
@@ -42,11 +65,11 @@ class Settings:
     stop: Stop
     max_labels: int | None
     reason: str
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the variant
-    aggregator_name: str = "auto"  # auto: confident if there is a check, gnmax otherwise
+    options: Mapping[str, Any] = field(default_factory=dict)
+    aggregator_name: str = "auto"
     aggregator_options: Mapping[str, Any] = field(default_factory=dict)
-    reference: Reference | None = None  # ptr: what a design is made from
-    design: Design | None = None  # ptr: the design
+    reference: Reference | None = None
+    design: Design | None = None
 
     def aggregator(self, scale: float = 1.0) -> NamedAggregator:
         """Return the aggregator, with noise and threshold multiplied by `scale`."""
@@ -57,7 +80,7 @@ class Settings:
         return made.scaled(scale)
 
     def to_json(self) -> str:
-        """Return the settings as JSON in full precision, without a reference's votes: its design replaces them."""
+        """Return the settings as JSON in full precision; votes of a reference are omitted, the design replaces them."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         reference = self.reference
         if reference is not None:
@@ -75,12 +98,12 @@ class Settings:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote; a design is verified again."""
+        """Read the output of `to_json`; a design is verified again."""
         try:
             values = json.loads(text)
             stated = values.pop("format", None)
             if stated != FORMAT:
-                raise InputError(f"its format is {show(stated)}, and this version of ipate reads {FORMAT!r}")
+                raise InputError(f"the format is {show(stated)}, but this version of ipate reads {FORMAT!r}")
             values["meter"] = Meter(**values["meter"])
             if values["reference"] is not None:
                 simulator = Simulator(**values["reference"].pop("simulator"))
@@ -96,17 +119,17 @@ class Settings:
         return made
 
     def write(self, path: Path) -> None:
-        """Write the settings, whole or not at all."""
+        """Write the settings atomically."""
         write_text(path, self.to_json() + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the settings of a run; every problem is reported in one line."""
+        """Read the settings of a run; errors name the file and the remedy."""
         try:
             return cls.from_json(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, InputError) as error:
             raise InputError(
-                f"{path}: the settings of the run cannot be read: {error}; restore the file, or begin a new run in "
+                f"{path}: the settings of the run cannot be read: {error}; restore the file, or start a new run in "
                 "another folder"
             ) from None
 
@@ -135,11 +158,36 @@ def choose_settings(
     teacher: Any = None,
     seed: int = 0,
 ) -> Settings:
-    """Return the settings; whatever is "auto" is chosen from public facts alone.
+    """Return the settings; every "auto" is resolved from public information alone.
 
-    Plans, runs, the classifier and sites all come here. The facts are the groups with their numbers of people, the
-    size of the pool, the number of classes and, where given, a public labelled task (`proxy`) on which a few copies
-    of `teacher` are trained; `seed` belongs to that.
+    Plans, runs, the classifier and sites all use this function, so that they make equal choices.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        The groups, each with its number of people.
+    n_public, n_classes : int
+        The size of the public pool and the number of classes.
+    variant, options
+        The variant's name and its further options.
+    n_teachers, sigma, check_sigma, threshold : number or "auto"
+        The number of teachers, the noise and the threshold; `check_sigma` and `threshold` are None without a check.
+    points_per_teacher : int, optional
+        The number of people per teacher if `n_teachers` is "auto".
+    aggregator : str
+        The name of an aggregator, or "auto": confident with a check, gnmax without.
+    bound, conversion, orders
+        The arguments of `Meter`.
+    stop, max_labels
+        The stopping rule, and the largest number of labels.
+    reference, design
+        For the bound ptr: the source of a design, or a design.
+    proxy : (X, y), optional
+        A public labelled task, on which copies of `teacher` are trained to measure their agreement.
+    teacher : classifier
+        The teacher for the proxy task.
+    seed : int
+        The seed of the proxy task.
     """
     requested = {"n_teachers": n_teachers, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold}
     for name, value in requested.items():
@@ -153,7 +201,7 @@ def choose_settings(
     n_people = sum(group.people or 0 for group in groups)
     k = None if n_teachers == "auto" else int(n_teachers)
     if k is not None and k > n_people:
-        raise InputError(f"n_teachers is {k} and there are {n_people} people: every teacher needs one at least")
+        raise InputError(f"n_teachers is {k} and there are {n_people} people: every teacher needs at least one")
     extra = dict(options or {})
     choice: Choice | None = None
     if "auto" in requested.values():
@@ -198,12 +246,12 @@ def choose_settings(
         reference=reference,
         design=design,
     )
-    settings.aggregator()  # refuses impossible noise before anybody trains
+    settings.aggregator()  # refuse invalid noise before training
     return settings
 
 
 def _has_check(aggregator: str) -> bool:
-    """Refuse an aggregator that a run cannot use; return whether its queries are checked. "auto" is confident."""
+    """Refuse an aggregator that a run cannot use, and return whether it has a check; "auto" counts as confident."""
     if aggregator == "auto":
         return True
     used = find_aggregator(aggregator)
@@ -213,7 +261,7 @@ def _has_check(aggregator: str) -> bool:
 
 
 def _reason(choice: Choice | None, k: int | None, requested: Mapping[str, Any]) -> str:
-    """Say what was chosen and why."""
+    """Return a sentence with the chosen parameters and the reason."""
     symbols = {"sigma": "σ", "check_sigma": "σ_T", "threshold": "T"}
     given = [symbol for name, symbol in symbols.items() if requested[name] not in ("auto", None)]
     if choice is None:
@@ -224,13 +272,15 @@ def _reason(choice: Choice | None, k: int | None, requested: Mapping[str, Any]) 
 
 
 def _check_request(variant: str, stop: str, max_labels: int | None, points: int | None, n_teachers: int | str) -> None:
-    """Refuse impossible requests before anybody trains."""
+    """Refuse invalid requests before training."""
     if stop not in ("budget", "drop", "count"):
         raise InputError(f"stop is {stop!r}: it must be budget, drop or count")
     if stop == "count" and max_labels is None:
-        raise InputError("stop is 'count' without max_labels: say how many labels there are to be")
+        raise InputError("stop is 'count' without max_labels: give the number of labels")
     if stop == "drop" and not find_variant(variant).groups_can_leave:
-        raise InputError(f"stop is 'drop' under {variant}: groups can leave only where each teacher has one and votes")
+        raise InputError(
+            f"stop is 'drop' under {variant}: groups can leave only if each teacher has one group and always votes"
+        )
     for name, value in (("max_labels", max_labels), ("points_per_teacher", points), ("n_teachers", n_teachers)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
         if value is not None and value != "auto" and not whole:
@@ -238,24 +288,26 @@ def _check_request(variant: str, stop: str, max_labels: int | None, points: int 
 
 
 def _check_test(bound: str, variant: str, stop: str, max_labels: int | None, *, described: bool) -> None:
-    """Refuse a tested release without a reference or design, and those without a tested release."""
+    """Refuse the bound ptr without a reference or design, and a reference or design with another bound."""
     if not find_bound(bound).whole:
         if described:
             raise InputError(f"bound is {bound!r}: a reference or a design is for the bound ptr")
         return
     if not described:
         raise InputError(
-            "bound is 'ptr' without a reference: say how often a teacher is expected to be right (accuracy), from "
-            "public knowledge, or give votes of other teachers on public data"
+            "bound is 'ptr' without a reference: give the expected accuracy of a teacher, from public knowledge, or "
+            "votes of other teachers on public data"
         )
     turns = find_variant(variant).takes_turns
     if turns or stop != "budget" or max_labels is not None:
         what = f"variant {variant!r}" if turns else f"stop {stop!r}, max_labels {max_labels}"
-        raise InputError(f"bound is 'ptr' with {what}: a design asks a fixed list of queries of teachers that all vote")
+        raise InputError(
+            f"bound is 'ptr' with {what}: a design needs a fixed list of queries on which all teachers vote"
+        )
 
 
 def designed(settings: Settings, allocation: Allocation, *, n_classes: int, queries: Sequence[str]) -> Settings:
-    """Return the settings with a design, made from the reference unless there is one; unchanged without either."""
+    """Return the settings with a design made from the reference; unchanged if there is a design or no reference."""
     reference = settings.reference
     if reference is None or settings.design is not None:
         return settings

@@ -1,9 +1,8 @@
-"""Votes files: what teachers said about public points, read strictly and never held as a whole.
+"""Votes files: teachers' votes on public points, validated strictly and processed in chunks.
 
-An npz with `votes` (teachers × queries, integer class ids, −1 abstains) and optionally `weights`
-and `groups` (one per teacher), `participation` (teachers × queries), `labels` (the truth, for
-scoring only), `classes` and `queries` (ids). Nothing is unpickled. Members stored without
-compression are mapped, not loaded; counting looks at a chunk of queries at a time.
+An npz holds `votes` (teachers × queries, integer class ids, −1 abstains) and optionally `weights` and `groups` (one
+per teacher), `participation` (teachers × queries), `labels` (the truth, for scoring only), `classes` and `queries`
+(ids). Pickled objects are never loaded. Members stored without compression are memory-mapped.
 """
 
 import json
@@ -26,7 +25,7 @@ _STORE = "a votes file is an npz with an array 'votes', a folder with votes.npy,
 
 @dataclass(frozen=True, kw_only=True)
 class Votes:
-    """The votes of k teachers on Q queries, with what is known of the teachers.
+    """The votes of k teachers on Q queries, with optional facts about teachers and queries.
 
     Attributes
     ----------
@@ -35,15 +34,15 @@ class Votes:
     n_classes : int
         C, the number of classes; public.
     weights : float array of shape (k,), optional
-        A teacher's weight, used as given.
+        The teachers' weights, used as given.
     groups : tuple of k strings, optional
-        The group whose people a teacher learnt from; None where teachers mix groups (upsampling).
+        The group on whose people each teacher was trained; None if teachers mix groups (upsampling).
     participation : bool array of shape (k, Q), optional
-        Who takes part in which voting (vanishing).
+        Which teachers take part in which query (vanishing).
     labels : integer array of shape (Q,), optional
         The truth, for scoring only.
     queries : tuple of Q strings, optional
-        Ids of the queries; their row numbers if not given.
+        Ids of the queries. Default: row numbers.
     """
 
     votes: Ints
@@ -61,7 +60,7 @@ class Votes:
             _check_shape("weights", self.weights.shape, (k,), "one per teacher")
             bad = self.weights[~(np.isfinite(self.weights) & (self.weights >= 0))]
             if bad.size:
-                raise InputError(f"weights hold {bad[0]:g}: each must be a finite number, 0 or above")
+                raise InputError(f"weights contain {bad[0]:g}: each must be a finite number, 0 or above")
         if self.groups is not None:
             _check_shape("groups", (len(self.groups),), (k,), "one per teacher")
         if self.participation is not None:
@@ -83,23 +82,23 @@ class Votes:
 
     @cached_property
     def abstains(self) -> bool:
-        """Whether any teacher abstains anywhere."""
+        """Whether any teacher abstains on any query."""
         if self.votes.dtype.kind == "u":
             return False
         return any(block.size and int(block.min()) < 0 for block in row_blocks(self.votes))
 
 
 def read_votes(path: str | Path, *, classes: int | None = None) -> Votes:
-    """Read a votes file, refusing whatever could be misread.
+    """Read a votes file and validate it strictly.
 
     Parameters
     ----------
     path : path
-        An npz file; a folder with `votes.npy`, mapped, and beside it whatever else an npz may hold, as
-        `groups.npy`; or an npy with the votes alone.
+        An npz file; a folder with `votes.npy` and optionally the other arrays of an npz, such as `groups.npy`; or
+        an npy file with the votes alone. Arrays in a folder are memory-mapped.
     classes : int, optional
-        The number of classes. Without it, and without `classes` in the file, it is 1 + the largest
-        id, with a warning: which classes exist is then taken as public.
+        The number of classes. Default: `classes` in the file, or else 1 + the largest id, with a warning, because
+        the set of classes is then treated as public.
     """
     file = Path(path)
     if file.is_dir():
@@ -112,7 +111,7 @@ def read_votes(path: str | Path, *, classes: int | None = None) -> Votes:
         arrays = read_npz(file, _KNOWN)
     if "votes" not in arrays:
         found = ", ".join(sorted(arrays)) or "nothing"
-        raise InputError(f"{file}: holds {found}; it must hold 'votes' (teachers × queries, class ids)")
+        raise InputError(f"{file}: contains {found}; it must contain 'votes' (teachers × queries, class ids)")
     votes = arrays["votes"]
     if votes.ndim != 2 or votes.size == 0:
         raise InputError(f"{file}: votes have the shape {votes.shape}; it must be teachers × queries, not empty")
@@ -133,7 +132,7 @@ def read_votes(path: str | Path, *, classes: int | None = None) -> Votes:
 
 
 def _read_store(folder: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a folder, mapped; a store that teachers still write to is refused."""
+    """Memory-map the arrays of a folder; an incomplete vote store is refused."""
     arrays = {name: read_npy(folder / f"{name}.npy") for name in _KNOWN if (folder / f"{name}.npy").is_file()}
     if (folder / "store.json").is_file():
         try:
@@ -143,13 +142,13 @@ def _read_store(folder: Path) -> dict[str, NDArray[Any]]:
         done = read_npy(folder / "done.npy")
         if not done.all():
             raise InputError(
-                f"{folder}: {int(np.count_nonzero(~done))} of {done.size} teachers have not voted yet; let them finish"
+                f"{folder}: {int(np.count_nonzero(~done))} of {done.size} teachers have not voted; train them first"
             )
     return arrays
 
 
 def _number_of_classes(votes: Ints, stored: NDArray[Any] | None, given: int | None) -> int:
-    """C as given, else as stored, else read off the votes with a warning."""
+    """Return C: as given, or as stored, or inferred from the votes with a warning."""
     if given is not None:
         if given < 2:
             raise InputError(f"classes is {given}: there must be at least 2")
@@ -162,10 +161,10 @@ def _number_of_classes(votes: Ints, stored: NDArray[Any] | None, given: int | No
         raise InputError(f"classes is {stored!r}: it must be a number of at least 2, or a list of names")
     largest = max(int(block.max()) for block in row_blocks(votes))
     if largest < 1:
-        raise InputError("every vote is for class 0 or none: say how many classes there are (--classes N)")
+        raise InputError("no vote is for a class above 0: state the number of classes (--classes N)")
     warnings.warn(
-        f"taking the classes to be 0 to {largest}, as voted: this treats the set of classes as public "
-        "(--classes N or 'classes' in the file says it)",
+        f"the classes 0 to {largest} are inferred from the votes: this treats the set of classes as public "
+        "(state it with --classes N or 'classes' in the file)",
         ClassesWarning,
         stacklevel=3,
     )
@@ -178,7 +177,7 @@ def _check_votes(votes: Ints, n_classes: int) -> None:
         low, high = int(block.min()) if signed else 0, int(block.max())
         if low < -1 or high >= n_classes:
             bad = low if low < -1 else high
-            raise InputError(f"votes hold {bad}: class ids go from 0 to {n_classes - 1}, and −1 abstains")
+            raise InputError(f"votes contain {bad}: class ids go from 0 to {n_classes - 1}, and −1 abstains")
 
 
 def _check_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...], meaning: str) -> None:
@@ -211,7 +210,7 @@ def _truth(array: NDArray[Any] | None) -> Ints | None:
 
 
 def _strings(name: str, array: NDArray[Any] | None) -> tuple[str, ...] | None:
-    """Ids as strings: 1 and '1' are the same id; fractions are refused, they would not be stable."""
+    """Return ids as strings, so that 1 and '1' are the same id; floats are refused, their text is not stable."""
     if array is None:
         return None
     if array.ndim != 1 or array.dtype.kind not in "iuUS":
@@ -220,5 +219,5 @@ def _strings(name: str, array: NDArray[Any] | None) -> tuple[str, ...] | None:
         try:
             array = np.char.decode(array, "utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(f"{name} hold {error.object!r}: ids must be text in UTF-8") from None
+            raise InputError(f"{name} contain {error.object!r}: ids must be text in UTF-8") from None
     return tuple(str(value).strip() for value in array.tolist())

@@ -1,8 +1,7 @@
-"""Votes counted a block at a time, so that teachers × queries are never in memory at once.
+"""Count votes in blocks, so that the matrix teachers × queries is never in memory as a whole.
 
-Few classes are counted by comparison: bytes are compared and added by the processor's vector unit, several
-times faster than any table of counts. Pages of a mapped file are handed back once they were read, so that
-memory does not grow with the file.
+With few classes, votes are counted by vectorised comparison, which is several times faster than `bincount`. Pages of
+a mapped file are released after reading, so that memory does not grow with the file.
 """
 
 import mmap
@@ -14,36 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.integer[Any]]
-_BLOCK = 1 << 24  # bytes of a vote matrix looked at in one go
-_ROWS = 128  # teachers compared in one go: a byte must hold their number, and the cache what is compared
-_COMPARED = 40  # classes × bytes per vote up to which comparing is the faster way
-_WIDTH = 1 << 13  # queries compared in one go
-_PASSES = 16  # different weights up to which each is counted on its own
-_MAPPED = 1 << 26  # bytes of files that may be in memory before they are handed back
+_BLOCK = 1 << 24  # bytes of a vote matrix read per block
+_ROWS = 128  # teachers compared at once: their number must fit into a byte, and the tile into the cache
+_COMPARED = 40  # classes × bytes per vote up to which comparison is faster than a table
+_WIDTH = 1 << 13  # queries compared at once
+_PASSES = 16  # number of distinct weights up to which each is counted in a pass of its own
+_MAPPED = 1 << 26  # bytes of mapped files in memory above which pages are released
 _STATM = Path("/proc/self/statm")
 
 
 def count_votes(votes: Ints, n_classes: int, *, rows: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
-    """Count the votes per query and class; teachers that abstain count nowhere.
+    """Count votes of shape (teachers, B) per query and class, shape (B, C); abstentions are not counted.
 
-    Parameters
-    ----------
-    votes : integer array of shape (teachers, B)
-        A chunk of queries, every teacher's vote; it may be mapped from a file.
-    n_classes : int
-        C.
-    rows : integer array, optional
-        The teachers to count, in ascending order; all unless given.
-
-    Returns
-    -------
-    integer array of shape (B, C)
+    `rows` are the teachers to count, in ascending order; the default is all of them.
     """
     return np.ascontiguousarray(_by_class(votes, n_classes, rows).T)
 
 
 def weigh_votes(votes: Ints, n_classes: int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Add up the teachers' weights per query and class, shape (B, C): equal weights are counted, then multiplied."""
+    """Sum the teachers' weights per query and class, shape (B, C); votes of equal weight are counted together."""
     different, which = np.unique(weights, return_inverse=True)
     total = np.zeros((n_classes, votes.shape[1]))
     if len(different) <= _PASSES:
@@ -61,7 +49,7 @@ def weigh_votes(votes: Ints, n_classes: int, weights: NDArray[np.float64]) -> ND
 
 
 def _by_class(votes: Ints, n_classes: int, rows: NDArray[np.intp] | None) -> NDArray[np.int64]:
-    """Count votes per class and query, shape (C, B), by comparison where classes are few, else in a table."""
+    """Count votes per class and query, shape (C, B), by comparison if there are few classes, else with a table."""
     width = votes.shape[1]
     counts = np.zeros((n_classes, width), dtype=np.int64)
     if n_classes * votes.itemsize > _COMPARED:
@@ -69,7 +57,7 @@ def _by_class(votes: Ints, n_classes: int, rows: NDArray[np.intp] | None) -> NDA
             counts += _table(block, n_classes)
         return counts
     same = np.empty((_ROWS, min(width, _WIDTH)), dtype=np.bool_)
-    known = n_classes - (votes.dtype.kind == "u")  # nobody abstains: the last class has the rest
+    known = n_classes - (votes.dtype.kind == "u")  # no abstentions: the last class gets the rest
     for index in _row_ranges(votes, rows, _ROWS):
         for start in range(0, width, _WIDTH):
             tile = votes[:, start : start + _WIDTH][index]
@@ -83,7 +71,7 @@ def _by_class(votes: Ints, n_classes: int, rows: NDArray[np.intp] | None) -> NDA
 
 
 def _table(block: Ints, n_classes: int, weights: NDArray[np.float64] | None = None) -> NDArray[Any]:
-    """Count per class and query with one table, which has a place before each query's for those that abstain."""
+    """Count per class and query with `bincount`; each query has an extra first cell for abstentions."""
     width = block.shape[1]
     place = block.astype(np.intp)
     place += np.arange(width, dtype=np.intp) * (n_classes + 1) + 1
@@ -92,14 +80,14 @@ def _table(block: Ints, n_classes: int, weights: NDArray[np.float64] | None = No
 
 
 def row_blocks(votes: Ints, *, rows: NDArray[np.intp] | None = None) -> Iterator[Ints]:
-    """Yield teachers' votes a few rows at a time; pages of a mapped file are handed back in between."""
+    """Yield the votes in blocks of teachers; pages of a mapped file are released in between."""
     step = max(1, _BLOCK // max(1, votes.shape[1] * votes.itemsize))
     for index in _row_ranges(votes, rows, step):
         yield votes[index]
 
 
 def _row_ranges(votes: Ints, rows: NDArray[np.intp] | None, step: int) -> Iterator[slice | NDArray[np.intp]]:
-    """Yield which rows come next, as a slice where they are neighbours; hand pages back when many were read."""
+    """Yield the next rows, as a slice if they are contiguous; release pages when many are in memory."""
     count = len(votes) if rows is None else len(rows)
     first = 0 if rows is None or not count else int(rows[0])
     together = rows is None or (count > 0 and int(rows[-1]) - first == count - 1)
@@ -112,7 +100,7 @@ def _row_ranges(votes: Ints, rows: NDArray[np.intp] | None, step: int) -> Iterat
 
 
 def take_columns(votes: Ints, columns: slice | NDArray[np.int64]) -> Ints:
-    """Return some queries' votes: a view for a slice, else a copy made a few teachers at a time."""
+    """Return the votes on some queries: a view for a slice, otherwise a copy made block by block."""
     if isinstance(columns, slice):
         return np.asarray(votes[:, columns])
     taken = np.empty((len(votes), len(columns)), dtype=votes.dtype)
@@ -124,7 +112,7 @@ def take_columns(votes: Ints, columns: slice | NDArray[np.int64]) -> Ints:
 
 
 def _file_of(array: NDArray[Any]) -> mmap.mmap | None:
-    """Return the mapped file behind an array, where handing its pages back loses nothing."""
+    """Return the mapped file behind an array if releasing its pages loses no data."""
     part: Any = array
     shared = False
     while isinstance(part, np.ndarray):
@@ -134,5 +122,5 @@ def _file_of(array: NDArray[Any]) -> mmap.mmap | None:
 
 
 def _mapped() -> int:
-    """Bytes of files in this process's memory; a page that is read brings its neighbours, so this is not counted."""
+    """Return the bytes of mapped files in memory, asked from the kernel because of read-ahead."""
     return int(_STATM.read_text().split()[2]) * mmap.PAGESIZE

@@ -1,7 +1,6 @@
-"""Who votes with which weight, and whose account pays: teachers, groups and accounts by id.
+"""Teachers with their weights, and the accounts that their votes are charged to.
 
-Costs follow people by id: a teacher's weight and a group's budget meet here through the group's
-id, once, and are never sorted apart.
+A teacher's weight and a group's budget are matched here, once, by the group's id, and never by position or rank.
 """
 
 from collections.abc import Sequence
@@ -21,28 +20,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """The votes of B queries, counted.
+    """The counted votes of B queries; `present` and `scale` are set under vanishing only."""
 
-    Attributes
-    ----------
-    counts : array of shape (B, C)
-        Weighted vote counts n.
-    voted : bool array of shape (blocs, B, C + 1)
-        Which classes the teachers of a bloc voted for; the last column: whether one abstained. Without
-        blocs where that was not asked for.
-    votes : integer array of shape (k, B)
-        Who voted what; −1 where a teacher abstained or did not take part.
-    present : bool array of shape (k, B), optional
-        Who took part (vanishing).
-    scale : array of shape (B,), optional
-        The weight of a participant's vote (vanishing): k over the number of participants.
-    """
-
-    counts: Floats
-    voted: NDArray[np.bool_]
-    votes: Ints
-    present: NDArray[np.bool_] | None = None
-    scale: Floats | None = None
+    counts: Floats  # (B, C), weighted vote counts
+    voted: NDArray[np.bool_]  # (blocs, B, C + 1), classes a bloc voted for; last column: abstentions; or no blocs
+    votes: Ints  # (k, B), −1 for teachers that abstained or did not take part
+    present: NDArray[np.bool_] | None = None  # (k, B), which teachers took part
+    scale: Floats | None = None  # (B,), weight of a participant's vote: k over the number of participants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +36,15 @@ class Panel:
     Attributes
     ----------
     groups : tuple of Account
-        In any order; everything else refers to them by position in this tuple, never by rank.
+        The accounts of the groups, in any order; other fields refer to them by their index in this tuple.
     weights : array of shape (k,)
-        Every teacher's weight.
+        The teachers' weights.
     member : integer array of shape (k,), optional
-        Which group's people a teacher learnt from; None where teachers mix groups (upsampling).
+        The index of the group on whose people each teacher was trained; None if teachers mix groups (upsampling).
     rotating : bool
-        Teachers take turns (vanishing): every teacher has its own account.
+        Whether teachers take turns (vanishing), so that every teacher has its own account.
     disjoint : bool
-        Every person is known to one teacher only, even where `member` does not say whose.
+        Whether every person's data was used by one teacher only, even if `member` is None.
     """
 
     groups: tuple[Account, ...]
@@ -72,14 +56,14 @@ class Panel:
     def __post_init__(self) -> None:
         ids = [group.id for group in self.groups]
         if len(set(ids)) != len(ids):
-            raise InputError(f"group {next(i for i in ids if ids.count(i) > 1)!r} stands twice: ids must differ")
+            raise InputError(f"duplicate group id {next(i for i in ids if ids.count(i) > 1)!r}: ids must be unique")
         bad = self.weights[~(np.isfinite(self.weights) & (self.weights >= 0))]
         if bad.size:
-            raise InputError(f"weights hold {bad[0]:g}: each must be a finite number, 0 or above")
+            raise InputError(f"weights contain {bad[0]:g}: each must be a finite number, 0 or above")
         if self.member is not None and self.member.shape != self.weights.shape:
-            raise InputError(f"there are {self.weights.size} weights and {self.member.size} teachers with a group")
+            raise InputError(f"there are {self.weights.size} weights for {self.member.size} teachers with a group")
         if self.rotating and self.member is None:
-            raise InputError("teachers take turns without groups: vanishing needs one group per teacher")
+            raise InputError("rotating is set without groups: vanishing needs one group per teacher")
         if self.rotating and np.any(self.weights != 1):
             raise InputError("participation and weights are both given: vanishing sets the weights itself")
         for position, group in enumerate(self.groups):
@@ -88,7 +72,7 @@ class Panel:
             if not self.rotating and group.sensitivity < heaviest:
                 raise InputError(
                     f"group {group.id!r} has the sensitivity {group.sensitivity:g}, "
-                    f"below the weight {heaviest:g} of one of its teachers: one person can move at least that"
+                    f"below the weight {heaviest:g} of one of its teachers: one person can change at least that much"
                 )
 
     @classmethod
@@ -104,11 +88,11 @@ class Panel:
         Parameters
         ----------
         votes : Votes
-            Its `groups` name every teacher's group; without them teachers mix groups (upsampling).
+            The votes. If they have no `groups`, teachers mix groups (upsampling).
         groups : sequence of (id, epsilon, delta, sensitivity)
-            A sensitivity of None means the weight of the group's teachers.
+            The budgets. A sensitivity of None means the largest weight of the group's teachers.
         weights : array of shape (k,), optional
-            Teachers' weights, 1 unless given.
+            The teachers' weights. Default: 1.
         """
         weight = np.ones(votes.n_teachers) if weights is None else np.asarray(weights, dtype=np.float64)
         rotating = votes.participation is not None
@@ -119,7 +103,7 @@ class Panel:
         if votes.groups is not None:
             unknown = sorted(set(votes.groups) - set(position))
             if unknown:
-                raise InputError(f"group {unknown[0]!r} has teachers but no budget: add it to the file")
+                raise InputError(f"group {unknown[0]!r} has teachers but no budget: add it to the group file")
             idle = sorted(set(position) - set(votes.groups))
             if idle:
                 raise InputError(f"group {idle[0]!r} has a budget but no teachers: remove it from the group file")
@@ -130,13 +114,13 @@ class Panel:
                 if member is None:
                     raise InputError(
                         f"group {name!r} has no sensitivity: the votes name no groups, so the group file must "
-                        "say how much weight one person of each group can move"
+                        "give the weight that one person of each group can change"
                     )
                 moved = 1.0 if rotating else float(weight[member == index].max())
             elif rotating:
                 raise InputError(
-                    f"group {name!r} has the sensitivity {sensitivity:g}: where teachers take turns it follows from "
-                    "who takes part; leave it out"
+                    f"group {name!r} has the sensitivity {sensitivity:g}: under vanishing it is computed from the "
+                    "participation; remove it"
                 )
             else:
                 moved = float(sensitivity)
@@ -150,12 +134,12 @@ class Panel:
 
     @cached_property
     def total_weight(self) -> float:
-        """The weight of all teachers together, a public constant."""
+        """The sum of all teachers' weights, a public constant."""
         return float(self.weights.sum())
 
     @cached_property
     def accounts(self) -> tuple[Account, ...]:
-        """The accounts that pay: one per group, or one per teacher where teachers take turns."""
+        """The accounts that are charged: one per group, or one per teacher if teachers take turns."""
         if not self.rotating or self.member is None:
             return self.groups
         return tuple(
@@ -169,7 +153,7 @@ class Panel:
 
     @cached_property
     def account_group(self) -> NDArray[np.intp]:
-        """Which group every account belongs to, by position in `groups`."""
+        """The index in `groups` of every account's group."""
         if self.rotating and self.member is not None:
             return self.member
         return np.arange(len(self.groups), dtype=np.intp)
@@ -182,7 +166,7 @@ class Panel:
 
     @cached_property
     def blocs(self) -> tuple[tuple[int, float, NDArray[np.intp]], ...]:
-        """Teachers of the same group and weight: (group position, weight, teacher indices)."""
+        """Teachers of equal group and weight: (group index, weight, teacher indices)."""
         member = np.zeros(self.n_teachers, np.intp) if self.member is None else self.member
         keys = np.column_stack([member.astype(np.float64), self.weights])
         unique, inverse = np.unique(keys, axis=0, return_inverse=True)
@@ -192,7 +176,7 @@ class Panel:
         )
 
     def blocs_of(self, position: int) -> tuple[int, ...] | None:
-        """Return the blocs that may hold a person of this group; None where several votes may move."""
+        """Return the blocs that a person of this group may affect; None if one person may change several votes."""
         if self.member is None and not self.disjoint:
             return None
         mine = [
@@ -208,9 +192,9 @@ class Panel:
     def tally(
         self, votes: Ints, n_classes: int, present: NDArray[np.bool_] | None = None, *, blocs: bool = True
     ) -> Tally:
-        """Count a chunk of votes (k, B) with the teachers' weights; `present` under vanishing.
+        """Count votes of shape (k, B) with the teachers' weights; `present` is for vanishing.
 
-        Without `blocs` it is left open who voted what, which the exact bound alone asks for.
+        Without `blocs` the votes per bloc, which only the exact bound needs, are not computed.
         """
         if present is not None:
             return self._tally_present(votes, n_classes, present)
@@ -227,7 +211,7 @@ class Panel:
         return Tally(counts=counts, voted=voted, votes=votes)
 
     def _tally_present(self, votes: Ints, n_classes: int, present: NDArray[np.bool_]) -> Tally:
-        signed = np.result_type(votes.dtype, np.int8)  # −1 must fit: votes are often uint8
+        signed = np.result_type(votes.dtype, np.int8)  # −1 must be representable: votes are often uint8
         heard = np.where(present, votes.astype(signed), signed.type(-1))
         attending = present.sum(axis=0)
         scale = np.where(attending > 0, self.n_teachers / np.maximum(attending, 1), 0.0)
@@ -239,28 +223,28 @@ class Panel:
         return Tally(counts=weighted, voted=voted, votes=heard, present=present, scale=scale)
 
     def sensitivities(self, tally: Tally) -> Floats:
-        """Δ of every account: (accounts,), or (B, accounts) where teachers take turns."""
+        """Return Δ of every account: shape (accounts,), or (B, accounts) if teachers take turns."""
         if tally.present is not None and tally.scale is not None:
             return np.asarray(tally.present.T * tally.scale[:, None])
         return self.own_sensitivities
 
     @cached_property
     def own_sensitivities(self) -> Floats:
-        """Δ of every group, where all teachers vote in every voting."""
+        """Δ of every group if all teachers vote on every query."""
         return np.array([group.sensitivity for group in self.groups])
 
     def without(self, leaving: frozenset[str]) -> "Panel":
-        """Return the panel after groups left: their teachers fall silent, the others' weights grow.
+        """Return the panel after some groups left: their teachers get weight 0, the other weights are scaled up.
 
-        The weights of those who stay sum to the old total again, and so do their sensitivities:
-        noise and threshold keep their meaning and everybody is charged for the weight they have.
+        The remaining weights again sum to the old total, so that noise and threshold keep their meaning, and
+        sensitivities are scaled alike, so that everybody is charged for their actual weight.
         """
         if self.member is None or self.rotating:
-            raise InputError("groups can leave only where every teacher belongs to one group (not upsampling)")
+            raise InputError("groups can leave only if every teacher belongs to one group (not upsampling)")
         gone = np.array([group.id in leaving for group in self.groups])
         staying = np.where(gone[self.member], 0.0, self.weights)
         if staying.sum() <= 0:
-            raise InputError("every group would leave: nobody is left to vote")
+            raise InputError("every group would leave: no teacher would be left to vote")
         factor = self.total_weight / float(staying.sum())
         groups = tuple(
             replace(group, sensitivity=0.0 if left else group.sensitivity * factor)

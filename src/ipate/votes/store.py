@@ -1,11 +1,10 @@
-"""Votes on disk, teacher by teacher: what was voted stays when a run is interrupted.
+"""Crash-safe storage of votes on disk, one row per teacher.
 
-A folder with `votes.npy` (teachers × queries, mapped), `done.npy` (which teachers have voted), `learnt.npy`
-(a hash of what each of them had learnt from) and `store.json` (what all votes belong to). A teacher's row is
-written, flushed and only then marked, so a row that is marked is whole. Votes of a teacher that learnt from
-somebody who has left since are erased when the store is opened: there is no moment at which they could be used.
-Votes are private: the folder is readable by its owner alone.
-`ipate.votes.read_votes` reads such a folder, mapped, chunk by chunk.
+A folder holds `votes.npy` (teachers × queries, mapped), `done.npy` (which teachers have voted), `learnt.npy` (a hash
+of each teacher's training data) and `store.json` (the shape and fingerprint). A row is written and flushed before the
+teacher is marked as done, so a marked row is complete. When the store is opened, votes of teachers whose training
+data included somebody who has withdrawn are erased, before they can be used. Votes are private: only the owner can
+read the folder. `ipate.votes.read_votes` reads it.
 """
 
 import json
@@ -26,31 +25,22 @@ from ipate.files import write_text
 Ints = NDArray[np.integer[Any]]
 _VERSION = 2
 _HASH = 16  # bytes
-_SECONDS = 1.0  # votes are written at least this often,
-_HELD = 1 << 26  # and as soon as they take this many bytes
+_SECONDS = 1.0  # longest time between two writes
+_HELD = 1 << 26  # most bytes of votes held before a write
 
 
 def vote_dtype(n_classes: int) -> np.dtype[Any]:
-    """Return the type of a vote: the smallest that holds every class."""
+    """Return the smallest integer type that holds every class id."""
     return np.dtype(np.uint8 if n_classes <= 256 else np.uint16)
 
 
 class VoteStore:
-    """The votes of k teachers on Q queries, in a folder.
+    """The votes of k teachers on Q queries in a folder; an existing store is continued.
 
-    Parameters
-    ----------
-    folder : path
-        Made if it is not there; an existing store is continued.
-    n_teachers, n_queries, n_classes : int
-        The shape of the votes.
-    fingerprint : str
-        What all votes depend on (public points, kind of teacher, seed); a store made for something else is refused.
-    learnt : sequence of bytes, optional
-        What each teacher learns from, as 16 bytes (`ipate.teachers.ensemble.learnt_from`).
-    vacant : collection of int
-        The teachers that somebody has left. Only they may have learnt from something else before: their votes are
-        erased, and they are to be trained again. Any other teacher with other data is refused.
+    `fingerprint` identifies what all votes depend on (public points, kind of teacher, seed); a store with another one
+    is refused. `learnt` holds a 16-byte hash of each teacher's training data (`ipate.teachers.ensemble.learnt_from`).
+    `vacant` are the teachers from whose data somebody has withdrawn: if their hash has changed, their votes are erased
+    and they must be trained again. A changed hash of any other teacher is refused.
     """
 
     def __init__(
@@ -110,8 +100,8 @@ class VoteStore:
         for teacher in stale:
             if teacher not in vacant:
                 raise InputError(
-                    f"{self.folder}: teacher {teacher} learnt from other data than it has now, and nobody left it; "
-                    "restore the data, or begin a new run in another folder"
+                    f"{self.folder}: the data of teacher {teacher} changed since it voted, without a withdrawal; "
+                    "restore the data, or start a new run in another folder"
                 )
         for teacher in stale:
             self.forget(teacher)
@@ -120,24 +110,24 @@ class VoteStore:
         try:
             found = json.loads(stated.read_text())
         except (OSError, ValueError) as error:
-            raise InputError(f"{stated}: not readable ({error}); remove the folder to start afresh") from None
+            raise InputError(f"{stated}: not readable ({error}); remove the folder to start again") from None
         for name, wanted in facts.items():
             if found.get(name) != wanted:
                 raise InputError(
-                    f"{self.folder}: holds votes with {name} {found.get(name)!r}, not {wanted!r}; "
-                    "use another folder, or remove this one to start afresh"
+                    f"{self.folder}: contains votes with {name} {found.get(name)!r}, not {wanted!r}; "
+                    "use another folder, or remove this one to start again"
                 )
 
     def _mapped(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Map an array of the store; one that is gone, cut short or another one is refused, never filled up."""
+        """Map an array of the store; a missing, truncated or mismatched file is refused."""
         try:
-            found: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")  # for writing, numpy fills up with zeros
+            found: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")  # in mode r+ numpy pads with zeros
         except (OSError, ValueError) as error:
-            raise InputError(f"{path}: not readable ({error}); remove {self.folder} to start afresh") from None
+            raise InputError(f"{path}: not readable ({error}); remove {self.folder} to start again") from None
         if found.dtype != dtype or found.shape != shape:
             raise InputError(
-                f"{path}: holds {found.dtype} of the shape {found.shape}, not {dtype} of {shape}; remove {self.folder} "
-                "to start afresh"
+                f"{path}: contains {found.dtype} of the shape {found.shape}, not {dtype} of {shape}; remove "
+                f"{self.folder} to start again"
             )
         return np.lib.format.open_memmap(path, mode="r+")
 
@@ -146,7 +136,7 @@ class VoteStore:
         self.put_all({teacher: votes})
 
     def put_all(self, votes: Mapping[int, Ints]) -> None:
-        """Write the votes of several teachers, then mark them as done: one flush for all, whatever their number."""
+        """Write the votes of several teachers with one flush, then mark them as done."""
         width = self.matrix.shape[1]
         for teacher, own in votes.items():
             if own.shape != (width,) or own.min(initial=0) < 0 or own.max(initial=0) >= self.n_classes:
@@ -162,7 +152,7 @@ class VoteStore:
 
     @contextmanager
     def writing(self) -> Iterator[Callable[[int, Ints], None]]:
-        """Yield a `put` that gathers votes and writes them together, at least every second and at the end."""
+        """Yield a `put` that buffers votes and writes them together, about every second and at the end."""
         held: dict[int, Ints] = {}
         last = time.monotonic()
 
@@ -184,15 +174,15 @@ class VoteStore:
             held.clear()
 
     def describe(self, *, groups: Sequence[str]) -> None:
-        """Say whose teachers these are, in `groups.npy` beside the votes, as labelling wants to know."""
+        """Write every teacher's group to `groups.npy` beside the votes, for labelling."""
         if len(groups) != len(self.done):
-            raise InputError(f"there are {len(groups)} groups and {len(self.done)} teachers: there must be one each")
+            raise InputError(f"there are {len(groups)} groups for {len(self.done)} teachers: one per teacher is needed")
         with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as aside:
             np.save(aside, np.array(groups, dtype=np.str_), allow_pickle=False)
         os.replace(aside.name, self.folder / "groups.npy")
 
     def forget(self, teacher: int) -> None:
-        """Mark a teacher for training again, as when one of its people withdrew, and erase its votes."""
+        """Erase a teacher's votes and mark it for training, for example after a withdrawal."""
         self.done[teacher] = False
         self.done.flush()  # type: ignore[attr-defined]
         self.matrix[teacher] = 0
@@ -205,13 +195,13 @@ class VoteStore:
 
 
 def voted_in(folder: Path) -> NDArray[np.bool_]:
-    """Return which teachers of a store have voted; nothing where there is no store yet."""
+    """Return which teachers of a store have voted; an empty array if there is no store yet."""
     path = folder / "done.npy"
     return np.load(path) if path.is_file() else np.zeros(0, dtype=np.bool_)
 
 
 def erase_votes(folder: Path, teachers: Sequence[int]) -> None:
-    """Erase the votes of some teachers of a store, wherever it stands; they count as not having voted."""
+    """Erase the votes of some teachers of a store and mark them as not having voted."""
     for name in ("done.npy", "votes.npy"):
         if (folder / name).is_file():
             rows = np.lib.format.open_memmap(folder / name, mode="r+")
