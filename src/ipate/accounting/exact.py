@@ -175,7 +175,7 @@ def _per_query(name: str, value: ArrayLike, queries: int) -> Floats:
 
 
 def _wanted(sources: ArrayLike | None, shape: tuple[int, int]) -> Bools:
-    """Return the entries to compute: all of them unless said."""
+    """Return the entries to compute; default: all of them."""
     if sources is None:
         return np.broadcast_to(np.True_, shape)
     mask = np.asarray(sources, dtype=np.bool_)

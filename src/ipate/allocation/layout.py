@@ -208,7 +208,7 @@ def check_distinct(groups: Sequence[Group]) -> None:
         raise InputError("there are no groups: at least one is needed")
     for place, name in enumerate(ids):
         if name in ids[:place]:
-            raise InputError(f"group {show(name)} is there twice: ids must differ")
+            raise InputError(f"duplicate group id {show(name)}: ids must differ")
 
 
 def _classic(budget: Budget) -> float:

@@ -40,7 +40,7 @@ class Profile:
 
 
 def default_radii(setting: Setting) -> int:
-    """How many radii a profile holds unless said: up to .4 of the total weight, beyond which nothing is clear."""
+    """Return the default number of radii of a profile: up to .4 of the total weight, beyond which nothing is clear."""
     return max(2, math.ceil(0.4 * setting.total_weight / setting.grid))
 
 

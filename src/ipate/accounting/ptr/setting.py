@@ -13,7 +13,7 @@ import numpy as np
 from ipate.accounting.conversion import Floats, check_delta, check_orders, check_positive
 from ipate.errors import InputError
 
-# Rényi orders of a design unless said: low ones serve the levels where passing is unlikely.
+# Default Rényi orders of a design: low ones serve the levels where passing is unlikely.
 ORDERS = (1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 48.0, 64.0)
 _FINEST = 10  # grids from 2^-10
 _COARSEST = 20
@@ -73,7 +73,7 @@ class Setting:
         if not ids:
             raise InputError("there are no groups: at least one budget is needed")
         if len(set(ids)) != len(ids):
-            raise InputError(f"group {next(i for i in ids if ids.count(i) > 1)!r} stands twice: ids must differ")
+            raise InputError(f"duplicate group id {next(i for i in ids if ids.count(i) > 1)!r}: ids must differ")
         heavy = [group for group in self.groups if group.sensitivity > self.total_weight]
         if heavy:
             raise InputError(f"group {heavy[0].id!r} moves {heavy[0].sensitivity:g}, more than all teachers weigh")
