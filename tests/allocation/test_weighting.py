@@ -78,7 +78,7 @@ def test_all_groups_exhaust_together_under_gdp():
         (PAPER, {"a": 1, "b": 1}, ["'c'", "number of teachers"]),
         (PAPER, {"a": 1, "b": 1, "c": 0}, ["'c'", "is 0"]),
         (PAPER, {"a": 1, "b": 1, "c": 1, "d": 1}, ["'d'", "no budget"]),
-        ([*PAPER, PAPER[0]], {"a": 1, "b": 1, "c": 1}, ["'a'", "twice"]),
+        ([*PAPER, PAPER[0]], {"a": 1, "b": 1, "c": 1}, ["'a'", "duplicate"]),
         ([], {}, ["no groups"]),
     ],
 )

@@ -146,7 +146,9 @@ def test_resume_refuses_changed_people_or_budgets(tmp_path, capsys):
 
 def test_budgets_in_data_file_cannot_be_overridden(tmp_path, capsys):
     config = people_run(tmp_path, ["high", "low"] * 300)
-    assert "epsilon is 50: people.csv already has budgets" in refusal(capsys, config, "--epsilon", "50", "--out", tmp_path / "a")
+    assert "epsilon is 50: people.csv already has budgets" in refusal(
+        capsys, config, "--epsilon", "50", "--out", tmp_path / "a"
+    )
     text = config.read_text()
     config.write_text(text.replace("policy = { high = 2.0, low = 8.0 }", ""))
     assert "people.csv has consent levels without a policy" in refusal(capsys, config, "--out", tmp_path / "b")

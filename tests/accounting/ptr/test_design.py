@@ -135,7 +135,7 @@ TOP = DESIGNS[False].levels
         (lambda c: c["setting"].update(grid=0.3), "power of two"),
         (lambda c: c["setting"].update(total_weight=250.5), "multiple"),
         (lambda c: c["setting"].update(classes=True), "classes"),
-        (lambda c: c["setting"]["groups"][1].update(id="strict"), "one table|twice"),
+        (lambda c: c["setting"]["groups"][1].update(id="strict"), "one table|duplicate"),
         (lambda c: c.update(version=2), "version"),
         (lambda c: c.update(n_queries=0), "queries"),
         (lambda c: c.update(n_queries="300"), "n_queries"),
@@ -184,7 +184,7 @@ def test_query_hash_depends_on_the_order():
     ("changes", "message"),
     [
         ({"groups": ()}, "no groups"),
-        ({"groups": (SETTING.groups[0], SETTING.groups[0])}, "twice"),
+        ({"groups": (SETTING.groups[0], SETTING.groups[0])}, "duplicate"),
         ({"orders": (3.0, 2.0)}, "grow"),
         ({"classes": 1}, "classes"),
         ({"threshold": math.inf}, "threshold"),
