@@ -10,7 +10,6 @@ from ipate.report.figures import Figure, history_figure, influence_figure
 from ipate.report.markup import Markup, bullets, element, table, text
 from ipate.report.recipe import recipe, ways_to_check
 
-_GONE = "How costs grew is not shown: the votes that they were computed from are not kept."
 _PRIVATE = "This report is private. Publish the public report of the same run instead."
 _PUBLIC = "This report holds nothing that was computed from private votes, unless a guarantee covers it."
 
