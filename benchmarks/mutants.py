@@ -462,8 +462,8 @@ MUTANTS = (
     Mutant(
         "what was spent before is forgotten",
         "labelling/engine.py",
-        "running = self._spent() + total",
-        "running = 0 * self._spent() + total",
+        "running = self.spent + total",
+        "running = 0 * self.spent + total",
         (f"{LEDGER}::test_labelling_stops_before_the_ledger_would_refuse",),
     ),
     Mutant(
@@ -940,7 +940,7 @@ MUTANTS = (
     Mutant(
         "a seeded run goes on as a private one",
         "runs/folder.py",
-        "if folder.noise != noise_kind(seeded=folder.config.seed is not None):",
+        "if folder.noise != folder.config.noise:",
         "if False:",
         (f"{RUN_LEDGERS}::test_changing_the_seed_of_a_run_is_refused",),
     ),

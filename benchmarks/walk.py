@@ -3,9 +3,9 @@
     python benchmarks/walk.py [--list]
 
 Runs `ipate run --dataset synthetic` and `ipate report` in this process and notes every function of ipate when it is
-called for the first time; properties, special methods and functions inside functions do not count, nor do `errors`
-and `files`, which every room uses. The main path is that sequence of functions, and a crossing is a step from one
-room (the folder below `ipate`, or the module at its root) to another.
+called for the first time; properties, special methods and functions inside functions do not count, nor do calls
+while a module is imported, nor `errors` and `files`, which every room uses. The main path is that sequence of functions, and a
+crossing is a step from one room (the folder below `ipate`, or the module at its root) to another.
 """
 
 import argparse
@@ -55,10 +55,14 @@ def trace(commands: list[list[str]]) -> list[Place]:
     except ImportError:  # where the command line was one module
         from ipate.cli import _run as run  # type: ignore[attr-defined, no-redef]
     counted, seen = functions(), dict[Place, None]()
+    importing = 0  # depth of module bodies that are being executed
 
     def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal importing
+        if frame.f_code.co_name == "<module>":
+            importing += (event == "call") - (event == "return")
         place = (frame.f_code.co_filename, frame.f_code.co_firstlineno)
-        if event == "call" and place in counted and room_of(place[0]) not in SHARED:
+        if event == "call" and not importing and place in counted and room_of(place[0]) not in SHARED:
             seen.setdefault(place)
 
     for command in commands:

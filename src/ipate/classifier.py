@@ -305,8 +305,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         from ipate.report.write import check_target, write_facts
 
         check_is_fitted(self)
-        before = self._extract.before
-        record = Record.of(self.labelling_, n_public=len(self.labels_), ledger_head=self._extract.head, before=before)
+        record = Record.of(self.labelling_, n_public=len(self.labels_), ledger_head=self._extract.head)
         source = Source(
             record=record,
             allocation=self.allocation_,

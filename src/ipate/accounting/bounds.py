@@ -211,6 +211,15 @@ class Meter:
         """Return what a label can cost at most, whatever the votes: shape (*sensitivity.shape, width)."""
         return self.definition.worst_label(self.orders, sensitivity=sensitivity, sigma=sigma, noise=noise)
 
+    def worst_query(
+        self, *, sensitivity: ArrayLike, sigma: float, check_sigma: float | None, noise: str = "gaussian"
+    ) -> tuple[Floats, Floats]:
+        """Return what a query's check and label can cost at most, whatever the votes; no check costs 0."""
+        label = self.worst_label(sensitivity=sensitivity, sigma=sigma, noise=noise)
+        if check_sigma is None:
+            return np.zeros_like(label), label
+        return self.worst_check(sensitivity=sensitivity, check_sigma=check_sigma), label
+
 
 def queries_afforded(
     meter: Meter,
@@ -231,10 +240,7 @@ def queries_afforded(
     if not 0 <= answer_rate <= 1:
         raise InputError(f"answer_rate is {answer_rate}: it must lie between 0 and 1")
     limit = meter.limit(epsilon, delta)
-    label = meter.worst_label(sensitivity=sensitivity, sigma=sigma)
-    check = np.zeros_like(label)
-    if check_sigma is not None:
-        check = meter.worst_check(sensitivity=sensitivity, check_sigma=check_sigma)
+    check, label = meter.worst_query(sensitivity=sensitivity, sigma=sigma, check_sigma=check_sigma)
     return max(_queries(*costs, answer_rate) for costs in zip(limit, check, label, strict=True))
 
 

@@ -57,7 +57,7 @@ def command(
     from ipate.cli.output import print_json, print_status, progress_bar
     from ipate.runs.folder import RunFolder
     from ipate.runs.stages import execute
-    from ipate.runs.task import check_engine, make_models
+    from ipate.runs.task import check_models
 
     if resume is not None:
         beside = (config, dataset, data_dir, out, variant, epsilon, share, teachers, points_per_teacher, teacher)
@@ -86,8 +86,7 @@ def command(
             "ledger": ledger,
         }
         wanted = _config(config, given)
-        make_models(wanted)  # invalid models are refused before the folder is created
-        check_engine(wanted)
+        check_models(wanted)
         folder = RunFolder.create(out or _fresh_name(), wanted)
     summary = execute(
         folder,

@@ -1,7 +1,7 @@
 """Costs of a query's check and label for every account, under any bound."""
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ipate.accounting.bounds import BOUNDS, Meter, Voters, best_order, find_bound
 from ipate.errors import InputError
@@ -71,7 +71,7 @@ def fixed_orders(panel: Panel, meter: Meter, mechanism: Mechanism) -> tuple[floa
         return None
     orders = []
     for group in panel.groups:
-        (check,), (label,) = _worst_costs(meter, mechanism, Panel(groups=(group,), weights=np.zeros(1)))
+        check, label = _worst_costs(meter, mechanism, group.sensitivity)
         orders.append(best_order(meter, epsilon=group.epsilon, delta=group.delta, label=label, check=check))
     return tuple(orders[int(position)] for position in panel.account_group)
 
@@ -83,11 +83,11 @@ def fixed_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Float
     """
     if panel.rotating or not meter.data_independent:
         return None
-    return _worst_costs(meter, mechanism, panel)
+    return _worst_costs(meter, mechanism, panel.own_sensitivities)
 
 
-def _worst_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Floats, Floats]:
-    """Return the costs of one check and one label under a data-independent bound, computed on an empty tally."""
-    nobody = Tally(counts=np.zeros((1, 2)), voted=np.zeros((0, 1, 3), bool), votes=np.zeros((0, 1), np.int64))
-    check = check_costs(meter, mechanism, panel, nobody, np.zeros(1))
-    return check[0], label_costs(meter, mechanism, panel, nobody)[0]
+def _worst_costs(meter: Meter, mechanism: Mechanism, sensitivity: ArrayLike) -> tuple[Floats, Floats]:
+    check_supported(meter, mechanism)
+    return meter.worst_query(
+        sensitivity=sensitivity, sigma=mechanism.sigma, check_sigma=mechanism.check_sigma, noise=mechanism.noise
+    )

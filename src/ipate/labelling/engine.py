@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Aggregator, Outcome
-from ipate.labelling.costs import check_costs, label_costs
+from ipate.labelling.costs import check_costs, fixed_costs, label_costs
 from ipate.labelling.noise import NoiseSource
 from ipate.labelling.results import Ending, GroupResult, Guarantee, Labelling
 from ipate.ledger.records import Answer, Charge, Ledger
@@ -50,6 +50,8 @@ class Engine:
         self.exhausted: dict[str, int] = {}
         self.sensitivity = {account: self.before.sensitivity.get(account, 0.0) for account in panel.account_ids}
         self.gone: frozenset[str] = frozenset()
+        self.limit = np.stack([ledger.limit(account) for account in panel.account_ids])
+        self.spent, self.earlier = self._spent(), ledger.before
 
     def ask(self, chunk: NDArray[np.int64], labels: float, queries: float) -> tuple[int, frozenset[str]]:
         """Ask these queries until one cannot be paid or `labels` or `queries` more have been reached.
@@ -96,7 +98,7 @@ class Engine:
         checks, label_cost = self._costs(tally, probs)
         paid = checks + outcome.answered[:, None, None] * label_cost
         total = np.cumsum(paid, axis=0)
-        running = self._spent() + total
+        running = self.spent + total
         broke = ~self._payable(running - paid + checks + label_cost)
         return outcome if new.all() else self._merged(outcome, ids, new), total, broke, tally
 
@@ -158,10 +160,14 @@ class Engine:
         if self.prepaid:  # the whole release was charged before the first query
             nothing = np.zeros((1, len(self.panel.account_ids), self.meter.width))
             return nothing, nothing
-        maxima = self.aggregator.maxima(tally.counts, total_weight=self.panel.total_weight, probs=probs)
         mechanism = self.aggregator.mechanism
-        checks = check_costs(self.meter, mechanism, self.panel, tally, maxima)
-        labels = label_costs(self.meter, mechanism, self.panel, tally, abstain=self.votes.abstains)
+        fixed = fixed_costs(self.meter, mechanism, self.panel)
+        if fixed is not None:
+            checks, labels = (cost[None] for cost in fixed)
+        else:
+            maxima = self.aggregator.maxima(tally.counts, total_weight=self.panel.total_weight, probs=probs)
+            checks = check_costs(self.meter, mechanism, self.panel, tally, maxima)
+            labels = label_costs(self.meter, mechanism, self.panel, tally, abstain=self.votes.abstains)
         if self.meter.fixes_order:
             terms = self.ledger.terms
             orders = [terms[account].meter.orders[0] for account in self.panel.account_ids]
@@ -175,10 +181,9 @@ class Engine:
 
     def _payable(self, cost: Floats) -> NDArray[np.bool_]:
         """Return which accounts could pay each query if it were answered: (B, accounts)."""
-        limit = np.stack([self.ledger.limit(account) for account in self.panel.account_ids])
         active = np.array([group.id not in self.gone for group in self.panel.groups])[self.panel.account_group]
-        free = ~np.any(cost - self._spent(), axis=2)  # a zero cost can always be paid
-        return np.asarray(np.any(cost <= limit * (1 - _MARGIN), axis=2) | free | ~active)
+        free = ~np.any(cost - self.spent, axis=2)  # a zero cost can always be paid
+        return np.asarray(np.any(cost <= self.limit * (1 - _MARGIN), axis=2) | free | ~active)
 
     def _groups(self, broke: NDArray[np.bool_]) -> frozenset[str]:
         return frozenset(self.panel.groups[int(index)].id for index in self.panel.account_group[broke])
@@ -205,6 +210,7 @@ class Engine:
                 reinforced=outcome.reinforced[: len(ids)][new],
             )
         )
+        self.spent = self._spent()
         for index, account in enumerate(accounts):
             self.sensitivity[account] = max(self.sensitivity[account], float(np.max(columns[index])))
 
@@ -289,6 +295,7 @@ class Engine:
                     weight=None if mine is None else float(mine.max()),
                     sensitivity=max(self.sensitivity[account] for account in own),
                     cost=max(costs),
+                    before=self.earlier[group.id],
                     labels_until_exhausted=self.exhausted.get(group.id),
                 )
             )

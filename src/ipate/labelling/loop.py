@@ -97,9 +97,11 @@ def label(
     _check_request(stop, max_labels, max_queries, panel)
     source = SecureNoise() if noise is None else noise
     book = open_ledger(panel, meter, aggregator) if ledger is None else ledger
-    check_noise(book, source)
     check_fits(panel, votes, book, meter, student_probs)
     positions = check_order(order, votes.n_queries)
+    may_repeat = repeats(votes.queries or ()) or (order is not None and len(np.unique(positions)) < len(positions))
+    size = batch or batch_size(panel, meter, len(positions))
+    check_noise(book, source)
     run = Engine(
         votes=votes,
         panel=panel,
@@ -108,13 +110,12 @@ def label(
         ledger=book,
         noise=source,
         probs=student_probs,
-        may_repeat=repeats(votes.queries or ()) or (order is not None and len(np.unique(positions)) < len(positions)),
+        may_repeat=may_repeat,
     )
     if stop == "drop":
         run.resume_drops()
     most_labels = np.inf if max_labels is None else max_labels
     most_queries = np.inf if max_queries is None else max_queries
-    size = batch or batch_size(panel, meter, len(positions))
     ended = walk(
         run, positions, size, drops=stop == "drop", labels=most_labels, queries=most_queries, progress=progress
     )

@@ -244,11 +244,15 @@ class Record:
         """Whether there is a guarantee: releasable costs and noise without a seed."""
         return self.kind == "releasable" and not self.seeded
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the record in the JSON form of `labelling.json`."""
+        kept = {field.name: getattr(self, field.name) for field in fields(self)}
+        groups = [group.as_json() for group in self.groups]
+        return kept | {"labels": self.labels.tolist(), "queries": list(self.queries), "groups": groups}
+
     def facts(self) -> dict[str, Any]:
         """Return all fields but the answers, for JSON."""
-        kept = {field.name: getattr(self, field.name) for field in fields(self)}
-        kept["groups"] = [group.as_json() for group in self.groups]
-        return {name: value for name, value in kept.items() if name not in ("labels", "queries")}
+        return {name: value for name, value in self.as_json().items() if name not in ("labels", "queries")}
 
     @property
     def headline(self) -> str:
@@ -265,10 +269,8 @@ class Record:
                 )
 
     @classmethod
-    def of(
-        cls, result: Labelling, *, n_public: int, ledger_head: str = "", before: Mapping[str, float] | None = None
-    ) -> "Record":
-        """Return the record of a labelling; `before` is the ε that earlier runs spent, by group id."""
+    def of(cls, result: Labelling, *, n_public: int, ledger_head: str = "") -> "Record":
+        """Return the record of a labelling of `n_public` points."""
         labels = np.full(n_public, -1, dtype=np.int64)
         labels[result.queries] = result.labels
         return cls(
@@ -282,7 +284,7 @@ class Record:
             bound=result.meter.bound,
             conversion=result.meter.conversion,
             seeded=result.seeded,
-            groups=tuple(replace(group, before=(before or {}).get(group.id, 0.0)) for group in result.groups),
+            groups=result.groups,
             ledger_head=ledger_head,
             passed=result.passed,
         )

@@ -92,7 +92,10 @@ def label_tested(
         votes, rest, aggregator, inner.meter, order=pool, noise=source, ledger=inner, batch=batch, progress=progress
     )
     paid = {account.id: account.group for account in panel.groups}
-    groups = tuple(replace(entry, group=paid[entry.id], cost=paid[entry.id].epsilon) for entry in found.groups)
+    groups = tuple(
+        replace(entry, group=paid[entry.id], cost=paid[entry.id].epsilon, before=book.before[entry.id])
+        for entry in found.groups
+    )
     return replace(found, meter=_UNIT, guarantee=guarantee, groups=groups, passed=False)
 
 
@@ -235,11 +238,10 @@ class _Rest(MemoryLedger):
         asked, answered = len(answers), sum(entry[1] for entry in answers)
         spent = {}
         for group in panel.groups:
-            cost = answered * self.meter.worst_label(sensitivity=group.sensitivity, sigma=mechanism.sigma)
-            if mechanism.check_sigma is not None:
-                check = self.meter.worst_check(sensitivity=group.sensitivity, check_sigma=mechanism.check_sigma)
-                cost = cost + asked * check
-            spent[group.id] = cost
+            check, label = self.meter.worst_query(
+                sensitivity=group.sensitivity, sigma=mechanism.sigma, check_sigma=mechanism.check_sigma
+            )
+            spent[group.id] = answered * label + asked * check
         return spent
 
     @property

@@ -382,10 +382,7 @@ def _rotating_queries(
 def _costs(sensitivity: Any, noise: Mechanism, meter: Meter, rate: float) -> tuple[Any, Any]:
     """Return each query's expected cost at the answer rate and its largest cost, of shape (B, width)."""
     values, inverse = np.unique(sensitivity, return_inverse=True)
-    label = meter.worst_label(sensitivity=values, sigma=noise.sigma)
-    check = np.zeros_like(label)
-    if noise.check_sigma is not None:
-        check = meter.worst_check(sensitivity=values, check_sigma=noise.check_sigma)
+    check, label = meter.worst_query(sensitivity=values, sigma=noise.sigma, check_sigma=noise.check_sigma)
     return (check + rate * label)[inverse], (check + label)[inverse]
 
 

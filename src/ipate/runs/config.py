@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ipate.errors import InputError, nearest
+from ipate.ledger.records import NoiseKind
 from ipate.teachers.models import DEFAULT
 
 Auto = Literal["auto"]
@@ -135,6 +136,11 @@ class RunConfig(_Section):
                 "a shared ledger needs data.person, the column of person ids, because balances are stored by person id"
             )
         return self
+
+    @property
+    def noise(self) -> NoiseKind:
+        """The kind of noise: seeded with `seed`, else secure."""
+        return "secure" if self.seed is None else "seeded"
 
     @classmethod
     def from_mapping(cls, values: dict[str, Any], *, where: str = "configuration") -> "RunConfig":

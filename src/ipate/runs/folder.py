@@ -10,7 +10,7 @@ from typing import Any
 from ipate._version import library_versions
 from ipate.errors import InputError
 from ipate.files import FileLock, write_text
-from ipate.ledger.records import NoiseKind, noise_kind
+from ipate.ledger.records import NoiseKind
 from ipate.planning.settings import Settings
 from ipate.runs.config import RunConfig
 from ipate.teachers.models import NETS
@@ -45,13 +45,13 @@ class RunFolder:
             "format": _FORMAT,
             "id": f"{path.absolute().name}-{secrets.token_hex(4)}",
             "begun": datetime.now(UTC).isoformat(timespec="microseconds"),
-            "noise": noise_kind(seeded=config.seed is not None),
+            "noise": config.noise,
             "split_seed": config.split_seed,
             "versions": versions(config),
         }
         folder.write(path / "run.json", facts)  # before config.json, whose existence marks a run
         folder.write(path / "config.json", config.model_dump(mode="json"))
-        return folder
+        return cls.open(path)
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -64,7 +64,7 @@ class RunFolder:
         except ValueError as error:
             raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
         folder = cls(path, RunConfig.from_mapping(values, where=str(stated)))
-        if folder.noise != noise_kind(seeded=folder.config.seed is not None):  # never mix the two kinds of noise
+        if folder.noise != folder.config.noise:  # never mix the two kinds of noise
             raise InputError(
                 f"{stated}: seed is {folder.config.seed}, but the run began with {folder.noise} noise: put the seed "
                 "back, or begin a new run in another folder"
@@ -79,7 +79,7 @@ class RunFolder:
     @property
     def noise(self) -> NoiseKind:
         """The kind of noise that the run began with."""
-        return noise_kind(seeded=self.facts["noise"] == "seeded")
+        return "seeded" if self.facts["noise"] == "seeded" else "secure"
 
     @cached_property
     def facts(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The ledger of a run: its path, the run's name in it, and rollback detection."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from ipate.allocation.allocation import Allocation
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling.loop import account_terms
-from ipate.ledger.records import Head, Ledger, Terms
+from ipate.ledger.records import Head, Ledger
 from ipate.ledger.sqlite import SqliteLedger, opening_balances, run_names
 from ipate.planning.settings import Settings
 from ipate.runs.folder import RunFolder
@@ -75,7 +75,7 @@ def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, poo
     parent = _parent(folder, left)
     with SqliteLedger.open(
         path,
-        _terms(allocation, settings),
+        account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale)),
         run=run_name(folder, left),
         pool=pool,
         people=allocation.members(),
@@ -108,35 +108,27 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
     """
     if (folder.private / "ledger.json").is_file():
         return
-    path, terms = ledger_path(folder), _terms(allocation, settings)
+    path = ledger_path(folder)
     if not path.parent.is_dir():
         raise InputError(f"ledger is {str(path)!r}: the folder {path.parent} does not exist; create it first")
     if path.is_dir():
         raise InputError(f"ledger is {str(path)!r}: it is a folder; name a file")
-    before = opening_balances(path, terms, run=folder.id, noise=folder.noise, people=allocation.members())
-    if settings.meter.data_independent and not settings.meter.whole and allocation.participation is None:
-        _refuse_less_than_a_query(path, allocation, settings, terms, before)
-
-
-def _terms(allocation: Allocation, settings: Settings) -> list[Terms]:
-    return account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale))
-
-
-def _refuse_less_than_a_query(
-    path: Path, allocation: Allocation, settings: Settings, terms: list[Terms], before: Mapping[str, Any]
-) -> None:
-    mechanism = settings.aggregator(allocation.scale).mechanism
-    moves = {group.id: group.sensitivity for group in allocation.panel().groups}
+    panel, people = allocation.panel(), allocation.members()
+    aggregator = settings.aggregator(allocation.scale)
+    terms = account_terms(panel, settings.meter, aggregator)
+    before = opening_balances(path, terms, run=folder.id, noise=folder.noise, people=people)
+    if settings.meter.whole or panel.rotating or not settings.meter.data_independent:
+        return
+    noise = aggregator.mechanism
     poor = []
     for entry in terms:
-        spent = before.get(entry.account.id, np.zeros(entry.meter.width))
-        cost = entry.meter.worst_label(sensitivity=moves[entry.account.group.id], sigma=mechanism.sigma)
-        if mechanism.check_sigma is not None:
-            cost = cost + entry.meter.worst_check(
-                sensitivity=moves[entry.account.group.id], check_sigma=mechanism.check_sigma
-            )
-        if spent.any() and not np.any(spent + cost <= entry.meter.limit(entry.account.epsilon, entry.account.delta)):
-            poor.append((entry, float(entry.meter.epsilon(spent, entry.account.delta)[0])))
+        account, spent = entry.account, before.get(entry.account.id, np.zeros(entry.meter.width))
+        check, label = entry.meter.worst_query(
+            sensitivity=account.sensitivity, sigma=noise.sigma, check_sigma=noise.check_sigma, noise=noise.noise
+        )
+        limit = entry.meter.limit(account.epsilon, account.delta)
+        if spent.any() and not np.any(spent + check + label <= limit):
+            poor.append((entry, float(entry.meter.epsilon(spent, account.delta)[0])))
     if poor and (settings.stop != "drop" or len(poor) == len(terms)):
         entry, so_far = poor[0]
         raise BudgetExceededError(

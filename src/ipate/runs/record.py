@@ -21,12 +21,6 @@ from ipate.runs.ledgers import opened, reading
 from ipate.votes import Votes
 
 
-def write_record(folder: RunFolder, record: Record) -> None:
-    """Write the record, with costs and labels, to the private folder."""
-    payload = {"labels": record.labels.tolist(), "queries": list(record.queries), **record.facts()}
-    folder.write(folder.private / "labelling.json", payload)
-
-
 def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
     """Write costs and labels, to the public folder if the record is publishable, else to the private one."""
     shown = folder.public if record.publishable else folder.private
@@ -88,6 +82,7 @@ def label_once(
         result, _ = run_labelling(
             votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, progress=progress
         )
-        record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head), before=ledger.before)
-    write_record(folder, record)
+        record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head))
+        payload = record.as_json()
+    folder.write(folder.private / "labelling.json", payload)
     return record

@@ -13,7 +13,7 @@ from ipate.planning.settings import Settings
 from ipate.runs.config import RunConfig
 from ipate.runs.fitting import run_labelling
 from ipate.runs.folder import RunFolder
-from ipate.runs.task import Task, make_models
+from ipate.runs.task import Task, make_student
 from ipate.students import find_student
 from ipate.votes import Votes
 from ipate.votes.counting import count_votes
@@ -21,9 +21,8 @@ from ipate.votes.counting import count_votes
 
 def teach(task: Task, config: RunConfig, labels: NDArray[np.int64]) -> Any:
     """Train the student on the released labels."""
-    _, estimator = make_models(config)
     pool = task.features(task.parts.public, model=config.student.model)
-    return find_student(config.student.model).fit(estimator, pool, labels, n_classes=task.data.n_classes)
+    return find_student(config.student.model).fit(make_student(config), pool, labels, n_classes=task.data.n_classes)
 
 
 def accuracy(student: Any, task: Task, model: str) -> dict[str, Any]:
@@ -84,10 +83,9 @@ def compare(
     record = Record.of(result, n_public=votes.n_queries)
     model = config.student.model
     standard = evaluate(task, teach(task, config, record.labels), record, model) if record.n_labels else None
-    _, estimator = make_models(config)
     here = task.parts.private[~np.isin(task.people.person_of_row, allocation.withdrawn)]
     rows, classes = task.features(here, model=model), task.data.n_classes
-    ceiling = find_student(model).fit(estimator, rows, task.data.y[here], n_classes=classes)
+    ceiling = find_student(model).fit(make_student(config), rows, task.data.y[here], n_classes=classes)
     return {
         "note": "for benchmark data only: on real people this would spend their budgets a second time",
         "teachers": _teachers(folder, task),

@@ -24,7 +24,7 @@ from ipate.runs.person import settle, vacant, without
 from ipate.runs.record import label_once, publish
 from ipate.runs.reporting import write_report
 from ipate.runs.scoring import compare, evaluate, teach
-from ipate.runs.task import Task, make_models, prepare, requested_settings
+from ipate.runs.task import Task, check_models, make_teacher, prepare, requested_settings
 from ipate.teachers.ensemble import fingerprint, learnt_from, train_and_vote
 from ipate.teachers.models import NETS
 from ipate.teachers.nets import train_nets_and_vote
@@ -61,17 +61,17 @@ def execute(folder: RunFolder, *, bar: Bar, say: Callable[[str], None]) -> RunSu
 def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSummary:
     config = folder.config
     folder.note_versions()
-    make_models(config)  # refuse invalid models before anything is written
+    check_models(config)
     task = prepare(config)
-    pool = _data(folder, task)
+    _keep_facts(folder, task)
     settings = resolve_settings(folder, task)
     allocation = _allocation(folder, task, settings)
+    class_warning(allocation, task.data.y[task.parts.private])
     for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
         say(line)
-    class_warning(allocation, task.data.y[task.parts.private])
     check_affordable(folder, allocation, settings)
     votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
-    record = label_once(folder, votes, allocation=allocation, settings=settings, pool=pool, bar=bar)
+    record = label_once(folder, votes, allocation=allocation, settings=settings, pool=task.pool, bar=bar)
     publish(folder, record, task.data.classes, task.parts.public)
     audience: Audience = "public" if record.publishable else "private"
     if record.passed is False and not record.n_labels:
@@ -84,8 +84,8 @@ def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSumm
     )  # fmt: skip
 
 
-def _data(folder: RunFolder, task: Task) -> str:
-    """Write the facts of the data and return the pool's fingerprint, a hash of its points and classes."""
+def _keep_facts(folder: RunFolder, task: Task) -> None:
+    """Write the facts of the data, or check that a resumed run has the same classes and public points."""
     path = folder.path / "data.json"
     facts = {
         "name": task.data.name,
@@ -94,7 +94,7 @@ def _data(folder: RunFolder, task: Task) -> str:
         "classes": list(task.data.classes),
         "rows": {part: len(getattr(task.parts, part)) for part in ("private", "public", "test")},
         "people": task.people.n_people,
-        "pool": fingerprint(task.data.classes, task.data.X[task.parts.public]),
+        "pool": task.pool,
     }
     kept = folder.read(path)
     if kept is None:
@@ -104,7 +104,6 @@ def _data(folder: RunFolder, task: Task) -> str:
             f"{path}: the public points or the classes are not those that this run began with; restore the data, or "
             "begin a new run in another folder"
         )
-    return str(facts["pool"])
 
 
 def _refuse_failed(report: Path) -> NoReturn:
@@ -203,7 +202,7 @@ def _same(kept: Allocation, made: Allocation) -> bool:
 def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, bar: Bar) -> Votes:
     """Train the teachers that have not voted yet; votes are stored as they arrive."""
     config = folder.config
-    teacher, _ = make_models(config)
+    teacher = make_teacher(config)
     rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
     model = config.teachers.model
     X, y = task.features(task.parts.private, model=model), task.data.y[task.parts.private]

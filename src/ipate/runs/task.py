@@ -14,7 +14,8 @@ from ipate.errors import InputError
 from ipate.people.people import People, make_people
 from ipate.planning.reference import Reference, Simulator, read_design
 from ipate.runs.config import ReferenceConfig, RunConfig
-from ipate.students import find_student, wants_images
+from ipate.students import STUDENTS, find_student
+from ipate.teachers.ensemble import fingerprint
 from ipate.teachers.models import NETS, make_model
 from ipate.votes import read_votes
 
@@ -29,10 +30,11 @@ class Task:
     data: Dataset
     parts: Partition
     people: People
+    pool: str  # fingerprint of the public points and the classes
 
-    def features(self, rows: Ints, *, model: str = "") -> NDArray[Any]:
+    def features(self, rows: Ints, *, model: str) -> NDArray[Any]:
         """Return rows in the shape that a model needs: channels-first images for nets, vectors otherwise."""
-        if not wants_images(model):
+        if model not in STUDENTS or not STUDENTS[model].images:
             return np.asarray(self.data.features(rows))
         if self.data.kind != "image":
             raise InputError(f"model is {model!r}: it needs images, but {self.data.name} is a table")
@@ -57,7 +59,8 @@ def prepare(config: RunConfig) -> Task:
         seed=config.split_seed,
         person_id=data.person_id,
     )
-    return Task(data=data, parts=parts, people=_people(data, parts.private, config))
+    pool = fingerprint(data.classes, data.X[parts.public])
+    return Task(data=data, parts=parts, people=_people(data, parts.private, config), pool=pool)
 
 
 def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
@@ -128,21 +131,27 @@ def _reference(config: RunConfig, n_classes: int) -> Reference | None:
     return Reference(simulator=guess, reserve=wanted.reserve, fallback=wanted.fallback)
 
 
-def make_models(config: RunConfig) -> tuple[Any, Any]:
-    """Return the untrained teacher and student of a run."""
-    teacher = make_model(config.teachers.model, config.teachers.options)
-    wanted, kind = config.student, find_student(config.student.model)
-    return teacher, kind.make(wanted.options, seed=config.split_seed, n_jobs=config.teachers.n_jobs)
+def make_teacher(config: RunConfig) -> Any:
+    """Return the untrained teacher of a run."""
+    return make_model(config.teachers.model, config.teachers.options)
 
 
-def check_engine(config: RunConfig) -> None:
-    """Refuse an unavailable engine before the run's folder is made."""
+def make_student(config: RunConfig) -> Any:
+    """Return the untrained student of a run."""
+    student = find_student(config.student.model)
+    return student.make(config.student.options, seed=config.split_seed, n_jobs=config.teachers.n_jobs)
+
+
+def check_models(config: RunConfig) -> None:
+    """Refuse an invalid teacher, engine or student before anything is written."""
     from ipate.teachers.engines import Engine
 
     wanted = config.teachers
+    make_teacher(config)
     if wanted.model in NETS and (wanted.backend is not None or wanted.address is not None):
         raise InputError(
             f"backend is {wanted.backend!r}: {wanted.model} trains in one batched model on a GPU, or in its own "
             "worker processes; leave backend and address out, or name a scikit-learn teacher"
         )
     Engine(backend=wanted.backend, n_jobs=wanted.n_jobs, address=wanted.address)
+    make_student(config)

@@ -109,8 +109,3 @@ def find_student(student: Any) -> Student:
     if student not in STUDENTS and ":" not in student:
         refuse_name("model", student, (*STUDENTS, "module:attribute"))
     return STUDENTS.get(student) or Supervised(student)
-
-
-def wants_images(name: str) -> bool:
-    """Whether a model of this name, teacher or student, is given images instead of lines of numbers."""
-    return name in NETS or (name in STUDENTS and STUDENTS[name].images)
