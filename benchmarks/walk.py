@@ -4,8 +4,8 @@
 
 Runs `ipate run --dataset synthetic` and `ipate report` in this process and notes every function of ipate when it is
 called for the first time; properties, special methods and functions inside functions do not count, nor do calls
-while a module is imported, nor `errors` and `files`, which every room uses. The main path is that sequence of functions, and a
-crossing is a step from one room (the folder below `ipate`, or the module at its root) to another.
+while a module is imported, nor `errors` and `files`, which every room uses. The main path is that sequence of
+functions, and a crossing is a step from one room (the folder below `ipate`, or the module at its root) to another.
 """
 
 import argparse

@@ -51,7 +51,8 @@ class Engine:
         self.sensitivity = {account: self.before.sensitivity.get(account, 0.0) for account in panel.account_ids}
         self.gone: frozenset[str] = frozenset()
         self.limit = np.stack([ledger.limit(account) for account in panel.account_ids])
-        self.spent, self.earlier = self._spent(), ledger.before
+        self.spent = np.stack([ledger.spent(account) for account in panel.account_ids])
+        self.earlier = ledger.before
 
     def ask(self, chunk: NDArray[np.int64], labels: float, queries: float) -> tuple[int, frozenset[str]]:
         """Ask these queries until one cannot be paid or `labels` or `queries` more have been reached.
@@ -176,9 +177,6 @@ class Engine:
             labels = np.take_along_axis(labels, np.broadcast_to(column, (*labels.shape[:2], 1)), axis=2)
         return checks, labels
 
-    def _spent(self) -> Floats:
-        return np.stack([self.ledger.spent(account) for account in self.panel.account_ids])
-
     def _payable(self, cost: Floats) -> NDArray[np.bool_]:
         """Return which accounts could pay each query if it were answered: (B, accounts)."""
         active = np.array([group.id not in self.gone for group in self.panel.groups])[self.panel.account_group]
@@ -210,7 +208,7 @@ class Engine:
                 reinforced=outcome.reinforced[: len(ids)][new],
             )
         )
-        self.spent = self._spent()
+        self.spent = np.stack([self.ledger.spent(account) for account in accounts])
         for index, account in enumerate(accounts):
             self.sensitivity[account] = max(self.sensitivity[account], float(np.max(columns[index])))
 

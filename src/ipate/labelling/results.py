@@ -1,7 +1,7 @@
 """Results of labelling: answers, the cost of each group, and the kind of guarantee."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -244,15 +244,12 @@ class Record:
         """Whether there is a guarantee: releasable costs and noise without a seed."""
         return self.kind == "releasable" and not self.seeded
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the record in the JSON form of `labelling.json`."""
+    def as_json(self, *, answers: bool) -> dict[str, Any]:
+        """Return the record in JSON form, with or without the answers."""
         kept = {field.name: getattr(self, field.name) for field in fields(self)}
-        groups = [group.as_json() for group in self.groups]
-        return kept | {"labels": self.labels.tolist(), "queries": list(self.queries), "groups": groups}
-
-    def facts(self) -> dict[str, Any]:
-        """Return all fields but the answers, for JSON."""
-        return {name: value for name, value in self.as_json().items() if name not in ("labels", "queries")}
+        kept["groups"] = [group.as_json() for group in self.groups]
+        given = {"labels": self.labels.tolist(), "queries": list(self.queries)} if answers else {}
+        return given | {name: value for name, value in kept.items() if name not in ("labels", "queries")}
 
     @property
     def headline(self) -> str:

@@ -24,7 +24,7 @@ from ipate.votes import Votes
 def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
     """Write costs and labels, to the public folder if the record is publishable, else to the private one."""
     shown = folder.public if record.publishable else folder.private
-    folder.write(shown / "guarantee.json", record.facts())
+    folder.write(shown / "guarantee.json", record.as_json(answers=False))
     write_labels(shown / "labels.csv", record, classes, rows)
 
 
@@ -83,6 +83,6 @@ def label_once(
             votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, progress=progress
         )
         record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head))
-        payload = record.as_json()
+        payload = record.as_json(answers=True)
     folder.write(folder.private / "labelling.json", payload)
     return record
