@@ -834,7 +834,7 @@ MUTANTS = (
     ),
     Mutant(
         "a run charges accounts in memory",
-        "runs/record.py",
+        "runs/ledgers.py",
         "ledger=ledger, progress=progress",
         "progress=progress",
         (f"{RUN_LEDGERS}::test_run_keeps_own_ledger_and_records_head",),

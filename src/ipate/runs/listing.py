@@ -10,8 +10,7 @@ import numpy as np
 from ipate.errors import InputError, IpateError
 from ipate.labelling.results import Record
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import known_heads, ledger_path, reading
-from ipate.runs.record import read_record
+from ipate.runs.ledgers import known_heads, ledger_path, read_record, reading
 
 State: TypeAlias = Literal["complete", "interrupted", "running", "broken"]
 STAGES = ("data", "allocation", "teachers", "labels", "student", "scores", "comparison", "report")

@@ -22,8 +22,7 @@ from ipate.ledger.records import Ledger, PersonRecord
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.report.statement import RunEntry, Statement, Withdrawal, for_the_person
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import ledger_path, reading
-from ipate.runs.record import read_record
+from ipate.runs.ledgers import ledger_path, read_record, reading
 from ipate.votes.store import erase_votes, voted_in
 
 EMPTY = -1

@@ -12,9 +12,8 @@ from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scor
 from ipate.report.statement import owed
 from ipate.report.write import Report, check_target, write_facts
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import reading
+from ipate.runs.ledgers import read_record, reading
 from ipate.runs.person import withdrawals
-from ipate.runs.record import read_record
 
 
 def write_report(

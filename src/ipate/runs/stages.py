@@ -19,9 +19,8 @@ from ipate.planning.settings import Settings, choose_settings, designed
 from ipate.report.facts import Audience
 from ipate.runs.fitting import standard_labels
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import check_affordable, ledger_path
+from ipate.runs.ledgers import check_affordable, label_once, ledger_path, publish
 from ipate.runs.person import settle, vacant, without
-from ipate.runs.record import label_once, publish
 from ipate.runs.reporting import write_report
 from ipate.runs.scoring import compare, evaluate, teach
 from ipate.runs.task import Task, check_models, make_teacher, prepare, requested_settings
