@@ -8,8 +8,7 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 import torch
 from torch.nn import functional
 
-from ipate.torch.batched import AUGMENT, INIT, BatchedNet, stream_keys, uniform_rows
-from ipate.torch.loop import affine_maps, moved
+from ipate.torch.batched import AUGMENT, INIT, BatchedNet, affine_maps, moved, stream_keys, uniform_rows
 from ipate.torch.nets import NETS, PRESETS, Augmentation, Dropout, single
 
 T, B, CLASSES = 3, 6, 4
