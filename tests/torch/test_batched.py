@@ -125,6 +125,26 @@ def test_random_streams_are_uniform_and_distinct():
     assert len(every) == 300
 
 
+def splitmix64(value):
+    """Return the finaliser of splitmix64 (Steele, Lea and Flood, 2014) of a Python integer, as an unsigned one."""
+    value %= 1 << 64
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) % (1 << 64)
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) % (1 << 64)
+    return value ^ (value >> 31)
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**63 - 1, 2**63, 2**64 + 5])
+def test_random_streams_are_those_of_splitmix64(seed):
+    step = 0x9E3779B97F4A7C15
+    keys = stream_keys(seed, [0, 3, 249], INIT, 6)
+    for teacher, key, drawn in zip([0, 3, 249], keys.tolist(), uniform_rows(keys, 20).tolist(), strict=True):
+        wanted = splitmix64(seed + step)
+        for part in (teacher, INIT, 6):
+            wanted = splitmix64(wanted ^ splitmix64((part + 1) * step))
+        assert key % (1 << 64) == wanted
+        assert drawn == [(splitmix64(wanted + counter * step) >> 40) / (1 << 24) for counter in range(20)]
+
+
 def test_random_stream_depends_on_its_teacher_alone():
     alone = uniform_rows(stream_keys(5, [3], AUGMENT), 10)
     among = uniform_rows(stream_keys(5, [9, 3, 1], AUGMENT), 10)

@@ -164,6 +164,23 @@ def test_dead_worker_loses_only_its_task():
     assert outcomes == {0: None, 2: None, 3: None}
 
 
+def test_lost_task_of_several_teachers_keeps_the_others(world, monkeypatch):
+    def losing(function, tasks, *, n_jobs, folder):
+        monkeypatch.setattr(training, "_data", [])
+        training._prepare(folder)
+        yield 1, function(tasks[1])
+        yield 0, MemoryError("no room")
+
+    monkeypatch.setattr(training, "run_tasks", losing)
+    ensemble = train(world, teachers_per_batch=2, n_jobs=2, on_failure="fixed")
+    assert [(failure.teacher, failure.reason) for failure in ensemble.failures] == [
+        (0, "MemoryError: no room"),
+        (1, "MemoryError: no room"),
+    ]
+    assert (ensemble.n_teachers, ensemble.silent) == (4, (0, 1))
+    assert same(ensemble, train(world, teachers_per_batch=2), [2, 3])
+
+
 # Teachers that fail, have no data, or miss classes
 
 
