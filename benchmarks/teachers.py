@@ -25,9 +25,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ipate.torch.compute import Compute
+from ipate.torch.batched import affine_maps, moved
 from ipate.torch.ensemble import Ensemble
-from ipate.torch.loop import affine_maps, moved
+from ipate.torch.loop import Compute
 from ipate.torch.nets import PRESETS, Preset, single
 from ipate.torch.training import train_ensemble
 

@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ipate.cli.app import _run
 from ipate.errors import InputError, LostWorkersError
-from ipate.teachers.engines import Engine, run_on_ray
+from ipate.teachers.engines import Engine
 from ipate.teachers.ensemble import train_and_vote
 from ipate.votes.store import VoteStore
 
@@ -178,7 +178,8 @@ def test_ray_retrains_only_teachers_of_killed_worker(tmp_path, cluster, by_loky,
 @needs_ray
 def test_ray_names_task_that_kills_every_worker(cluster):
     tasks = dict.fromkeys(range(4)) | {3: 3}
-    done = dict(run_on_ray(fragile(), tasks, shared={}, n_jobs=2, address=cluster, retries=1))
+    engine = Engine(backend="ray", n_jobs=2, address=cluster, retries=1)
+    done = dict(engine.run(fragile(), tasks, shared={}))
     assert done.pop(3).startswith("its worker died 2 times: ")
     assert done == dict.fromkeys(range(3))
 

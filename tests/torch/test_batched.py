@@ -8,8 +8,7 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 import torch
 from torch.nn import functional
 
-from ipate.torch.batched import AUGMENT, INIT, BatchedNet, stream_keys, uniform_rows
-from ipate.torch.loop import affine_maps, moved
+from ipate.torch.batched import AUGMENT, INIT, BatchedNet, affine_maps, moved, stream_keys, uniform_rows
 from ipate.torch.nets import NETS, PRESETS, Augmentation, Dropout, single
 
 T, B, CLASSES = 3, 6, 4
@@ -124,6 +123,26 @@ def test_random_streams_are_uniform_and_distinct():
     assert abs(np.corrcoef(drawn[:, 1:].ravel(), drawn[:, :-1].ravel())[0, 1]) < 0.01
     every = {int(k) for p in (1, 2, 3) for s in (0, 1) for k in stream_keys(s, list(range(50)), p)}
     assert len(every) == 300
+
+
+def splitmix64(value):
+    """Return the finaliser of splitmix64 (Steele, Lea and Flood, 2014) of a Python integer, as an unsigned one."""
+    value %= 1 << 64
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) % (1 << 64)
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) % (1 << 64)
+    return value ^ (value >> 31)
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**63 - 1, 2**63, 2**64 + 5])
+def test_random_streams_are_those_of_splitmix64(seed):
+    step = 0x9E3779B97F4A7C15
+    keys = stream_keys(seed, [0, 3, 249], INIT, 6)
+    for teacher, key, drawn in zip([0, 3, 249], keys.tolist(), uniform_rows(keys, 20).tolist(), strict=True):
+        wanted = splitmix64(seed + step)
+        for part in (teacher, INIT, 6):
+            wanted = splitmix64(wanted ^ splitmix64((part + 1) * step))
+        assert key % (1 << 64) == wanted
+        assert drawn == [(splitmix64(wanted + counter * step) >> 40) / (1 << 24) for counter in range(20)]
 
 
 def test_random_stream_depends_on_its_teacher_alone():

@@ -9,8 +9,7 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 
 from ipate.cli.app import _run
 from ipate.errors import TeacherError
-from ipate.teachers.ensemble import learnt_from
-from ipate.teachers.nets import train_nets_and_vote
+from ipate.teachers.ensemble import learnt_from, train_nets_and_vote
 from ipate.torch.estimator import TorchClassifier
 from ipate.votes.store import VoteStore
 
@@ -52,7 +51,7 @@ def test_nets_without_images_are_refused(tmp_path, capsys):
 
 
 def test_finished_block_is_kept_and_empty_slots_change_no_other(tmp_path, monkeypatch):
-    monkeypatch.setattr("ipate.teachers.nets.BLOCK", 2)
+    monkeypatch.setattr("ipate.teachers.ensemble.BLOCK", 2)
     rng = np.random.default_rng(0)
     X, y = rng.random((40, 8, 8), dtype=np.float32), rng.integers(3, size=40)
     rows = [np.arange(i, 40, 4) for i in range(4)]

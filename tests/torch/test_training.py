@@ -12,10 +12,10 @@ import torch
 
 from ipate.errors import InputError, TrainingError
 from ipate.torch import training
-from ipate.torch.compute import Compute, WorkerDiedError, run_tasks
-from ipate.torch.data import Members, as_members, visits
+from ipate.torch.ensemble import Members, as_members
+from ipate.torch.loop import Compute, visits
 from ipate.torch.nets import PRESETS
-from ipate.torch.training import train_ensemble
+from ipate.torch.training import WorkerDiedError, run_tasks, train_ensemble
 
 SMALL = replace(PRESETS["small"], batch_size=8, steps=6)
 PAPER = replace(PRESETS["paper-mnist"], batch_size=8, epochs=None, steps=6)
@@ -164,6 +164,23 @@ def test_dead_worker_loses_only_its_task():
     assert outcomes == {0: None, 2: None, 3: None}
 
 
+def test_lost_task_of_several_teachers_keeps_the_others(world, monkeypatch):
+    def losing(function, tasks, *, n_jobs, folder):
+        monkeypatch.setattr(training, "_data", [])
+        training._prepare(folder)
+        yield 1, function(tasks[1])
+        yield 0, MemoryError("no room")
+
+    monkeypatch.setattr(training, "run_tasks", losing)
+    ensemble = train(world, teachers_per_batch=2, n_jobs=2, on_failure="fixed")
+    assert [(failure.teacher, failure.reason) for failure in ensemble.failures] == [
+        (0, "MemoryError: no room"),
+        (1, "MemoryError: no room"),
+    ]
+    assert (ensemble.n_teachers, ensemble.silent) == (4, (0, 1))
+    assert same(ensemble, train(world, teachers_per_batch=2), [2, 3])
+
+
 # Teachers that fail, have no data, or miss classes
 
 
@@ -184,10 +201,10 @@ def test_failed_teacher_is_named_and_others_kept(world):
 def test_raising_teacher_is_found_and_others_trained(world, monkeypatch):
     true = training.train_chunk
 
-    def raising(chunk, *settings):
-        if 2 in chunk.teachers:
+    def raising(task, *more):
+        if 2 in task.teachers:
             raise MemoryError("no room")
-        return true(chunk, *settings)
+        return true(task, *more)
 
     monkeypatch.setattr(training, "train_chunk", raising)
     with pytest.raises(TrainingError, match=r"teacher 2 \(3 points: 50, 51, 52\): MemoryError: no room") as caught:

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError, IpateError
 from ipate.reproduce.jobs import FOREST, Job, Result, narrow, read_job, read_result, run_forests, write_result
-from ipate.torch.compute import Compute, chosen_device
-from ipate.torch.data import Members
-from ipate.torch.ensemble import Ensemble
+from ipate.torch.ensemble import Ensemble, Members
+from ipate.torch.loop import Compute, chosen_device
 from ipate.torch.nets import find_preset
 from ipate.torch.training import train_ensemble
 

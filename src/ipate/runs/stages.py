@@ -24,9 +24,8 @@ from ipate.runs.person import settle, vacant, without
 from ipate.runs.reporting import write_report
 from ipate.runs.scoring import compare, evaluate, teach
 from ipate.runs.task import Task, check_models, make_teacher, prepare, requested_settings
-from ipate.teachers.ensemble import fingerprint, learnt_from, train_and_vote
+from ipate.teachers.ensemble import fingerprint, learnt_from, train_and_vote, train_nets_and_vote
 from ipate.teachers.models import NETS
-from ipate.teachers.nets import train_nets_and_vote
 from ipate.votes import Votes
 from ipate.votes.store import VoteStore
 

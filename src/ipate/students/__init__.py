@@ -29,15 +29,9 @@ class Student(ABC):
 
     @abstractmethod
     def fit(
-        self,
-        model: Any,
-        pool: NDArray[Any],
-        labels: NDArray[np.int64],
-        *,
-        n_classes: int,
-        sample_weight: NDArray[np.float64] | None = None,
-        labelled: Labelled | None = None,
-    ) -> Any:
+        self, model: Any, pool: NDArray[Any], labels: NDArray[np.int64], *, n_classes: int,
+        sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
+    ) -> Any:  # fmt: skip
         """Return the trained model, with `predict`, `predict_proba` and `classes_`; `model` stays as it is.
 
         `labels` has a class id or −1 for every point of the pool, `sample_weight` says how much each point counts,
@@ -60,15 +54,9 @@ class Supervised(Student):
         return model
 
     def fit(
-        self,
-        model: Any,
-        pool: NDArray[Any],
-        labels: NDArray[np.int64],
-        *,
-        n_classes: int,
-        sample_weight: NDArray[np.float64] | None = None,
-        labelled: Labelled | None = None,
-    ) -> Any:
+        self, model: Any, pool: NDArray[Any], labels: NDArray[np.int64], *, n_classes: int,
+        sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
+    ) -> Any:  # fmt: skip
         """Train a clone; one that saw a single class always says that class."""
         from sklearn.base import clone
         from sklearn.dummy import DummyClassifier

@@ -18,8 +18,10 @@ from typing import Any, TypeAlias
 from ipate.errors import InputError, LostWorkersError
 
 Results: TypeAlias = Generator[tuple[int, Any], None, None]
-RETRIES = 3  # how often a teacher is started again after its worker died
 _CLUSTERS = "dask", "ray"  # the backends that accept an address
+_MIN_STORE = 80 << 20  # bytes; Ray's own minimum is 75 MiB
+_TIMEOUT = 5.0  # seconds to wait for a cluster's port
+_TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of an environment variable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,7 @@ class Engine:
     backend: str | None = None  # "ray" or any backend registered with joblib; default: joblib's own choice
     n_jobs: int | None = None  # as in joblib; with Ray, None and negative numbers mean all processors of the cluster
     address: str | None = None  # of a running cluster: host:port, ray://host:port or auto; for dask, the scheduler
+    retries: int = 3  # how often a teacher is started again after its worker died
 
     def __post_init__(self) -> None:
         if self.n_jobs == 0:
@@ -47,25 +50,23 @@ class Engine:
         """Yield (key, result) of every `function(task, **shared)` as calls end, in any order.
 
         The function must return errors as values. Arrays in `shared` are sent to the workers once. The tasks of a
-        worker that died are started again, up to `RETRIES` times.
+        worker that died are started again, up to `retries` times.
         """
         if self.backend == "ray":
-            yield from run_on_ray(
-                function, tasks, shared=shared, n_jobs=self.n_jobs, address=self.address, retries=RETRIES
-            )
+            yield from self._through_ray(function, tasks, shared)
             return
         left = dict(tasks)
-        for attempt in range(RETRIES + 1):
+        for attempt in range(self.retries + 1):
             try:
                 for key, result in self._through_joblib(function, left, shared):
                     left.pop(key)
                     yield key, result
                 return
             except _broken() as error:
-                if attempt == RETRIES:
+                if attempt == self.retries:
                     raise LostWorkersError(
-                        f"workers died {RETRIES + 1} times, and {len(left)} teachers from teacher {min(left)} on are "
-                        f"not trained ({one_line(error, 200)}); reduce n_jobs to run fewer at a time"
+                        f"workers died {self.retries + 1} times, and {len(left)} teachers from teacher {min(left)} on "
+                        f"are not trained ({one_line(error, 200)}); reduce n_jobs to run fewer at a time"
                     ) from None
 
     def _through_joblib(
@@ -98,6 +99,61 @@ class Engine:
             hint = "; pip install 'dask[distributed]' and give its address" if self.backend == "dask" else ""
             raise InputError(f"backend is {self.backend!r}: it cannot be used ({one_line(error)}){hint}") from None
 
+    def _through_ray(
+        self, function: Callable[..., Any], tasks: Mapping[int, Any], shared: Mapping[str, Any]
+    ) -> Results:
+        """Yield results as tasks end; a task whose workers all died yields a sentence that says so."""
+        waiting = iter(tasks.items())
+        with self._connected_ray(shared) as ray:
+            remote = ray.remote(function).options(max_retries=self.retries)
+            kept = {name: ray.put(value) for name, value in shared.items()}
+            processors = max(1, int(ray.cluster_resources().get("CPU", 1)))
+            width = 2 * processors  # tasks in flight, so that no processor idles
+            if self.n_jobs is not None and 0 < self.n_jobs < processors:
+                width = self.n_jobs
+            running: dict[Any, int] = {}
+            try:
+                while True:
+                    while len(running) < width and (task := next(waiting, None)) is not None:
+                        running[remote.remote(task[1], **kept)] = task[0]
+                    if not running:
+                        return
+                    ready, _ = ray.wait(list(running), num_returns=1)
+                    for reference in ready:
+                        yield running.pop(reference), _fetched(ray, reference, self.retries)
+            finally:
+                for reference in running:
+                    ray.cancel(reference, force=True)
+
+    @contextmanager
+    def _connected_ray(self, shared: Mapping[str, Any]) -> Iterator[Any]:
+        """Use an existing connection, else join the cluster at the address, else start Ray on this machine."""
+        where = self.address or os.environ.get("RAY_ADDRESS") or "local"
+        with ExitStack() as stack:
+            options: dict[str, Any] = {"address": where, "log_to_driver": False, "logging_level": "ERROR"}
+            if where == "local":
+                stack.enter_context(_own_token())
+                folder = tempfile.TemporaryDirectory(prefix="ipate-ray-", ignore_cleanup_errors=True)
+                size = sum(getattr(value, "nbytes", 0) for value in shared.values())
+                options |= {
+                    "num_cpus": self.n_jobs if self.n_jobs is not None and self.n_jobs > 0 else None,
+                    "object_store_memory": _MIN_STORE + 2 * size,
+                    "include_dashboard": False,
+                    "_temp_dir": stack.enter_context(folder),  # readable by its owner alone
+                }
+            import ray
+
+            stack.enter_context(redirect_stdout(sys.stderr))  # Ray's threads print to stdout when a worker dies
+            if not ray.is_initialized():
+                try:
+                    ray.init(**options)
+                except (ConnectionError, RuntimeError, ValueError) as error:
+                    raise InputError(
+                        f"address is {where!r}: Ray cannot be reached or started there ({one_line(error)})"
+                    ) from None
+                stack.callback(ray.shutdown)
+            yield ray
+
 
 def _keyed(function: Callable[..., Any], key: int, task: Any, shared: dict[str, Any]) -> tuple[int, Any]:
     return key, function(task, **shared)
@@ -117,11 +173,6 @@ def _broken() -> tuple[type[Exception], ...]:
     return BrokenProcessPool, TerminatedWorkerError
 
 
-_MIN_STORE = 80 << 20  # bytes; Ray's own minimum is 75 MiB
-_TIMEOUT = 5.0  # seconds to wait for a cluster's port
-_TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of an environment variable
-
-
 def check_ray(address: str | None) -> None:
     """Check before any work that Ray is installed and that the cluster answers."""
     if find_spec("ray") is None:
@@ -137,79 +188,12 @@ def check_ray(address: str | None) -> None:
         raise InputError(f"address is {address!r}: no Ray cluster answers there ({error})") from None
 
 
-def run_on_ray(
-    function: Callable[..., Any],
-    tasks: Mapping[int, Any],
-    *,
-    shared: Mapping[str, Any],
-    n_jobs: int | None,
-    address: str | None,
-    retries: int,
-) -> Generator[tuple[int, Any], None, None]:
-    """Yield (key, result) as tasks end; a task whose worker died is run again, `retries` times at most.
-
-    A task whose workers all died yields a sentence that says so instead of a result.
-    """
-    waiting = iter(tasks.items())
-    with _connected(shared, n_jobs=n_jobs, address=address) as ray:
-        remote = ray.remote(function).options(max_retries=retries)
-        kept = {name: ray.put(value) for name, value in shared.items()}
-        width = _width(int(ray.cluster_resources().get("CPU", 1)), n_jobs)
-        running: dict[Any, int] = {}
-        try:
-            while True:
-                while len(running) < width and (task := next(waiting, None)) is not None:
-                    running[remote.remote(task[1], **kept)] = task[0]
-                if not running:
-                    return
-                ready, _ = ray.wait(list(running), num_returns=1)
-                for reference in ready:
-                    yield running.pop(reference), _fetched(ray, reference, retries)
-        finally:
-            for reference in running:
-                ray.cancel(reference, force=True)
-
-
-def _width(processors: int, n_jobs: int | None) -> int:
-    """Return the number of tasks in flight: two per processor, so that no processor idles, or `n_jobs` if smaller."""
-    return n_jobs if n_jobs is not None and 0 < n_jobs < processors else 2 * max(1, processors)
-
-
 def _fetched(ray: Any, reference: Any, retries: int) -> Any:
     try:
         return ray.get(reference)
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError) as error:
         reason = str(error).strip().split("\n", maxsplit=1)[0][:200]
         return f"its worker died {retries + 1} times: {reason}"
-
-
-@contextmanager
-def _connected(shared: Mapping[str, Any], *, n_jobs: int | None, address: str | None) -> Iterator[Any]:
-    """Use an existing connection, else join the cluster at the address, else start Ray on this machine."""
-    where = address or os.environ.get("RAY_ADDRESS") or "local"
-    with ExitStack() as stack:
-        options: dict[str, Any] = {"address": where, "log_to_driver": False, "logging_level": "ERROR"}
-        if where == "local":
-            stack.enter_context(_own_token())
-            folder = tempfile.TemporaryDirectory(prefix="ipate-ray-", ignore_cleanup_errors=True)
-            options |= {
-                "num_cpus": n_jobs if n_jobs is not None and n_jobs > 0 else None,
-                "object_store_memory": _MIN_STORE + 2 * sum(getattr(value, "nbytes", 0) for value in shared.values()),
-                "include_dashboard": False,
-                "_temp_dir": stack.enter_context(folder),  # readable by its owner alone
-            }
-        import ray
-
-        stack.enter_context(redirect_stdout(sys.stderr))  # Ray's threads print to stdout when a worker dies
-        if not ray.is_initialized():
-            try:
-                ray.init(**options)
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                raise InputError(
-                    f"address is {where!r}: Ray cannot be reached or started there ({one_line(error)})"
-                ) from None
-            stack.callback(ray.shutdown)
-        yield ray
 
 
 @contextmanager
@@ -221,13 +205,11 @@ def _own_token() -> Iterator[None]:
     wanted = {"RAY_USAGE_STATS_ENABLED": "0"}
     if "ray" not in sys.modules and _TOKEN not in os.environ:
         wanted |= {"RAY_AUTH_MODE": "token", _TOKEN: secrets.token_hex(32)}
-    before = {name: os.environ.get(name) for name in wanted}
+    before = {name: os.environ[name] for name in wanted.keys() & os.environ.keys()}
     os.environ.update(wanted)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in wanted:
+            os.environ.pop(name, None)
+        os.environ.update(before)

@@ -1,4 +1,8 @@
-"""Teachers: scikit-learn classifiers that are each fitted on the rows of their own people and vote on public points."""
+"""Teachers are each fitted on the rows of their own people and vote on public points.
+
+Any scikit-learn classifier is trained teacher by teacher; nets are trained in blocks of teachers, as one batched model
+on a GPU or in worker processes on a CPU.
+"""
 
 import hashlib
 import sys
@@ -10,50 +14,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.errors import InputError, TeacherError
+from ipate.errors import InputError, TeacherError, TrainingError
 from ipate.teachers.engines import Engine, one_line
 from ipate.votes.store import VoteStore, vote_dtype
 
 Ints = NDArray[np.int64]
 FIXED_CLASS = 0  # the vote of a teacher without data; it is public and does not depend on who left
+BLOCK = 250  # nets per call of train_ensemble; an interrupted block is trained again
 _CHUNK = 16_384  # public points that a teacher predicts in one call
 
 
 def train_and_vote(
-    estimator: Any,
-    X: NDArray[Any],
-    y: Ints,
-    *,
-    rows: Sequence[Ints],
-    X_public: NDArray[Any],
-    store: VoteStore,
-    seed: int = 0,
-    n_jobs: int | None = None,
-    backend: str | None = None,
-    address: str | None = None,
+    estimator: Any, X: NDArray[Any], y: Ints, *, rows: Sequence[Ints], X_public: NDArray[Any], store: VoteStore,
+    seed: int = 0, n_jobs: int | None = None, backend: str | None = None, address: str | None = None,
     progress: Callable[[int], None] | None = None,
-) -> None:
-    """Train the teachers that have not voted yet and write their votes into the store as they arrive.
+) -> None:  # fmt: skip
+    """Train the teachers that have not voted yet, on private X (n, ...) and class ids y, and store their votes.
 
-    The votes depend on the data and on `seed` alone, not on the engine (`n_jobs`, `backend` and `address` are those of
-    `Engine`) nor on the order of training.
-
-    Parameters
-    ----------
-    estimator : scikit-learn classifier
-        Cloned for every teacher. Parameters called `random_state`, including nested ones, are set per teacher.
-    X, y : arrays of shape (n, ...) and (n,)
-        The private data; y holds class ids from 0 to C − 1.
-    rows : sequence of index arrays
-        The rows of X that each teacher learns from.
-    X_public : array of shape (Q, ...)
-        The public points.
-    store : VoteStore
-        Receives every teacher's votes; teachers that it marks as done are not trained again.
-    seed : int
-        The split seed, from which each teacher's own seed is derived.
-    progress : callable, optional
-        Receives the number of teachers that have voted.
+    `estimator` is cloned for each teacher, `rows` holds each teacher's rows of X, `progress` receives the number of
+    teachers that have voted. The votes depend on the data and on `seed` (the split seed) alone, not on the engine
+    (`n_jobs`, `backend` and `address` are those of `Engine`) nor on the order of training.
     """
     engine = Engine(backend=backend, n_jobs=n_jobs, address=address)
     _check_features(estimator, X, "private features")
@@ -67,16 +47,10 @@ def train_and_vote(
 
 
 def run_teachers(
-    function: Callable[..., Any],
-    engine: Engine,
-    *,
-    rows: Sequence[Ints],
-    missing: Sequence[int],
-    shared: Mapping[str, Any],
-    keep: Callable[[int, Any], None] | None = None,
-    outcome: str,
+    function: Callable[..., Any], engine: Engine, *, rows: Sequence[Ints], missing: Sequence[int],
+    shared: Mapping[str, Any], keep: Callable[[int, Any], None] | None = None, outcome: str,
     progress: Callable[[int], None] | None,
-) -> None:
+) -> None:  # fmt: skip
     """Call `function((teacher, rows), **shared)` for the missing teachers and pass each result to `keep`.
 
     The function returns a text where a teacher failed. Failures are raised as one error after all others are kept.
@@ -102,14 +76,7 @@ def run_teachers(
 
 
 def _one_teacher(
-    task: tuple[int, Ints],
-    *,
-    estimator: Any,
-    X: NDArray[Any],
-    y: Ints,
-    X_public: NDArray[Any],
-    seed: int,
-    classes: int,
+    task: tuple[int, Ints], *, estimator: Any, X: NDArray[Any], y: Ints, X_public: NDArray[Any], seed: int, classes: int
 ) -> NDArray[Any] | str:
     """Train one teacher and return its votes, or the reason why it failed."""
     teacher, rows = task
@@ -152,6 +119,50 @@ def predict_votes(model: Any, X: NDArray[Any], *, n_classes: int) -> NDArray[Any
                 raise ValueError(f"it votes for class {found.min()} or {found.max()}: there are {n_classes}, from 0 on")
             votes[start : start + _CHUNK] = found
     return votes
+
+
+def train_nets_and_vote(
+    estimator: Any, X: NDArray[Any], y: Ints, *, rows: Sequence[Ints], slots: Ints, X_public: NDArray[Any],
+    store: VoteStore, seed: int = 0, device: str = "auto", n_jobs: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> None:  # fmt: skip
+    """Train the nets that have not voted yet, in blocks, and store their votes.
+
+    The preset, epochs and steps are those of `estimator`, a TorchClassifier; the seed of a block is derived
+    from `seed`. `slots` is the number of people dealt to each teacher. The length of training follows from it
+    alone, and it is public: nobody's rows, and nobody who left, change the training of other teachers.
+    """
+    from ipate.torch.nets import find_preset
+    from ipate.torch.training import train_ensemble
+
+    preset = find_preset(estimator.preset).lasting(epochs=estimator.epochs, steps=estimator.steps)
+    steps = preset.n_steps(float(np.mean(slots)))
+    for start in range(0, len(rows), BLOCK):
+        block = range(start, min(start + BLOCK, len(rows)))
+        if all(store.done[teacher] for teacher in block):
+            continue
+        nothing = np.empty(0, dtype=np.int64)  # a teacher that has voted is not trained again but keeps its number
+        members = [nothing if store.done[teacher] else rows[teacher] for teacher in block]
+        ensemble = train_ensemble(
+            X, y, members, n_classes=store.n_classes, preset=estimator.preset, steps=steps,
+            seed=int(np.random.SeedSequence([seed, start]).generate_state(1)[0]), device=device, n_jobs=n_jobs,
+            on_failure="fixed", progress=_counted(progress, start, steps),
+        )  # fmt: skip
+        failed = {failure.teacher for failure in ensemble.failures}
+        votes = np.concatenate([part for _, part in ensemble.vote(X_public)], axis=1)
+        for index, teacher in enumerate(block):
+            if index not in failed and not store.done[teacher]:
+                store.put(teacher, votes[index])
+        if failed:
+            reasons = TrainingError(ensemble.failures, ensemble)
+            raise TeacherError(f"{reasons}. The other {int(store.done.sum())} teachers have voted")
+
+
+def _counted(progress: Callable[[int], None] | None, first: int, steps: int) -> Callable[[int, int], None] | None:
+    """Turn a block's count of steps × teachers into the number of teachers trained so far in all blocks."""
+    if progress is None:
+        return None
+    return lambda done, _: progress(first + done // steps)
 
 
 @lru_cache(maxsize=1)

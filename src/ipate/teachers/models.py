@@ -13,10 +13,7 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {  # where each classifier
     "boosting": ("sklearn.ensemble:HistGradientBoostingClassifier", {}),
     "bayes": ("sklearn.naive_bayes:GaussianNB", {}),
 }
-
-
-DEFAULT = "logistic"
-"""The default teacher and the default student of runs and of the classifier."""
+DEFAULT = "logistic"  # the default teacher and the default student of runs and of the classifier
 
 
 def make_model(name: Any = DEFAULT, options: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Any:

@@ -8,9 +8,8 @@
 from typing import TYPE_CHECKING, Any
 
 from ipate.errors import InputError, TeacherFailure, TrainingError
-from ipate.torch.compute import Compute
-from ipate.torch.data import Members
-from ipate.torch.ensemble import Ensemble, Student
+from ipate.torch.ensemble import Ensemble, Members, Student
+from ipate.torch.loop import Compute
 from ipate.torch.nets import NETS, PRESETS, Augmentation, Net, Optimiser, Preset, single
 from ipate.torch.training import train_ensemble, train_student
 
@@ -18,25 +17,10 @@ if TYPE_CHECKING:
     from ipate.torch.estimator import TorchClassifier, module_classifier
 
 __all__ = [
-    "NETS",
-    "PRESETS",
-    "Augmentation",
-    "Compute",
-    "Ensemble",
-    "InputError",
-    "Members",
-    "Net",
-    "Optimiser",
-    "Preset",
-    "Student",
-    "TeacherFailure",
-    "TorchClassifier",
-    "TrainingError",
-    "module_classifier",
-    "single",
-    "train_ensemble",
+    "NETS", "PRESETS", "Augmentation", "Compute", "Ensemble", "InputError", "Members", "Net", "Optimiser", "Preset",
+    "Student", "TeacherFailure", "TorchClassifier", "TrainingError", "module_classifier", "single", "train_ensemble",
     "train_student",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

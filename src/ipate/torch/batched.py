@@ -1,4 +1,4 @@
-"""T models of one architecture as one module, which a GPU trains at once, and the random streams of training.
+"""T models of one architecture as one module, which a GPU trains at once; random streams and augmentation.
 
 Images have the shape (B, T·C, H, W), with every teacher's channels side by side: convolutions are
 grouped, batch normalisation runs over T·C channels, and dense layers are batched matrix products on
@@ -19,48 +19,36 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ipate.torch.nets import Conv, Dense, Dropout, Flatten, Layer, Net, Norm, Pool, Relu, Shape
+from ipate.torch.nets import Augmentation, Conv, Dense, Dropout, Flatten, Layer, Net, Norm, Pool, Relu, Shape
 
 ConvMode: TypeAlias = Literal["grouped", "matmul", "first"]
-INIT, AUGMENT, DROPOUT = 1, 2, 3  # purposes, which have separate streams
-_MASK = (1 << 64) - 1
-_STEP = 0x9E3779B97F4A7C15
-_FIRST = 0xBF58476D1CE4E5B9
-_SECOND = 0x94D049BB133111EB
+INIT, AUGMENT, DROPOUT, ORDER = 1, 2, 3, 4  # purposes, which have separate streams
+_STEP, _FIRST, _SECOND = (  # splitmix64's constants, as the signed integers that torch can hold
+    constant - (1 << 64) for constant in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
 _BLOCK = 1 << 24  # numbers drawn at a time
+_DRAWS = 5  # random numbers per augmented image: angle, two shifts, scale, shear
 
 
-def _mixed(value: int) -> int:
-    """Return splitmix64's finaliser of a Python integer."""
-    value &= _MASK
-    value = ((value ^ (value >> 30)) * _FIRST) & _MASK
-    value = ((value ^ (value >> 27)) * _SECOND) & _MASK
-    return value ^ (value >> 31)
-
-
-def _signed(value: int) -> int:
-    """Return the signed integer with the same 64 bits, which torch can hold."""
-    return value - (1 << 64) if value >> 63 else value
+def _mixed(z: Tensor) -> Tensor:
+    """Return splitmix64's finaliser of 64-bit integers; the masks turn torch's signed shifts into unsigned ones."""
+    z = (z ^ ((z >> 30) & ((1 << 34) - 1))) * _FIRST
+    z = (z ^ ((z >> 27) & ((1 << 37) - 1))) * _SECOND
+    return z ^ ((z >> 31) & ((1 << 33) - 1))
 
 
 def stream_keys(seed: int, teachers: Sequence[int], *purpose: int) -> Tensor:
     """Return one 64-bit key per teacher for a purpose, as an int64 tensor on the CPU."""
-    made = []
-    for teacher in teachers:
-        key = _mixed(seed + _STEP)
-        for part in (teacher, *purpose):
-            key = _mixed(key ^ _mixed((part + 1) * _STEP))
-        made.append(_signed(key))
-    return torch.tensor(made, dtype=torch.int64)
+    first = (seed + _STEP + (1 << 63)) % (1 << 64) - (1 << 63)  # as a signed integer, whatever the seed
+    key = _mixed(torch.tensor(first))
+    for part in (list(teachers), *purpose):
+        key = _mixed(key ^ _mixed((torch.tensor(part) + 1) * _STEP))
+    return key
 
 
 def uniform(key: Tensor, counter: Tensor) -> Tensor:
     """Return float32 numbers in [0, 1) for every (key, counter), broadcast against each other."""
-    z = key + counter * _signed(_STEP)
-    z = (z ^ ((z >> 30) & ((1 << 34) - 1))) * _signed(_FIRST)
-    z = (z ^ ((z >> 27) & ((1 << 37) - 1))) * _signed(_SECOND)
-    z = z ^ ((z >> 31) & ((1 << 33) - 1))
-    return ((z >> 40) & ((1 << 24) - 1)).to(torch.float32) * (1.0 / (1 << 24))
+    return ((_mixed(key + counter * _STEP) >> 40) & ((1 << 24) - 1)).to(torch.float32) * (1.0 / (1 << 24))
 
 
 def uniform_rows(key: Tensor, size: int) -> Tensor:
@@ -71,6 +59,33 @@ def uniform_rows(key: Tensor, size: int) -> Tensor:
     for start in range(0, len(key), rows):
         out[start : start + rows] = uniform(key[start : start + rows, None], counter)
     return out
+
+
+def affine_maps(
+    augmentation: Augmentation, *, keys: Tensor, start: int, steps: int, batch_size: int, image: Shape
+) -> Tensor:
+    """Draw the maps (steps, B·T, 2, 3) of the steps from `start` on, with one random stream per key (T,).
+
+    They map output to input coordinates, as `affine_grid` expects; images are in the order (B, T).
+    """
+    order = torch.arange(start * batch_size, (start + steps) * batch_size, dtype=torch.int64, device=keys.device)
+    counter = order[:, None, None] * _DRAWS + torch.arange(_DRAWS, device=keys.device)
+    drawn = uniform(keys[None, :, None], counter) * 2 - 1  # (steps·B, T, 5)
+    angle = drawn[..., 0] * math.radians(augmentation.degrees)
+    across, down = drawn[..., 1] * 2 * augmentation.shift, drawn[..., 2] * 2 * augmentation.shift
+    scale = 1 / (1 + drawn[..., 3] * augmentation.scale)
+    shear = drawn[..., 4] * augmentation.shear
+    cos, sin = angle.cos() * scale, angle.sin() * scale
+    _, height, width = image
+    ratio = height / width
+    rows = (cos, (cos * shear - sin) * ratio, across, sin / ratio, sin * shear + cos, down)
+    return torch.stack(rows, dim=-1).view(steps, -1, 2, 3)
+
+
+def moved(images: Tensor, maps: Tensor) -> Tensor:
+    """Transform every image (N, C, H, W) by its own map (N, 2, 3); pixels from outside the image are 0."""
+    grid = functional.affine_grid(maps, list(images.shape), align_corners=False)
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
 class BatchedNet(nn.Sequential):

@@ -1,4 +1,4 @@
-"""Trained models: the votes of an ensemble, its votes file, its members as ordinary models, and the student."""
+"""Ensembles: the rows that each teacher learns from, the trained teachers with their votes, and the student."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -15,12 +15,93 @@ from torch import nn
 
 from ipate.errors import InputError, TeacherFailure
 from ipate.torch.batched import BatchedNet
-from ipate.torch.compute import Compute, chosen_device, numerics
-from ipate.torch.data import as_floats, as_images
-from ipate.torch.loop import State
+from ipate.torch.loop import Compute, State, as_floats, chosen_device, numerics
 from ipate.torch.nets import NETS, Net, Shape, single
 
+Ints: TypeAlias = NDArray[np.integer[Any]]
 _AT_ONCE = {"cuda": 1 << 29, "cpu": 1 << 23}  # activations of a forward pass held at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Members:
+    """The rows of T teachers, one after another.
+
+    Attributes
+    ----------
+    offsets : integer array of shape (T + 1,)
+        Teacher t has the slots offsets[t] to offsets[t + 1] − 1.
+    indices : integer array
+        A row per slot; −1 is the empty slot of a person who left. Slots are public and stay, so that
+        the length of training, which may depend on them, tells nobody who left.
+    """
+
+    offsets: Ints
+    indices: Ints
+
+    @property
+    def n_teachers(self) -> int:
+        """The number of teachers, T."""
+        return len(self.offsets) - 1
+
+    @property
+    def slots(self) -> Ints:
+        """The number of slots of every teacher, including empty ones."""
+        return np.diff(self.offsets)
+
+    def rows(self, teacher: int) -> NDArray[np.int64]:
+        """Return the rows that a teacher learns from."""
+        own = self.indices[self.offsets[teacher] : self.offsets[teacher + 1]]
+        return np.asarray(own[own >= 0], dtype=np.int64)
+
+
+def as_members(members: Members | Sequence[Any] | NDArray[Any], *, n_rows: int) -> Members:
+    """Read a list of row indices per teacher, a matrix (T, slots), or Members, and check every index."""
+    if not isinstance(members, Members):
+        lists = [np.asarray(own) for own in members]
+        for teacher, own in enumerate(lists):
+            if own.size and (own.ndim != 1 or not np.issubdtype(own.dtype, np.integer)):
+                raise InputError(
+                    f"members of teacher {teacher} are {own.dtype} {own.shape}: give a list of row numbers"
+                )
+        offsets = np.cumsum([0, *(own.size for own in lists)])
+        indices = np.concatenate([np.empty(0, np.int64), *(own.astype(np.int64).ravel() for own in lists)])
+        members = Members(offsets=offsets, indices=indices)
+    if members.n_teachers < 1:
+        raise InputError("members name no teacher: there must be at least one")
+    if members.offsets[0] != 0 or members.offsets[-1] != members.indices.size or np.any(members.slots < 0):
+        raise InputError("offsets must rise from 0 to the number of indices")
+    bad = np.flatnonzero((members.indices < -1) | (members.indices >= n_rows))
+    if bad.size:
+        teacher = int(np.searchsorted(members.offsets, bad[0], side="right")) - 1
+        raise InputError(
+            f"members of teacher {teacher} hold {members.indices[bad[0]]}: rows go from 0 to {n_rows - 1}, "
+            "and −1 is an empty slot"
+        )
+    return members
+
+
+def as_images(X: NDArray[Any], net: Net) -> NDArray[Any]:
+    """Return images as (N, C, H, W): uint8 stays (and is read as 0 to 1), all else becomes float32.
+
+    X is (N, C, H, W), (N, H, W) or (N, features); flat rows are the net's own images, or square ones of one channel.
+    """
+    X = np.asarray(X) if not isinstance(X, np.memmap) else X
+    if X.dtype.kind not in "buif":
+        raise InputError(f"X is of type {X.dtype}: images must be numbers")
+    if X.dtype != np.uint8:
+        X = X.astype(np.float32, copy=False)
+    if X.ndim == 2:
+        features, side = X.shape[1], round(X.shape[1] ** 0.5)
+        square = (1, side, side) if side * side == features else None
+        shape = net.image if int(np.prod(net.image)) == features else square
+        if shape is None:
+            raise InputError(f"X has {features} features per row: not an image; give (N, C, H, W)")
+        return X.reshape(len(X), *shape)
+    if X.ndim == 3:
+        return X[:, None]
+    if X.ndim == 4 and X.shape[1] <= 4:
+        return X
+    raise InputError(f"X has the shape {X.shape}: give images as (N, C, H, W) with at most 4 channels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +209,8 @@ class Ensemble:
         target, n_teachers, n_queries = Path(path), self.n_teachers, len(X)
         extra = _extras(n_teachers, n_queries, groups, weights, labels)
         part, note, fresh = (target.with_name(target.name + end) for end in (".part", ".part.json", ".new"))
-        about = json.dumps([self.identity() + _digest(X), n_teachers, n_queries, self.n_classes])
+        points = hashlib.sha256(np.ascontiguousarray(X).data).hexdigest()
+        about = json.dumps([self.identity() + points, n_teachers, n_queries, self.n_classes])
         if not (part.is_file() and note.is_file() and note.read_text() == about):
             part.unlink(missing_ok=True)
             note.write_text(about)
@@ -139,8 +221,10 @@ class Ensemble:
             file.truncate(done * width)  # a query that was written incompletely
             for _, votes in self.vote(X[done:], chunk=chunk, compute=compute) if done < n_queries else ():
                 file.write(np.ascontiguousarray(votes.T, dtype=kind).data)
+        shape, empty = (n_teachers, n_queries), part.stat().st_size == 0  # an empty file cannot be mapped
+        written = np.empty(shape, kind) if empty else np.memmap(part, kind, mode="r", shape=shape, order="F")
         with fresh.open("wb") as file:
-            np.savez(file, votes=_mapped(part, kind, (n_teachers, n_queries)), classes=self.n_classes, **extra)
+            np.savez(file, votes=written, classes=self.n_classes, **extra)
         os.replace(fresh, target)
         part.unlink()
         note.unlink()
@@ -240,25 +324,14 @@ class Student:
         return cls(ensemble=ensemble)
 
 
-def _digest(X: NDArray[Any]) -> str:
-    digest = hashlib.sha256()
-    for start in range(0, len(X), 1024):
-        digest.update(np.ascontiguousarray(X[start : start + 1024]).data)
-    return digest.hexdigest()
-
-
 def _extras(
     n_teachers: int, n_queries: int, groups: Sequence[str] | None, weights: Sequence[float] | None,
     labels: NDArray[Any] | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the small arrays of a votes file, after checking their shapes."""
-    arrays: dict[str, Any] = {}
-    if groups is not None:
-        arrays["groups"] = np.array([str(group) for group in groups])
-    if weights is not None:
-        arrays["weights"] = np.asarray(weights, dtype=np.float64)
-    if labels is not None:
-        arrays["labels"] = np.asarray(labels)
+    ids = None if groups is None else [str(group) for group in groups]
+    given = {"groups": (ids, None), "weights": (weights, np.float64), "labels": (labels, None)}
+    arrays = {name: np.asarray(values, kind) for name, (values, kind) in given.items() if values is not None}
     for name, array in arrays.items():
         wanted = n_queries if name == "labels" else n_teachers
         if array.shape != (wanted,):
@@ -266,8 +339,3 @@ def _extras(
         if array.dtype.hasobject:
             raise InputError(f"{name} hold Python objects: give numbers or text")
     return arrays
-
-
-def _mapped(part: Path, kind: np.dtype[Any], shape: tuple[int, int]) -> NDArray[Any]:
-    """Map the raw votes of a complete part; an empty file cannot be mapped."""
-    return np.memmap(part, kind, mode="r", shape=shape, order="F") if part.stat().st_size else np.empty(shape, kind)

@@ -1,24 +1,110 @@
-"""The training loop of a chunk: all its teachers at once, without waiting for the device until the end."""
+"""The training loop of a chunk of teachers, all at once, without waiting for the device until the end.
 
-import math
+`Compute` says how it is computed (precision, kernels); results differ at most by rounding.
+"""
+
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ipate.torch.batched import AUGMENT, BatchedNet, stream_keys, uniform
-from ipate.torch.compute import Compute, numerics
-from ipate.torch.data import Chunk, as_floats
-from ipate.torch.nets import Augmentation, Preset, Shape
+from ipate.errors import InputError, TeacherFailure
+from ipate.torch.batched import AUGMENT, ORDER, BatchedNet, ConvMode, affine_maps, moved, stream_keys
+from ipate.torch.nets import Preset, Shape
 
 Progress: TypeAlias = Callable[[int], None]
 State: TypeAlias = dict[str, Tensor]
-_DRAWS = 5  # random numbers per image: angle, two shifts, scale, shear
 _MAPS = 1 << 21  # affine maps drawn at a time
 _EAGER = 3  # steps before a graph is recorded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """Switches between equivalent ways to compute.
+
+    Attributes
+    ----------
+    conv : "auto", "grouped", "matmul" or "first"
+        How batched convolutions run: as grouped convolutions, as patches times matrices, or as patches in
+        the first layer only. "auto" is "first" on a GPU, else "grouped".
+    amp : bool
+        Run matrix products and convolutions in bfloat16; parameters and norms stay float32.
+    tf32 : bool
+        Allow TF32 in float32 matrix products on a GPU.
+    fused : bool
+        Let the optimiser update all parameters in one kernel.
+    compile : bool
+        Pass the net through `torch.compile`, which is slow to start.
+    cuda_graph : bool
+        Record a training step once and replay it, which is faster where steps are tiny. GPU only.
+    channels_last : bool
+        Store images with their channels innermost.
+    autotune : bool
+        Let cuDNN time its algorithms on the first step.
+    deterministic : bool
+        Ask cuDNN for algorithms that give the same bits every time.
+    """
+
+    conv: Literal["auto"] | ConvMode = "auto"
+    amp: bool = False
+    tf32: bool = True
+    fused: bool = True
+    compile: bool = False
+    cuda_graph: bool = False
+    channels_last: bool = False
+    autotune: bool = True
+    deterministic: bool = False
+
+    def conv_mode(self, device: torch.device) -> ConvMode:
+        """Return how convolutions run on a device."""
+        if self.conv == "auto":
+            return "first" if device.type == "cuda" else "grouped"
+        return self.conv
+
+
+def chosen_device(device: str | torch.device) -> torch.device:
+    """Return the device; "auto" is the GPU if there is one, else the CPU."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    chosen = torch.device(device)
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("device is 'cuda', but torch sees no GPU here: use 'cpu' or 'auto'")
+    return chosen
+
+
+@contextmanager
+def numerics(compute: Compute) -> Iterator[None]:
+    """Set torch's global switches, and restore them at the end."""
+    cudnn = torch.backends.cudnn
+    before = (torch.get_float32_matmul_precision(), cudnn.benchmark, cudnn.deterministic)
+    torch.set_float32_matmul_precision("high" if compute.tf32 else "highest")
+    cudnn.benchmark = compute.autotune and not compute.deterministic
+    cudnn.deterministic = compute.deterministic
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        cudnn.benchmark, cudnn.deterministic = before[1:]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Images (N, C, H, W) as uint8 or float32, their labels, and weights if there are any."""
+
+    images: NDArray[Any]
+    labels: NDArray[Any]
+    weights: NDArray[np.float32] | None = None
+
+
+def as_floats(images: Tensor) -> Tensor:
+    """Return images as float32; bytes are scaled to 0 to 1."""
+    return images.to(torch.float32).div_(255) if images.dtype == torch.uint8 else images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,74 +120,131 @@ class Settings:
     compute: Compute
 
 
-def train_chunk(chunk: Chunk, settings: Settings, progress: Progress | None = None) -> State:
-    """Train the teachers of a chunk together and return their parameters, each (T, …).
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Teachers to train together, with everything that a worker needs except the data."""
+
+    teachers: tuple[int, ...]  # their numbers in the ensemble, which choose their random streams
+    rows: tuple[NDArray[np.int64], ...]
+    settings: Settings
+
+    def failure(self, position: int, reason: str) -> TeacherFailure:
+        """Return the failure of one of these teachers."""
+        return TeacherFailure(
+            teacher=self.teachers[position], points=tuple(self.rows[position].tolist()), reason=reason
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """Teachers whose training has ended; without a state, none of them was trained."""
+
+    teachers: tuple[int, ...]
+    state: State
+    idle: tuple[int, ...] = ()
+    failures: tuple[TeacherFailure, ...] = ()
+
+
+def train_chunk(task: Task, data: Data, progress: Progress | None = None) -> Trained:
+    """Train the teachers of a task together; those with unusable data or parameters that are not finite have failed.
 
     `progress` is called about twenty times, with the number of steps since the last call.
     """
+    settings, chunk = task.settings, _take_chunk(task, data)
     with numerics(settings.compute):
-        step = _Step(chunk, settings)
+        step = _Step(task, chunk)
         runner = _recorded(step) if settings.compute.cuda_graph else step.run
         every, rates = max(1, settings.steps // 20), settings.preset.optimiser.rates(settings.steps)
-        for number, ((rows, maps), rate) in enumerate(zip(_batches(chunk, settings), rates, strict=True), start=1):
+        for number, ((rows, maps), rate) in enumerate(zip(_batches(task, chunk), rates, strict=True), start=1):
             step.set_rate(rate)
             runner(rows, maps)
             if progress is not None and (number % every == 0 or number == settings.steps):
                 progress((number - 1) % every + 1)
-        return {name: value.detach() for name, value in step.net.state_dict().items()}
+        state = {name: value.detach() for name, value in step.net.state_dict().items()}
+    finite = torch.stack([value.flatten(1).isfinite().all(dim=1) for value in state.values()]).all(dim=0).tolist()
+    lost = [task.failure(position, "its training diverged") for position, fine in enumerate(finite) if not fine]
+    return Trained(teachers=task.teachers, state=state, idle=chunk.idle, failures=(*chunk.failures, *lost))
 
 
-def _batches(chunk: Chunk, settings: Settings) -> Iterator[tuple[Tensor, Tensor | None]]:
+@dataclass(frozen=True, kw_only=True)
+class _Chunk:
+    """The rows of the teachers of a task, copied teacher by teacher, and one blank row at the end."""
+
+    images: NDArray[Any]  # images, labels and weights have the length n₁ + … + n_T + 1
+    labels: NDArray[np.int64]
+    weights: NDArray[np.float32] | None
+    order: NDArray[np.int32]  # (T, steps·B): the rows that each teacher sees, one after another
+    idle: tuple[int, ...]  # teachers without data: they see only the blank row
+    failures: tuple[TeacherFailure, ...]  # teachers whose data cannot be used: they see only the blank row
+
+
+def _take_chunk(task: Task, data: Data) -> _Chunk:
+    """Copy the rows of the teachers and lay out the order in which each of them sees its own."""
+    settings, everyone = task.settings, np.concatenate(task.rows)
+    blank = np.zeros((1, *data.images.shape[1:]), dtype=data.images.dtype)
+    images = np.concatenate([data.images[everyone], blank])
+    labels = np.append(data.labels[everyone].astype(np.int64), 0)
+    weights = None if data.weights is None else np.append(data.weights[everyone], np.float32(1))
+    length = settings.steps * settings.preset.batch_size
+    order = np.full((len(task.teachers), length), everyone.size, dtype=np.int32)  # the blank row
+    start, idle, failures = 0, [], []
+    for position, (teacher, rows) in enumerate(zip(task.teachers, task.rows, strict=True)):
+        own = slice(start, start + rows.size)
+        reason = _unusable(images[own], labels[own], settings.n_classes)
+        if reason is not None:
+            images[own], labels[own] = 0, 0
+            failures.append(task.failure(position, reason))
+        elif rows.size:
+            order[position] = start + visits(rows.size, seed=settings.seed, teacher=teacher, length=length)
+        else:
+            idle.append(teacher)
+        start += rows.size
+    return _Chunk(
+        images=images, labels=labels, weights=weights, order=order, idle=tuple(idle), failures=tuple(failures)
+    )
+
+
+def _unusable(pixels: NDArray[Any], labels: NDArray[Any], n_classes: int) -> str | None:
+    """Return why a teacher's data cannot be used, or None if it can."""
+    if pixels.dtype != np.uint8 and not np.isfinite(pixels).all():
+        return "its features hold NaN or infinity"
+    if labels.size and (labels.min() < 0 or labels.max() >= n_classes):
+        return f"its labels go from {labels.min()} to {labels.max()}; classes go from 0 to {n_classes - 1}"
+    return None
+
+
+def visits(size: int, *, seed: int, teacher: int, length: int) -> NDArray[np.int64]:
+    """Return the order in which a teacher sees its `size` points: shuffled rounds, cut off after `length`."""
+    rounds = -(-length // size)
+    generator = np.random.default_rng([seed, teacher, ORDER])
+    orders = generator.permuted(np.tile(np.arange(size), (rounds, 1)), axis=1)
+    return np.asarray(orders.ravel()[:length], dtype=np.int64)
+
+
+def _batches(task: Task, chunk: _Chunk) -> Iterator[tuple[Tensor, Tensor | None]]:
     """Yield every step's rows (B·T,) and affine maps (B·T, 2, 3), both in the order (B, T)."""
-    preset, steps, size, models = settings.preset, settings.steps, settings.preset.batch_size, len(chunk.teachers)
+    settings, steps, models = task.settings, task.settings.steps, len(task.teachers)
+    size, augmentation = settings.preset.batch_size, settings.preset.augmentation
     order = torch.from_numpy(chunk.order).to(settings.device)
     rows = order.view(models, steps, size).permute(1, 2, 0).reshape(steps, size * models)
-    keys = stream_keys(settings.seed, chunk.teachers, AUGMENT).to(settings.device)
+    keys = stream_keys(settings.seed, task.teachers, AUGMENT).to(settings.device)
     block = max(1, _MAPS // (size * models))
     for start in range(0, steps, block):
         count = min(block, steps - start)
         maps = None
-        if preset.augmentation is not None:
-            maps = affine_maps(
-                preset.augmentation, keys=keys, start=start, steps=count, batch_size=size, image=settings.image
-            )
+        if augmentation is not None:
+            maps = affine_maps(augmentation, keys=keys, start=start, steps=count, batch_size=size, image=settings.image)
         for offset in range(count):
             yield rows[start + offset], None if maps is None else maps[offset]
 
 
-def affine_maps(
-    augmentation: Augmentation, *, keys: Tensor, start: int, steps: int, batch_size: int, image: Shape
-) -> Tensor:
-    """Draw the maps (steps, B·T, 2, 3) of the steps from `start` on, with one random stream per key (T,).
-
-    They map output to input coordinates, as `affine_grid` expects; images are in the order (B, T).
-    """
-    order = torch.arange(start * batch_size, (start + steps) * batch_size, dtype=torch.int64, device=keys.device)
-    counter = order[:, None, None] * _DRAWS + torch.arange(_DRAWS, device=keys.device)
-    drawn = uniform(keys[None, :, None], counter) * 2 - 1  # (steps·B, T, 5)
-    angle = drawn[..., 0] * math.radians(augmentation.degrees)
-    across, down = drawn[..., 1] * 2 * augmentation.shift, drawn[..., 2] * 2 * augmentation.shift
-    scale = 1 / (1 + drawn[..., 3] * augmentation.scale)
-    shear = drawn[..., 4] * augmentation.shear
-    cos, sin = angle.cos() * scale, angle.sin() * scale
-    _, height, width = image
-    ratio = height / width
-    rows = (cos, (cos * shear - sin) * ratio, across, sin / ratio, sin * shear + cos, down)
-    return torch.stack(rows, dim=-1).view(steps, -1, 2, 3)
-
-
-def moved(images: Tensor, maps: Tensor) -> Tensor:
-    """Transform every image (N, C, H, W) by its own map (N, 2, 3); pixels from outside the image are 0."""
-    grid = functional.affine_grid(maps, list(images.shape), align_corners=False)
-    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
-
-
 class _Step:
-    """One optimiser step of all teachers of a chunk."""
+    """One optimiser step of all teachers of a task."""
 
-    def __init__(self, chunk: Chunk, settings: Settings) -> None:
+    def __init__(self, task: Task, chunk: _Chunk) -> None:
+        settings = task.settings
         device, compute, chosen = settings.device, settings.compute, settings.preset.optimiser
-        self.settings, self.models = settings, len(chunk.teachers)
+        self.settings, self.models = settings, len(task.teachers)
         self.images = torch.from_numpy(chunk.images).to(device)
         self.labels = torch.from_numpy(chunk.labels).to(device)
         self.weights = None if chunk.weights is None else torch.from_numpy(chunk.weights).to(device)
@@ -110,7 +253,7 @@ class _Step:
                 settings.preset.net, self.models, image=settings.image, n_classes=settings.n_classes,
                 conv=compute.conv_mode(device),
             )  # fmt: skip
-        self.net.start(settings.seed, chunk.teachers)
+        self.net.start(settings.seed, task.teachers)
         self.net.train()
         compiled = compute.compile
         self.forward: Callable[[Tensor], Tensor] = torch.compile(self.net, dynamic=False) if compiled else self.net

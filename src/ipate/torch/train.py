@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.errors import InputError, TrainingError
-from ipate.torch.compute import Compute, chosen_device
-from ipate.torch.data import Members
+from ipate.torch.ensemble import Members
+from ipate.torch.loop import Compute, chosen_device
 from ipate.torch.nets import PRESETS
 from ipate.torch.training import train_ensemble
 
@@ -72,19 +72,15 @@ def _run(args: argparse.Namespace) -> None:
     sys.stderr.write(f"\ntrained {ensemble.n_teachers} teachers in {time.perf_counter() - start:.1f} s\n")
     for failure in ensemble.failures:
         sys.stderr.write(f"{failure}\n")
+    copied = {name: teachers[name].tolist() for name in ("groups", "weights") if name in teachers}
     ensemble.write_votes(
-        args.out, data["public"], chunk=args.chunk, groups=_listed(teachers.get("groups")),
-        weights=_listed(teachers.get("weights")), labels=data.get("labels"), compute=compute,
-    )  # fmt: skip
+        args.out, data["public"], chunk=args.chunk, labels=data.get("labels"), compute=compute, **copied
+    )
 
 
 def _show(done: int, total: int) -> None:
     sys.stderr.write(f"\rtraining {done / total:4.0%}")
     sys.stderr.flush()
-
-
-def _listed(array: NDArray[Any] | None) -> list[Any] | None:
-    return None if array is None else array.tolist()
 
 
 def _classes(given: int | None, y: NDArray[Any]) -> int:

@@ -1,21 +1,29 @@
 """Training of ensembles and students: chunks of teachers in one batched model each, or in worker processes."""
 
+import multiprocessing
+import os
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ipate.errors import InputError, TeacherFailure, TrainingError
-from ipate.torch.compute import Compute, chosen_device, chosen_jobs, mapped, run_tasks, shared
-from ipate.torch.data import Data, Members, as_images, as_members, take_chunk
-from ipate.torch.ensemble import Ensemble, Student
-from ipate.torch.loop import Progress, Settings, State, train_chunk
+from ipate.errors import InputError, TrainingError
+from ipate.torch.ensemble import Ensemble, Members, Student, as_images, as_members
+from ipate.torch.loop import Compute, Data, Settings, Task, Trained, chosen_device, train_chunk
 from ipate.torch.nets import Preset, find_preset
 
+T = TypeVar("T")
 Report: TypeAlias = Callable[[int, int], None]
+_data: list[Data] = []  # in a worker process: the data of its tasks
 
 
 def train_ensemble(
@@ -173,6 +181,15 @@ def _prepared(
     return Data(images=images, labels=labels), known, settings
 
 
+def chosen_jobs(n_jobs: int) -> int:
+    """Return the number of worker processes; −1 is one per core that this process may use."""
+    if n_jobs == -1:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if n_jobs < 1:
+        raise InputError(f"n_jobs is {n_jobs}: it must be at least 1, or −1 for one per core")
+    return n_jobs
+
+
 def _teachers_that_fit(settings: Settings) -> int:
     """Return how many teachers to train together: as many as fit in half of a GPU's free memory; one on a CPU."""
     if settings.device.type != "cuda":
@@ -182,29 +199,6 @@ def _teachers_that_fit(settings: Settings) -> int:
     activations = 4 * 3 * settings.preset.batch_size * net.activations(image, n_classes)
     parameters = 4 * 5 * net.parameters(image, n_classes)
     return max(1, int(free // 2 // (activations + parameters)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Task:
-    """Teachers to train together, with everything that a worker needs except the data."""
-
-    teachers: tuple[int, ...]
-    rows: tuple[NDArray[np.int64], ...]
-    settings: Settings
-
-    def part(self, start: int, stop: int) -> "_Task":
-        """Return the task of some of its teachers."""
-        return replace(self, teachers=self.teachers[start:stop], rows=self.rows[start:stop])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Done:
-    """Teachers whose training has ended; without a state, none of them was trained."""
-
-    teachers: tuple[int, ...]
-    state: State
-    idle: tuple[int, ...] = ()
-    failures: tuple[TeacherFailure, ...] = ()
 
 
 class _Counter:
@@ -227,7 +221,7 @@ def _train_all(
     everyone = range(members.n_teachers)
     chunks = [everyone[start : start + together] for start in range(0, len(everyone), together)]
     tasks = [
-        _Task(teachers=tuple(chunk), rows=tuple(members.rows(teacher) for teacher in chunk), settings=settings)
+        Task(teachers=tuple(chunk), rows=tuple(members.rows(teacher) for teacher in chunk), settings=settings)
         for chunk in chunks
     ]
     count = _Counter(progress, total=len(everyone) * settings.steps)
@@ -238,26 +232,11 @@ def _train_all(
     return _assembled(done, settings, fixed_class)
 
 
-def _train(task: _Task, data: Data, progress: Progress | None = None) -> _Done:
-    """Train the teachers of a task together and find those whose parameters are not finite."""
-    settings = task.settings
-    length = settings.steps * settings.preset.batch_size
-    chunk = take_chunk(data, task.teachers, task.rows, n_classes=settings.n_classes, length=length, seed=settings.seed)
-    state = train_chunk(chunk, settings, progress)
-    finite = torch.stack([value.flatten(1).isfinite().all(dim=1) for value in state.values()]).all(dim=0).tolist()
-    lost = [
-        TeacherFailure(teacher=teacher, points=tuple(rows.tolist()), reason="its training diverged")
-        for teacher, rows, fine in zip(task.teachers, task.rows, finite, strict=True)
-        if not fine
-    ]
-    return _Done(teachers=task.teachers, state=state, idle=chunk.idle, failures=(*chunk.failures, *lost))
-
-
-def _attempt(task: _Task, data: Data, count: _Counter) -> Iterator[_Done]:
+def _attempt(task: Task, data: Data, count: _Counter) -> Iterator[Trained]:
     """Train a task; if that raises, try its halves, so that only the teacher that raises is lost."""
     before = count.done
     try:
-        yield _train(task, data, lambda steps: count.add(steps * len(task.teachers)))
+        yield train_chunk(task, data, lambda steps: count.add(steps * len(task.teachers)))
         return
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
@@ -265,39 +244,20 @@ def _attempt(task: _Task, data: Data, count: _Counter) -> Iterator[_Done]:
         torch.cuda.empty_cache()
     count.done = before
     half = len(task.teachers) // 2
-    if half:
-        yield from _attempt(task.part(0, half), data, count)
-        yield from _attempt(task.part(half, len(task.teachers)), data, count)
-    else:
-        yield from _failed(task, reason)
+    if not half:
+        yield _failed(task, reason)
+        return
+    for own in (slice(half), slice(half, None)):
+        yield from _attempt(replace(task, teachers=task.teachers[own], rows=task.rows[own]), data, count)
 
 
-def _work(task: _Task) -> tuple[_Done, dict[str, NDArray[Any]]]:
-    """Train a task in a worker process; its parameters travel as numpy arrays."""
-    done = _train(task, mapped())
-    return replace(done, state={}), {name: value.numpy() for name, value in done.state.items()}
+def _failed(task: Task, reason: str) -> Trained:
+    """Return the teachers of a task that could not be trained; they have no parameters."""
+    failures = tuple(task.failure(position, reason) for position in range(len(task.teachers)))
+    return Trained(teachers=task.teachers, state={}, failures=failures)
 
 
-def _in_workers(tasks: list[_Task], data: Data, n_jobs: int, count: _Counter) -> Iterator[_Done]:
-    with shared(data) as folder:
-        for position, outcome in run_tasks(_work, tasks, n_jobs=n_jobs, folder=folder):
-            task = tasks[position]
-            count.add(task.settings.steps * len(task.teachers))
-            if isinstance(outcome, BaseException):
-                yield from _failed(task, f"{type(outcome).__name__}: {outcome}")
-            else:
-                done, arrays = outcome
-                yield replace(done, state={name: torch.from_numpy(value) for name, value in arrays.items()})
-
-
-def _failed(task: _Task, reason: str) -> Iterator[_Done]:
-    """Yield each teacher of a task that could not be trained; they have no parameters."""
-    for teacher, rows in zip(task.teachers, task.rows, strict=True):
-        failure = TeacherFailure(teacher=teacher, points=tuple(rows.tolist()), reason=reason)
-        yield _Done(teachers=(teacher,), state={}, failures=(failure,))
-
-
-def _assembled(done: list[_Done], settings: Settings, fixed_class: int) -> Ensemble:
+def _assembled(done: list[Trained], settings: Settings, fixed_class: int) -> Ensemble:
     """Join the parts in the order of the teachers; teachers without parameters get zeros."""
     failures = tuple(sorted((f for part in done for f in part.failures), key=lambda failure: failure.teacher))
     parts = sorted(done, key=lambda part: part.teachers[0])
@@ -307,7 +267,7 @@ def _assembled(done: list[_Done], settings: Settings, fixed_class: int) -> Ensem
     state = trained[0]
     if len(parts) > 1:
         state = {
-            name: torch.cat([p.state.get(name, torch.zeros_like(value[:1])) for p in parts])
+            name: torch.cat([p.state.get(name, value.new_zeros(len(p.teachers), *value.shape[1:])) for p in parts])
             for name, value in trained[0].items()
         }
     silent = {teacher for part in done for teacher in part.idle} | {failure.teacher for failure in failures}
@@ -315,3 +275,84 @@ def _assembled(done: list[_Done], settings: Settings, fixed_class: int) -> Ensem
         net=settings.preset.net, image=settings.image, n_classes=settings.n_classes, state=state,
         silent=tuple(sorted(silent)), fixed_class=fixed_class, failures=failures,
     )  # fmt: skip
+
+
+class WorkerDiedError(RuntimeError):
+    """A worker process ended without a result, for example because it was killed or ran out of memory."""
+
+
+def _in_workers(tasks: list[Task], data: Data, n_jobs: int, count: _Counter) -> Iterator[Trained]:
+    """Train the tasks in worker processes, which map the data from the files of a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="ipate-") as folder:
+        for name, array in vars(data).items():
+            if array is not None:
+                np.save(Path(folder) / f"{name}.npy", array, allow_pickle=False)
+        for position, outcome in run_tasks(_work, tasks, n_jobs=n_jobs, folder=folder):
+            task = tasks[position]
+            count.add(task.settings.steps * len(task.teachers))
+            if isinstance(outcome, BaseException):
+                yield _failed(task, f"{type(outcome).__name__}: {outcome}")
+            else:
+                done, arrays = outcome
+                yield replace(done, state={name: torch.from_numpy(value) for name, value in arrays.items()})
+
+
+def _work(task: Task) -> tuple[Trained, dict[str, NDArray[Any]]]:
+    """Train a task in a worker process; its parameters travel as numpy arrays."""
+    done = train_chunk(task, _data[0])
+    return replace(done, state={}), {name: value.numpy() for name, value in done.state.items()}
+
+
+def _prepare(folder: str | None) -> None:
+    torch.set_num_threads(1)
+    if folder is not None:
+        arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in Path(folder).glob("*.npy")}
+        _data[:] = [Data(**arrays)]
+
+
+def run_tasks(
+    function: Callable[[Any], T], tasks: Sequence[Any], *, n_jobs: int, folder: str | None = None
+) -> Iterator[tuple[int, T | BaseException]]:
+    """Yield (task's position, its result or the exception it raised) as tasks end.
+
+    A worker that dies breaks its pool: the tasks that are left are then run one per process, so that
+    the task that kills its process is found and the others are not lost.
+    """
+    left = dict(enumerate(tasks))
+    for position, outcome in _pool(function, dict(left), n_jobs, folder):
+        if not isinstance(outcome, BrokenProcessPool):
+            del left[position]
+            yield position, outcome
+    for position, task in left.items():
+        for _, outcome in _pool(function, {position: task}, 1, folder):
+            died = isinstance(outcome, BrokenProcessPool)
+            yield position, WorkerDiedError("its worker process died") if died else outcome
+
+
+def _pool(
+    function: Callable[[Any], T], tasks: dict[int, Any], n_jobs: int, folder: str | None
+) -> Iterator[tuple[int, T | BaseException]]:
+    context = multiprocessing.get_context("spawn")
+    with _one_thread():
+        pool = ProcessPoolExecutor(min(n_jobs, len(tasks)), context, initializer=_prepare, initargs=(folder,))
+        try:
+            positions = {pool.submit(function, task): position for position, task in tasks.items()}
+            for future in as_completed(positions):
+                error = future.exception()
+                yield positions.pop(future), future.result() if error is None else error
+        finally:
+            pool.shutdown(wait=sys.exc_info()[0] is None, cancel_futures=True)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Set the environment so that new processes use one thread from the moment they load torch."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)
