@@ -56,6 +56,17 @@ def test_affordable_charge_is_counted_as_spent(make):
     assert book.epsilon("strict") == pytest.approx(float(gdp.epsilon_of(np.sqrt(0.02), DELTA)))
 
 
+def test_standing_has_all_balances_and_limits_in_order(make):
+    book, names = make(), ("middle", "strict")
+    book.charge(charge({"strict": 0.01, "lax": 0.02}))
+    spent, limit = book.standing(names)
+    assert spent.tolist() == [book.spent(name).tolist() for name in names] == [[0.0], [0.01]]
+    assert limit.tolist() == [book.limit(name).tolist() for name in names]
+    spent[:], limit[:] = 9.0, 9.0
+    assert book.standing(names)[0].tolist() == [[0.0], [0.01]]
+    assert book.limit("strict").tolist() == [LIMITS["strict"]]
+
+
 def test_whole_budget_can_be_spent_but_not_exceeded(make):
     book = make()
     book.charge(charge({"strict": LIMITS["strict"]}))
@@ -84,6 +95,7 @@ def test_unknown_account_is_refused_by_every_method(make):
         lambda: book.unaffordable({"nobody": np.array([0.01])}),
         lambda: book.spent("nobody"),
         lambda: book.limit("nobody"),
+        lambda: book.standing(("lax", "nobody")),
         lambda: book.epsilon("nobody"),
     ):
         with pytest.raises(InputError, match="'nobody' is unknown"):

@@ -101,6 +101,10 @@ class Book(ABC):
         """Return the limit of an account over all runs."""
         return self._limits[self._known(account)].copy()
 
+    def standing(self, accounts: Sequence[str]) -> tuple[Floats, Floats]:
+        """Return the balances and the limits of accounts of one width, both of shape (accounts, width)."""
+        return np.stack([self._balance(name) for name in accounts]), np.stack([self._limits[name] for name in accounts])
+
     def epsilon(self, account: str) -> float:
         """Return ε of an account's balance."""
         spent, terms = self._balance(account), self._terms[account]

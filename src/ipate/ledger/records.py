@@ -3,7 +3,7 @@
 The meaning of a record is in typed fields, such as the kind of release, the kind of noise and the parent run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -218,6 +218,10 @@ class Ledger(Protocol):
 
     def limit(self, account: str) -> Floats:
         """Return the limit of an account over all runs."""
+        ...
+
+    def standing(self, accounts: Sequence[str]) -> tuple[Floats, Floats]:
+        """Return the balances and the limits of accounts of one width, both of shape (accounts, width)."""
         ...
 
     def epsilon(self, account: str) -> float:
