@@ -431,15 +431,16 @@ MUTANTS = (
     # Charge, then release.
     Mutant(
         "a refusal that charges those who can pay",
-        "ledger/memory.py",
+        "ledger/base.py",
         "broke = self.unaffordable(charge.cost)\n        if broke:",
         "broke = self.unaffordable(charge.cost)\n        if broke:\n"
-        "            self._spent.update({(0, a): self.spent(a) + c for a, c in charge.cost.items() if a not in broke})",
+        "            cost = charge.cost.items()\n"
+        "            self._balances.update({(0, a): self.spent(a) + c for a, c in cost if a not in broke})",
         (f"{LEDGER}::test_refused_charge_names_the_group_and_changes_nothing",),
     ),
     Mutant(
         "a ledger that never refuses",
-        "ledger/memory.py",
+        "ledger/base.py",
         "broke = self.unaffordable(charge.cost)\n",
         "broke = ()\n",
         (f"{LEDGER}::test_whole_budget_can_be_spent_but_not_exceeded",),
@@ -883,14 +884,14 @@ MUTANTS = (
     ),
     Mutant(
         "a ledger is charged with the other kind of noise",
-        "ledger/memory.py",
+        "ledger/base.py",
         '        refuse_mixed_noise(str(self.path or "this ledger"), self.noise, noise_kind(seeded=charge.seeded))\n',
         "",
         ("tests/ledger/test_contract.py::test_charge_with_the_other_noise_is_refused",),
     ),
     Mutant(
         "a test is stored with a second bit",
-        "ledger/memory.py",
+        "ledger/base.py",
         "            charge.test.check_follows(self._test)\n",
         "            pass\n",
         ("tests/ledger/test_contract.py::test_test_is_charged_before_its_only_bit",),

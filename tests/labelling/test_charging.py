@@ -10,7 +10,7 @@ from ipate.labelling.aggregators import Confident, GNMax, Mechanism
 from ipate.labelling.engine import Engine
 from ipate.labelling.loop import label, open_ledger
 from ipate.labelling.noise import SeededNoise
-from ipate.ledger.memory import MemoryLedger
+from ipate.ledger.base import MemoryLedger
 from ipate.ledger.records import Charge, Terms
 from ipate.people.budgets import Account, Budget, Group
 from ipate.votes import Votes

@@ -10,7 +10,8 @@ from ipate.labelling.aggregators import Aggregator, Outcome
 from ipate.labelling.costs import check_costs, label_costs
 from ipate.labelling.noise import NoiseSource
 from ipate.labelling.results import Ending, GroupResult, Guarantee, Labelling
-from ipate.ledger.records import Answer, Charge, Ledger
+from ipate.ledger.base import Ledger
+from ipate.ledger.records import Answer, Charge
 from ipate.votes import Votes
 from ipate.votes.counting import take_columns
 from ipate.votes.panel import Panel, Tally

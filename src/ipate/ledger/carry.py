@@ -180,33 +180,29 @@ def _check_people(
 
 def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
     """Return the opening balance of an account; refuse it if no budget is left."""
-    limit = terms.meter.limit(terms.account.epsilon, terms.account.delta)
-    if not opening.any() or (np.any(opening < limit) and not terms.meter.whole):
+    if not opening.any() or (np.any(opening < terms.limit) and not terms.meter.whole):
         return opening
-    whose = f"group {terms.account.group.id!r}" + (
-        "" if terms.account.id == terms.account.group.id else f" (account {terms.account.id!r})"
-    )
     if terms.meter.whole or not np.all(np.isfinite(opening)):
         raise BudgetExceededError(
-            f"{whose} has people whose budget is partly or fully spent: a release that is tested as a whole (ptr) "
-            "takes a whole budget, ε and δ, so it cannot share a budget with any other release; leave those people out"
+            f"{terms.owner} has people whose budget is partly or fully spent: a release that is tested as a whole "
+            "(ptr) takes a whole budget, ε and δ, so it cannot share a budget with any other release; leave those "
+            "people out"
         )
-    spent = float(terms.meter.epsilon(opening, terms.account.delta)[0])
     raise BudgetExceededError(
-        f"{whose} has nothing left: its worst member has spent ε = {spent:.6g} at δ = {terms.account.delta:g}, counted "
-        f"as {terms.meter.bound}, of the budget {terms.account.epsilon:.6g}; leave its people out, or ask them for "
-        "new consent"
+        f"{terms.owner} has nothing left: its worst member has spent ε = {terms.epsilon(opening):.6g} at "
+        f"δ = {terms.account.delta:g}, counted as {terms.meter.bound}, of the budget {terms.account.epsilon:.6g}; "
+        "leave its people out, or ask them for new consent"
     )
 
 
 def person_records(
-    runs: Mapping[int, RunRow], releases: Mapping[Place, Releases], person: str
+    runs: Mapping[int, RunRow], charges: Iterable[tuple[int, Charge]], person: str
 ) -> tuple[PersonRecord, ...]:
     """Return a person's records, one per run, in the order of runs."""
     places = histories(runs.values()).get(person)
     if places is None:
         raise InputError(f"person is {person!r}: nobody in this ledger has this id")
-    records = []
+    records, releases = [], gather(runs, charges)
     for run, account in places:
         row = next(row.terms for row in runs[run].accounts if row.id == account)
         own = releases[run, account]
@@ -222,7 +218,7 @@ def person_records(
                 bound=row.meter.bound,
                 checks=sum(checks for checks, _ in moved),
                 labels=sum(labels for _, labels in moved),
-                epsilon=float(row.meter.epsilon(own.cost, row.account.delta)[0]) if own.cost.any() else 0.0,
+                epsilon=row.epsilon(own.cost) if own.cost.any() else 0.0,
             )
         )
     return tuple(records)

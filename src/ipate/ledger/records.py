@@ -1,13 +1,11 @@
-"""The records of a ledger (terms, charges, tests, stored answers) and the interface of ledgers.
+"""The records of a ledger: terms, charges, tests, stored answers, heads, and what a person was charged.
 
 The meaning of a record is in typed fields, such as the kind of release, the kind of noise and the parent run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import TracebackType
-from typing import Literal, Protocol, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +30,21 @@ class Terms:
 
     account: Account
     meter: Meter
+
+    @property
+    def limit(self) -> Floats:
+        """What the budget affords over all runs: a cost fits if it is at or under this in one place."""
+        return self.meter.limit(self.account.epsilon, self.account.delta)
+
+    @property
+    def owner(self) -> str:
+        """The group, and the account if it is not the whole group's, as messages name them."""
+        group = self.account.group.id
+        return f"group {group!r}" + ("" if self.account.id == group else f" (account {self.account.id!r})")
+
+    def epsilon(self, cost: Floats) -> float:
+        """Return ε of a cost."""
+        return float(self.meter.epsilon(cost, self.account.delta)[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,131 +162,3 @@ def refuse_mixed_noise(ledger: str, recorded: NoiseKind | None, asked: NoiseKind
             f"{ledger} has {recorded} noise and this run has {asked} noise: seeded and secure noise must not share a "
             "ledger; name another ledger; nothing was charged"
         )
-
-
-class Ledger(Protocol):
-    """The interface of a ledger, whatever its storage."""
-
-    @property
-    def path(self) -> Path | None:
-        """The file that holds the ledger; None for a ledger in memory."""
-        ...
-
-    @property
-    def durable(self) -> bool:
-        """Whether charges and answers outlive the process, so that a run can be continued."""
-        ...
-
-    @property
-    def head(self) -> Head | None:
-        """The last entry of the hash chain; None where there is no chain."""
-        ...
-
-    @property
-    def run(self) -> str:
-        """The name of the run that is charged; unique within the ledger."""
-        ...
-
-    @property
-    def runs(self) -> tuple[str, ...]:
-        """The names of all runs, in the order in which they were opened."""
-        ...
-
-    @property
-    def noise(self) -> NoiseKind | None:
-        """The kind of noise of all releases; None in memory if not given and before the first charge."""
-        ...
-
-    @property
-    def terms(self) -> Mapping[str, Terms]:
-        """Every account's terms, by account id."""
-        ...
-
-    @property
-    def private_history(self) -> tuple[str, ...]:
-        """Runs up to this one whose length may depend on private votes and whose balances are carried over."""
-        ...
-
-    @property
-    def before(self) -> dict[str, float]:
-        """Every group's ε when the run began: the largest over the opening balances of its accounts."""
-        ...
-
-    @property
-    def charges(self) -> tuple[Charge, ...]:
-        """Every charge of this run and of the runs it continues, in order."""
-        ...
-
-    def parts(self, run: str | None = None) -> tuple[str, ...]:
-        """Return the runs that a run continues, oldest first, and then the run itself (default: the current run)."""
-        ...
-
-    def opening(self, account: str) -> Floats:
-        """Return the balance of an account when the run, or the first run it continues, was opened."""
-        ...
-
-    def spent(self, account: str) -> Floats:
-        """Return the balance of an account, including earlier runs."""
-        ...
-
-    def limit(self, account: str) -> Floats:
-        """Return the limit of an account over all runs."""
-        ...
-
-    def standing(self, accounts: Sequence[str]) -> tuple[Floats, Floats]:
-        """Return the balances and the limits of accounts of one width, both of shape (accounts, width)."""
-        ...
-
-    def epsilon(self, account: str) -> float:
-        """Return ε of an account's balance."""
-        ...
-
-    def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
-        """Return the accounts that cannot pay this in addition to their balance."""
-        ...
-
-    def charge(self, charge: Charge) -> None:
-        """Record the charge with its answers for all accounts or, where one cannot pay, raise and record nothing."""
-        ...
-
-    def stored(self, kind: ReleaseKind = "labels") -> Stored:
-        """Return the answers of one kind that are already paid, and the state of the accounts."""
-        ...
-
-    def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
-        """Return the queries of the run's pool that other runs paid for, except the runs it continues."""
-        ...
-
-    def charged_by(self, run: str, account: str) -> Floats:
-        """Return what a run charged to one of its accounts, without earlier spending."""
-        ...
-
-    def meter_of(self, run: str, account: str) -> Meter:
-        """Return the unit in which a run charged one of its accounts."""
-        ...
-
-    def person(self, person: str) -> tuple[PersonRecord, ...]:
-        """Return a person's history, run by run; without people, an account id replaces the person's id."""
-        ...
-
-    def cost_of(self, person: str, meter: Meter) -> Floats:
-        """Return the cost of all releases of a person, in any unit."""
-        ...
-
-    def check_head(self, head: Head | str) -> None:
-        """Raise if the chain does not contain a head that was seen before: rollback detection."""
-        ...
-
-    def verify(self) -> Head | None:
-        """Verify all records and return the head."""
-        ...
-
-    def close(self) -> None:
-        """Release the file and its lock."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...

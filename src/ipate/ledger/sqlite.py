@@ -10,6 +10,7 @@ from typing import Self
 from ipate.errors import InputError, IpateError
 from ipate.files import FileLock
 from ipate.ledger import carry
+from ipate.ledger.base import Ledger, check_ids
 from ipate.ledger.entries import AccountRow, BatchRow, RunRow, now, to_bytes
 from ipate.ledger.file import (
     check_schema,
@@ -20,7 +21,6 @@ from ipate.ledger.file import (
     plain_errors,
     transaction,
 )
-from ipate.ledger.memory import Book, check_ids
 from ipate.ledger.records import (
     REASONS,
     Charge,
@@ -37,7 +37,7 @@ from ipate.ledger.records import (
 from ipate.ledger.storage import Contents, append, batches, insert_batch, insert_run, read
 
 
-class SqliteLedger(Book):
+class SqliteLedger(Ledger):
     """A ledger in an SQLite file; create it with `open` and use it as a context manager.
 
     Only one process can write at a time. A charge is on disk before `charge` returns.

@@ -196,8 +196,7 @@ def _check_balances(connection: sqlite3.Connection, name: str, contents: Content
             spent = contents.spent[run.entry, row.id]
             if not np.array_equal(from_bytes(kept[run.entry, row.id]), spent):
                 raise IpateError(damaged(name, f"the balance of account {row.id!r} is not the sum of its charges"))
-            limit = row.meter.limit(row.terms.account.epsilon, row.terms.account.delta)
-            if spent.any() and not np.any(spent <= limit):
+            if spent.any() and not np.any(spent <= row.terms.limit):
                 raise IpateError(damaged(name, f"account {row.id!r} is over its budget"))
 
 

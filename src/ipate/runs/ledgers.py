@@ -10,7 +10,8 @@ import numpy as np
 from ipate.allocation.allocation import Allocation
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling.loop import account_terms
-from ipate.ledger.records import Head, Ledger, Terms
+from ipate.ledger.base import Ledger
+from ipate.ledger.records import Head, Terms
 from ipate.ledger.sqlite import SqliteLedger, opening_balances, run_names
 from ipate.planning.settings import Settings
 from ipate.runs.folder import RunFolder

@@ -1,17 +1,16 @@
-"""The base class of all ledgers, and the ledger in memory."""
+"""The interface of ledgers with the arithmetic that they share, and the ledger in memory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.carry import Place, Releases, gather, histories, person_records, recharge
+from ipate.ledger.carry import Place, gather, histories, person_records, recharge
 from ipate.ledger.entries import AccountRow, RunRow, from_bytes, now, to_bytes
 from ipate.ledger.records import (
     Charge,
@@ -30,22 +29,74 @@ from ipate.ledger.records import (
 _ROUNDING = 1e-9  # relative: a smaller difference of two sums counts as zero
 
 
-class Book(ABC):
-    """Base class of ledgers: everything that follows from runs and balances, independent of storage.
+class Ledger(ABC):
+    """The interface of a ledger. What follows from runs and balances is here; a subclass adds the storage.
 
-    The subclass owns `runs` and `spent` (balances by run entry and account) and keeps them up to date.
+    The subclass keeps `runs` (by entry, in the order in which they were opened) and `balances` (by run entry and
+    account) up to date.
     """
 
-    def __init__(self, runs: Mapping[int, RunRow], run: RunRow, spent: Mapping[Place, Floats]) -> None:
-        self._runs, self._run, self._balances = runs, run, spent
+    def __init__(self, runs: dict[int, RunRow], run: RunRow, balances: dict[Place, Floats]) -> None:
+        self._runs, self._run, self._balances = runs, run, balances
         self._terms = {row.id: row.terms for row in run.accounts}
-        self._limits = {
-            name: terms.meter.limit(terms.account.epsilon, terms.account.delta) for name, terms in self._terms.items()
-        }
+        self._limits = {name: terms.limit for name, terms in self._terms.items()}
+
+    @property
+    @abstractmethod
+    def path(self) -> Path | None:
+        """The file that holds the ledger; None for a ledger in memory."""
+
+    @property
+    @abstractmethod
+    def durable(self) -> bool:
+        """Whether charges and answers outlive the process, so that a run can be continued."""
+
+    @property
+    @abstractmethod
+    def head(self) -> Head | None:
+        """The last entry of the hash chain; None where there is no chain."""
+
+    @property
+    @abstractmethod
+    def private_history(self) -> tuple[str, ...]:
+        """Runs up to this one whose length may depend on private votes and whose balances are carried over."""
+
+    @abstractmethod
+    def charge(self, charge: Charge) -> None:
+        """Record the charge with its answers for all accounts or, where one cannot pay, raise and record nothing."""
+
+    @abstractmethod
+    def stored(self, kind: ReleaseKind = "labels") -> Stored:
+        """Return the answers of one kind that are already paid, and the state of the accounts."""
+
+    @abstractmethod
+    def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
+        """Return the queries of the run's pool that other runs paid for, except the runs it continues."""
+
+    @abstractmethod
+    def check_head(self, head: Head | str) -> None:
+        """Raise if the chain does not contain a head that was seen before: rollback detection."""
+
+    @abstractmethod
+    def verify(self) -> Head | None:
+        """Verify all records and return the head."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the file and its lock."""
+
+    @property
+    @abstractmethod
+    def _test(self) -> ReleaseTest | None:
+        """The last record of this run's test."""
+
+    @abstractmethod
+    def _charged(self) -> Iterable[tuple[int, Charge]]:
+        """Iterate over the charges of all runs, in order, each with the entry of its run."""
 
     @property
     def run(self) -> str:
-        """The name of the run that is charged."""
+        """The name of the run that is charged; unique within the ledger."""
         return self._run.name
 
     @property
@@ -70,8 +121,7 @@ class Book(ABC):
         for account, terms in self._terms.items():
             opening = self.opening(account)
             if opening.any():
-                epsilon = float(terms.meter.epsilon(opening, terms.account.delta)[0])
-                found[terms.account.group.id] = max(found[terms.account.group.id], epsilon)
+                found[terms.account.group.id] = max(found[terms.account.group.id], terms.epsilon(opening))
         return found
 
     def parts(self, run: str | None = None) -> tuple[str, ...]:
@@ -107,8 +157,7 @@ class Book(ABC):
 
     def epsilon(self, account: str) -> float:
         """Return ε of an account's balance."""
-        spent, terms = self._balance(account), self._terms[account]
-        return float(terms.meter.epsilon(spent, terms.account.delta)[0])
+        return self._terms[self._known(account)].epsilon(self._balance(account))
 
     def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
         """Return the accounts that cannot pay this in addition to their balance; a zero cost can always be paid."""
@@ -139,13 +188,12 @@ class Book(ABC):
 
     def person(self, person: str) -> tuple[PersonRecord, ...]:
         """Return a person's history, run by run; without people, an account id replaces the person's id."""
-        return person_records(self._runs, self._releases(), person)
+        return person_records(self._runs, self._charged(), person)
 
     def cost_of(self, person: str, meter: Meter) -> Floats:
         """Return the cost of all releases of a person, in any unit."""
-        releases = self._releases()
-        places = histories(self._runs.values()).get(person, ())
-        costs = [recharge(releases[place], meter) for place in places]
+        releases = gather(self._runs, self._charged())
+        costs = [recharge(releases[place], meter) for place in histories(self._runs.values()).get(person, ())]
         return np.asarray(np.sum([np.zeros(meter.width), *costs], axis=0))
 
     @property
@@ -154,34 +202,11 @@ class Book(ABC):
         own = set(self.parts())
         return tuple(charge for run, charge in self._charged() if self._runs[run].name in own)
 
-    @property
-    @abstractmethod
-    def path(self) -> Path | None:
-        """The file that holds the ledger; None for a ledger in memory."""
-
-    @property
-    @abstractmethod
-    def _test(self) -> ReleaseTest | None:
-        """The last record of this run's test."""
-
-    @abstractmethod
-    def _charged(self) -> Iterable[tuple[int, Charge]]:
-        """Iterate over the charges of all runs, in order, each with the entry of its run."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release the file and its lock."""
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _releases(self) -> dict[Place, Releases]:
-        return gather(self._runs, self._charged())
 
     def _account(self, run: str, account: str) -> tuple[int, AccountRow]:
         for found in self._runs.values():
@@ -200,20 +225,16 @@ class Book(ABC):
 
     def _refusal(self, account: str, asked: Floats) -> str:
         terms = self._terms[account]
-        have = self.epsilon(account)
-        want = float(terms.meter.epsilon(self._balance(account) + asked, terms.account.delta)[0])
-        whose = f"group {terms.account.group.id!r}"
-        if account != terms.account.group.id:
-            whose += f" (account {account!r})"
+        have, want = self.epsilon(account), terms.epsilon(self._balance(account) + asked)
         budget = terms.account.group.budget
         return (
-            f"{whose} cannot pay: the charge would bring its cost to ε = {want:.6g} at δ = {budget.delta:g}; of its "
-            f"budget {budget.epsilon:.6g}, {have:.6g} is spent and {max(0.0, budget.epsilon - have):.6g} left; "
+            f"{terms.owner} cannot pay: the charge would bring its cost to ε = {want:.6g} at δ = {budget.delta:g}; of "
+            f"its budget {budget.epsilon:.6g}, {have:.6g} is spent and {max(0.0, budget.epsilon - have):.6g} left; "
             "nothing was charged"
         )
 
 
-class MemoryLedger(Book):
+class MemoryLedger(Ledger):
     """A ledger in memory for one run.
 
     `opening` has the opening balances of accounts, in their own unit. The kind of noise is `noise` or that of the first
@@ -221,11 +242,7 @@ class MemoryLedger(Book):
     """
 
     def __init__(
-        self,
-        terms: Sequence[Terms],
-        *,
-        opening: Mapping[str, Floats] | None = None,
-        noise: NoiseKind | None = None,
+        self, terms: Sequence[Terms], *, opening: Mapping[str, Floats] | None = None, noise: NoiseKind | None = None
     ) -> None:
         check_ids(terms)
         given = dict(opening or {})
@@ -237,8 +254,7 @@ class MemoryLedger(Book):
             entry=0, time=now(), name="run", pool="run", named=False, noise=noise, parent=None, reason=None,
             accounts=tuple(rows), members=(),
         )  # fmt: skip
-        self._spent = {(0, row.id): from_bytes(row.opening) for row in rows}
-        super().__init__({0: run}, run, self._spent)
+        super().__init__({0: run}, run, {(0, row.id): from_bytes(row.opening) for row in rows})
         self._charges: list[Charge] = []
         for account in given:
             self._known(account)
@@ -268,9 +284,9 @@ class MemoryLedger(Book):
         self.require(charge)
         if self.noise is None:
             self._run = replace(self._run, noise=noise_kind(seeded=charge.seeded))
-            self._runs = {0: self._run}
+            self._runs[0] = self._run
         for account, asked in charge.cost.items():
-            self._spent[0, account] = self._spent[0, account] + _vector(self._terms[account], asked)
+            self._balances[0, account] = self._balances[0, account] + _vector(self._terms[account], asked)
         self._charges.append(charge)
 
     def stored(self, kind: ReleaseKind = "labels") -> Stored:
