@@ -864,7 +864,7 @@ MUTANTS = (
     Mutant(
         "two runs that begin at once mix seeded noise with secret noise",
         "ledger/sqlite.py",
-        '    _check_noise(ledger, contents, run.noise or "secure")\n',
+        '                _check_noise(str(file), contents, noise or "secure")\n',
         "",
         ("tests/ledger/test_durable.py::test_run_with_the_other_noise_is_refused",),
     ),
@@ -892,7 +892,7 @@ MUTANTS = (
     Mutant(
         "a test is stored with a second bit",
         "ledger/base.py",
-        "            charge.test.check_follows(self._test)\n",
+        "            charge.test.check_follows(self.stored().test)\n",
         "            pass\n",
         ("tests/ledger/test_contract.py::test_test_is_charged_before_its_only_bit",),
     ),
@@ -905,7 +905,7 @@ MUTANTS = (
     ),
     Mutant(
         "the hash does not cover the result of a test",
-        "ledger/entries.py",
+        "ledger/storage.py",
         "for part in fields(value)]",
         'for part in fields(value) if part.name != "test"]',
         ("tests/ledger/test_tampering.py::test_edited_typed_field_is_refused_on_opening",),

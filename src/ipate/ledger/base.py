@@ -1,7 +1,7 @@
 """The interface of ledgers with the arithmetic that they share, and the ledger in memory."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -10,21 +10,22 @@ import numpy as np
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.carry import Place, gather, histories, person_records, recharge
-from ipate.ledger.entries import AccountRow, RunRow, from_bytes, now, to_bytes
+from ipate.ledger.carry import Charges, Place, gather, histories, person_records, recharge
 from ipate.ledger.records import (
+    AccountRow,
     Charge,
     Floats,
     Head,
     NoiseKind,
     PersonRecord,
     ReleaseKind,
-    ReleaseTest,
+    RunRow,
     Stored,
     Terms,
     noise_kind,
+    now,
     refuse_mixed_noise,
-)  # fmt: skip
+)
 
 _ROUNDING = 1e-9  # relative: a smaller difference of two sums counts as zero
 
@@ -36,20 +37,10 @@ class Ledger(ABC):
     account) up to date.
     """
 
-    def __init__(self, runs: dict[int, RunRow], run: RunRow, balances: dict[Place, Floats]) -> None:
-        self._runs, self._run, self._balances = runs, run, balances
+    def __init__(self, path: Path | None, runs: dict[int, RunRow], run: RunRow, balances: dict[Place, Floats]) -> None:
+        self._path, self._runs, self._run, self._balances = path, runs, run, balances
         self._terms = {row.id: row.terms for row in run.accounts}
         self._limits = {name: terms.limit for name, terms in self._terms.items()}
-
-    @property
-    @abstractmethod
-    def path(self) -> Path | None:
-        """The file that holds the ledger; None for a ledger in memory."""
-
-    @property
-    @abstractmethod
-    def durable(self) -> bool:
-        """Whether charges and answers outlive the process, so that a run can be continued."""
 
     @property
     @abstractmethod
@@ -85,14 +76,19 @@ class Ledger(ABC):
     def close(self) -> None:
         """Release the file and its lock."""
 
-    @property
     @abstractmethod
-    def _test(self) -> ReleaseTest | None:
-        """The last record of this run's test."""
-
-    @abstractmethod
-    def _charged(self) -> Iterable[tuple[int, Charge]]:
+    def _charged(self) -> Charges:
         """Iterate over the charges of all runs, in order, each with the entry of its run."""
+
+    @property
+    def path(self) -> Path | None:
+        """The file that holds the ledger; None for a ledger in memory."""
+        return self._path
+
+    @property
+    def durable(self) -> bool:
+        """Whether charges and answers outlive the process, so that a run can be continued."""
+        return self.path is not None
 
     @property
     def run(self) -> str:
@@ -138,7 +134,7 @@ class Ledger(ABC):
         The remaining people were in the same account before, so the charges of the earlier parts are subtracted from
         the last opening balance. The result does not reveal when a person left.
         """
-        last = from_bytes(self._account(self.run, self._known(account))[1].opening)
+        last = self._account(self.run, self._known(account))[1].opening
         own = sum((self.charged_by(part, account) for part in self.parts()[:-1]), np.zeros(len(last)))
         before = last - own
         return np.where(before > _ROUNDING * own, before, 0.0)
@@ -172,7 +168,7 @@ class Ledger(ABC):
         """Raise if a charge has the other kind of noise, contradicts the run's test or cannot be paid."""
         refuse_mixed_noise(str(self.path or "this ledger"), self.noise, noise_kind(seeded=charge.seeded))
         if charge.test is not None:
-            charge.test.check_follows(self._test)
+            charge.test.check_follows(self.stored().test)
         broke = self.unaffordable(charge.cost)
         if broke:
             raise BudgetExceededError(self._refusal(broke[0], charge.cost[broke[0]]))
@@ -180,11 +176,11 @@ class Ledger(ABC):
     def charged_by(self, run: str, account: str) -> Floats:
         """Return what a run charged to one of its accounts, without earlier spending."""
         entry, row = self._account(run, account)
-        return self._balances[entry, account] - from_bytes(row.opening)
+        return self._balances[entry, account] - row.opening
 
     def meter_of(self, run: str, account: str) -> Meter:
         """Return the unit in which a run charged one of its accounts."""
-        return self._account(run, account)[1].meter
+        return self._account(run, account)[1].terms.meter
 
     def person(self, person: str) -> tuple[PersonRecord, ...]:
         """Return a person's history, run by run; without people, an account id replaces the person's id."""
@@ -249,25 +245,15 @@ class MemoryLedger(Ledger):
         rows = []
         for entry in terms:
             spent = _vector(entry, given.pop(entry.account.id, np.zeros(entry.meter.width)))
-            rows.append(AccountRow(terms=entry, opening=to_bytes(spent)))
+            rows.append(AccountRow(terms=entry, opening=spent.copy()))
         run = RunRow(
             entry=0, time=now(), name="run", pool="run", named=False, noise=noise, parent=None, reason=None,
             accounts=tuple(rows), members=(),
         )  # fmt: skip
-        super().__init__({0: run}, run, {(0, row.id): from_bytes(row.opening) for row in rows})
+        super().__init__(None, {0: run}, run, {(0, row.id): row.opening for row in rows})
         self._charges: list[Charge] = []
         for account in given:
             self._known(account)
-
-    @property
-    def path(self) -> Path | None:
-        """None: there is no file."""
-        return None
-
-    @property
-    def durable(self) -> bool:
-        """False: charges do not outlive the process."""
-        return False
 
     @property
     def head(self) -> Head | None:
@@ -290,8 +276,9 @@ class MemoryLedger(Ledger):
         self._charges.append(charge)
 
     def stored(self, kind: ReleaseKind = "labels") -> Stored:
-        """Return an empty record: answers are not stored, since a run in memory cannot be continued."""
-        return Stored()
+        """Return the test of the run alone: answers are not stored, since a run in memory cannot be continued."""
+        tests = (charge.test for charge in reversed(self._charges) if charge.test is not None)
+        return Stored(test=next(tests, None))
 
     def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
         """Return the empty set: no other run shares this ledger."""
@@ -308,11 +295,7 @@ class MemoryLedger(Ledger):
     def close(self) -> None:
         """Do nothing: there is no file."""
 
-    @property
-    def _test(self) -> ReleaseTest | None:
-        return next((charge.test for charge in reversed(self._charges) if charge.test is not None), None)
-
-    def _charged(self) -> Iterable[tuple[int, Charge]]:
+    def _charged(self) -> Charges:
         return ((0, charge) for charge in self._charges)
 
 

@@ -1,18 +1,20 @@
-"""The records of a ledger: terms, charges, tests, stored answers, heads, and what a person was charged.
+"""The records of a ledger: terms, charges, tests, stored answers, heads, runs, and what a person was charged.
 
 The meaning of a record is in typed fields, such as the kind of release, the kind of noise and the parent run.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Self, TypeAlias
+from datetime import UTC, datetime
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
-from ipate.people.budgets import Account
+from ipate.people.budgets import Account, Budget, Group
 
 Floats = NDArray[np.float64]
 Noise: TypeAlias = Literal["gaussian", "laplace"]
@@ -145,6 +147,67 @@ class PersonRecord:
     checks: int  # releases that the person's data could have affected
     labels: int
     epsilon: float  # of this run's own releases; `Ledger.cost_of` counts those of all runs together
+
+
+@dataclass(frozen=True)
+class AccountRow:
+    """One account of a run: its terms and its opening balance, the spending of its worst member."""
+
+    terms: Terms
+    opening: Floats
+
+    @property
+    def id(self) -> str:
+        """The account's id."""
+        return self.terms.account.id
+
+    def columns(self) -> tuple[object, ...]:
+        """Return the row in the order of the table's columns, as it is stored and hashed."""
+        account, meter = self.terms.account, self.terms.meter
+        return (
+            account.id, account.group.id, account.group.people, account.epsilon, account.delta,
+            float(account.sensitivity), meter.bound, meter.conversion, json.dumps(list(meter.orders)),
+            to_bytes(self.opening),
+        )  # fmt: skip
+
+    @classmethod
+    def read(cls, columns: tuple[Any, ...]) -> Self:
+        """Build the row from the values of `columns`."""
+        name, group, people, epsilon, delta, sensitivity, bound, conversion, orders, opening = columns
+        owner = Group(id=group, budget=Budget(epsilon, delta), people=people)
+        account = Account(id=name, group=owner, sensitivity=sensitivity)
+        return cls(Terms(account=account, meter=Meter(bound, conversion, json.loads(orders))), from_bytes(opening))
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """An opened run: its accounts, their people, its kind of noise, and the run that it continues."""
+
+    entry: int
+    time: str
+    name: str
+    pool: str  # what the query ids belong to
+    named: bool  # whether `members` names the people
+    noise: NoiseKind | None  # None only in memory, before the first charge
+    parent: str | None  # the name of the run that this one continues
+    reason: Reason | None  # why it does
+    accounts: tuple[AccountRow, ...]
+    members: tuple[tuple[str, str], ...]
+
+
+def now() -> str:
+    """Return the current time as it is recorded: UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def to_bytes(vector: Floats) -> bytes:
+    """Return doubles as little-endian bytes on every platform."""
+    return np.ascontiguousarray(vector, dtype="<f8").tobytes()
+
+
+def from_bytes(raw: bytes) -> Floats:
+    """Return the doubles that `to_bytes` wrote."""
+    return np.frombuffer(raw, dtype="<f8").astype(np.float64)
 
 
 def noise_kind(*, seeded: bool) -> NoiseKind:
