@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ipate.labelling.results import Guarantee as Guarantee
     from ipate.labelling.results import Labelling as Labelling
     from ipate.labelling.tested import label_tested as label_tested
-    from ipate.ledger.memory import MemoryLedger as MemoryLedger
+    from ipate.ledger.base import MemoryLedger as MemoryLedger
     from ipate.ledger.sqlite import SqliteLedger as SqliteLedger
     from ipate.people.budgets import Account as Account
     from ipate.people.budgets import Budget as Budget
@@ -90,7 +90,7 @@ _HOMES = {
         "Labelling",
     ),
     "ipate.labelling.tested": ("label_tested",),
-    "ipate.ledger.memory": ("MemoryLedger",),
+    "ipate.ledger.base": ("MemoryLedger",),
     "ipate.ledger.sqlite": ("SqliteLedger",),
     "ipate.people.budgets": (
         "Account",

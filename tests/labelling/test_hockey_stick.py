@@ -18,7 +18,7 @@ from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Confident, GNMax, Mechanism
 from ipate.labelling.loop import label, open_ledger
 from ipate.labelling.noise import SecureNoise, SeededNoise
-from ipate.ledger.memory import MemoryLedger
+from ipate.ledger.base import MemoryLedger
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 from oracles import argmax_law, divergence

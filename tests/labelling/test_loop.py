@@ -17,7 +17,7 @@ from ipate.labelling.aggregators import Confident, GNMax, Interactive, LNMax, Me
 from ipate.labelling.audit import account_for
 from ipate.labelling.loop import label, open_ledger
 from ipate.labelling.noise import SecureNoise, SeededNoise
-from ipate.ledger.memory import MemoryLedger
+from ipate.ledger.base import MemoryLedger
 from ipate.people.budgets import Account, Budget, Group
 from ipate.votes import Votes
 from ipate.votes.panel import Panel

@@ -13,7 +13,7 @@ from ipate.labelling.aggregators import Confident, Interactive, Mechanism
 from ipate.labelling.loop import account_terms, label
 from ipate.labelling.noise import SecureNoise
 from ipate.labelling.tested import label_tested
-from ipate.ledger.memory import MemoryLedger
+from ipate.ledger.base import MemoryLedger
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account, Budget, Group
 from ipate.planning.reference import Reference, Simulator, design_for, read_design, write_design

@@ -8,7 +8,7 @@ from ipate.errors import IpateError
 from ipate.labelling.aggregators import Confident, Mechanism
 from ipate.labelling.loop import account_terms, label
 from ipate.labelling.noise import SeededNoise
-from ipate.ledger.memory import MemoryLedger
+from ipate.ledger.base import MemoryLedger
 from ipate.ledger.records import Charge, Terms
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account, Budget, Group

@@ -56,6 +56,17 @@ def test_affordable_charge_is_counted_as_spent(make):
     assert book.epsilon("strict") == pytest.approx(float(gdp.epsilon_of(np.sqrt(0.02), DELTA)))
 
 
+def test_standing_has_all_balances_and_limits_in_order(make):
+    book, names = make(), ("middle", "strict")
+    book.charge(charge({"strict": 0.01, "lax": 0.02}))
+    spent, limit = book.standing(names)
+    assert spent.tolist() == [book.spent(name).tolist() for name in names] == [[0.0], [0.01]]
+    assert limit.tolist() == [book.limit(name).tolist() for name in names]
+    spent[:], limit[:] = 9.0, 9.0
+    assert book.standing(names)[0].tolist() == [[0.0], [0.01]]
+    assert book.limit("strict").tolist() == [LIMITS["strict"]]
+
+
 def test_whole_budget_can_be_spent_but_not_exceeded(make):
     book = make()
     book.charge(charge({"strict": LIMITS["strict"]}))
@@ -72,9 +83,28 @@ def test_refused_charge_names_the_group_and_changes_nothing(make, order):
     before = balances(book)
     much = dict.fromkeys(order, np.array([LIMITS["strict"]]))
     assert book.unaffordable(much) == ("strict",)
-    with pytest.raises(BudgetExceededError, match=r"'strict' cannot pay.*nothing was charged"):
+    with pytest.raises(BudgetExceededError, match=r"'strict' cannot pay.*nothing was charged") as caught:
         book.charge(charge(much))
+    asked = float(gdp.epsilon_of(np.sqrt(1.5 * LIMITS["strict"]), DELTA))
+    have = book.epsilon("strict")
+    for words in (f"{asked:.6g}", "budget 1,", f"{have:.6g} is spent", f"{1 - have:.6g} left"):
+        assert words in str(caught.value)
+    assert "lax" not in str(caught.value)
     assert balances(book) == before
+    assert len(book.charges) == 1
+
+
+def test_refused_charge_names_teacher_account_and_group(make):
+    book = make([terms("teacher 4", 1.0, group="strict")])
+    with pytest.raises(BudgetExceededError, match=r"group 'strict' \(account 'teacher 4'\)"):
+        book.charge(charge({"teacher 4": 1.0}))
+
+
+def test_unaffordable_accounts_are_listed_by_id(make):
+    book, much = make(), np.array([LIMITS["middle"]])
+    assert book.unaffordable(dict.fromkeys(BUDGETS, much)) == ("strict",)
+    assert book.unaffordable(dict.fromkeys(BUDGETS, 1.001 * much)) == ("strict", "middle")
+    assert balances(book) == EMPTY
 
 
 def test_unknown_account_is_refused_by_every_method(make):
@@ -84,7 +114,9 @@ def test_unknown_account_is_refused_by_every_method(make):
         lambda: book.unaffordable({"nobody": np.array([0.01])}),
         lambda: book.spent("nobody"),
         lambda: book.limit("nobody"),
+        lambda: book.standing(("lax", "nobody")),
         lambda: book.epsilon("nobody"),
+        lambda: in_memory(all_terms(), None, opening={"nobody": np.array([0.01])}),
     ):
         with pytest.raises(InputError, match="'nobody' is unknown"):
             action()
@@ -98,7 +130,20 @@ def test_invalid_cost_is_refused_without_charging(make, cost):
     bad.cost["strict"] = np.asarray(cost, dtype=float)
     with pytest.raises(InputError, match="account 'strict': the cost"):
         book.charge(bad)
+    with pytest.raises(InputError, match="account 'strict': the cost"):
+        in_memory(all_terms(), None, opening={"strict": bad.cost["strict"]})
     assert balances(book) == EMPTY
+
+
+def test_opening_balance_counts_against_the_budget():
+    opening = {"strict": np.array([0.9 * LIMITS["strict"]])}
+    book = in_memory(all_terms(), None, opening=opening)
+    opening["strict"][0] = 0.0
+    assert book.spent("strict").tolist() == [0.9 * LIMITS["strict"]]
+    assert book.unaffordable({"strict": np.array([0.2 * LIMITS["strict"]])}) == ("strict",)
+    book.charge(charge({"strict": 0.05 * LIMITS["strict"]}))
+    assert book.spent("strict")[0] == pytest.approx(0.95 * LIMITS["strict"])
+    assert book.spent("lax").tolist() == [0.0]
 
 
 def test_duplicate_account_id_is_refused(make):
@@ -121,7 +166,8 @@ def test_balances_are_isolated_from_the_callers_arrays(make):
 
 def test_renyi_account_needs_one_order_within_its_limit(make):
     book = make([terms("strict", 1.0, meter=Meter("tight", "improved", (2.0, 20.0)))])
-    _, high = book.limit("strict")
+    low, high = book.limit("strict")
+    assert low == -np.inf
     book.charge(charge({"strict": [100.0, high]}, bound="tight"))
     with pytest.raises(BudgetExceededError):
         book.charge(charge({"strict": [0.0, 1e-6]}, bound="tight"))
@@ -225,29 +271,68 @@ def test_test_is_charged_before_its_only_bit(make):
         assert len(book.charges) == len(good)
 
 
+def test_memory_ledger_returns_the_charges_it_was_given():
+    made = charge({"strict": 0.01}, queries=("a",)), charge({"lax": 0.02}, queries=("b", "c"))
+    book = in_memory(all_terms(), None)
+    for entry in made:
+        book.charge(entry)
+    assert book.charges == made
+
+
 COSTS = st.dictionaries(st.sampled_from(sorted(BUDGETS)), st.floats(0, 0.3), min_size=1)
 
 
-@pytest.mark.parametrize("kind", [in_memory, on_disk])
+def check_sequence(book, sequence):
+    """Charge a sequence; return the accepted sums. A charge is refused exactly where it is unaffordable."""
+    accepted, refused = dict.fromkeys(BUDGETS, 0.0), 0
+    for cost in sequence:
+        before = balances(book)
+        payable = not book.unaffordable({name: np.array([value]) for name, value in cost.items()})
+        try:
+            book.charge(charge(cost))
+        except BudgetExceededError:
+            refused += 1
+            assert not payable
+            assert balances(book) == before
+        else:
+            assert payable
+            for name, value in cost.items():
+                accepted[name] += value
+    assert {name: value for name, (value,) in balances(book).items()} == accepted
+    assert all(accepted[name] <= LIMITS[name] for name in BUDGETS)
+    assert all(book.epsilon(name) <= epsilon for name, epsilon in BUDGETS.items())
+    assert len(book.charges) == len(sequence) - refused
+    return accepted
+
+
+@settings(max_examples=100, deadline=None)
+@given(sequence=st.lists(COSTS, max_size=10))
+def test_no_sequence_of_charges_exceeds_a_limit(sequence):
+    check_sequence(in_memory(all_terms(), None), sequence)
+
+
 @settings(max_examples=12, deadline=None)
 @given(sequence=st.lists(COSTS, max_size=8))
-def test_no_sequence_of_charges_exceeds_a_limit(kind, sequence):
+def test_no_sequence_on_disk_exceeds_a_limit(sequence):
     with tempfile.TemporaryDirectory() as folder:
-        book = kind(all_terms(), Path(folder) / "ledger.sqlite")
-        accepted = dict.fromkeys(BUDGETS, 0.0)
-        for cost in sequence:
-            before = balances(book)
+        with on_disk(all_terms(), Path(folder) / "ledger.sqlite") as book:
+            accepted = check_sequence(book, sequence)
+        with on_disk(all_terms(), Path(folder) / "ledger.sqlite") as again:
+            assert balances(again) == {name: [value] for name, value in accepted.items()}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.permutations(sorted(BUDGETS)), st.lists(COSTS, max_size=8))
+def test_terms_are_matched_by_id_not_position(order, sequence):
+    books = in_memory(all_terms(), None), in_memory(all_terms(tuple(order)), None)
+    for cost in sequence:
+        outcomes = []
+        for book in books:
             try:
                 book.charge(charge(cost))
-            except BudgetExceededError:
-                assert balances(book) == before
+            except BudgetExceededError as error:
+                outcomes.append(str(error))
             else:
-                for name, value in cost.items():
-                    accepted[name] += value
-        assert {name: value for name, (value,) in balances(book).items()} == accepted
-        assert all(accepted[name] <= LIMITS[name] for name in BUDGETS)
-        if kind is on_disk:
-            book.close()
-            again = on_disk(all_terms(), Path(folder) / "ledger.sqlite")
-            assert balances(again) == {name: [value] for name, value in accepted.items()}
-            again.close()
+                outcomes.append("charged")
+        assert outcomes[0] == outcomes[1]
+    assert balances(books[0]) == balances(books[1])

@@ -10,7 +10,8 @@ from ipate.accounting.bounds import Meter
 from ipate.cli.options import check_out
 from ipate.files import write_text
 from ipate.labelling.aggregators import Aggregator
-from ipate.ledger.records import Ledger, Terms, noise_kind
+from ipate.ledger.base import Ledger
+from ipate.ledger.records import Terms, noise_kind
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.teachers.ensemble import fingerprint
 from ipate.votes import Votes

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ipate.accounting.ptr.design import Design
     from ipate.labelling.aggregators import Mechanism
     from ipate.labelling.results import Labelling
-    from ipate.ledger.records import Ledger
+    from ipate.ledger.base import Ledger
     from ipate.votes import Votes
     from ipate.votes.panel import Panel
 

@@ -10,7 +10,8 @@ from ipate.labelling.aggregators import Aggregator, Outcome
 from ipate.labelling.costs import check_costs, fixed_costs, label_costs
 from ipate.labelling.noise import NoiseSource
 from ipate.labelling.results import Ending, GroupResult, Guarantee, Labelling
-from ipate.ledger.records import Answer, Charge, Ledger
+from ipate.ledger.base import Ledger
+from ipate.ledger.records import Answer, Charge
 from ipate.votes import Votes
 from ipate.votes.counting import take_columns
 from ipate.votes.panel import Panel, Tally
@@ -50,8 +51,7 @@ class Engine:
         self.exhausted: dict[str, int] = {}
         self.sensitivity = {account: self.before.sensitivity.get(account, 0.0) for account in panel.account_ids}
         self.gone: frozenset[str] = frozenset()
-        self.limit = np.stack([ledger.limit(account) for account in panel.account_ids])
-        self.spent = np.stack([ledger.spent(account) for account in panel.account_ids])
+        self.spent, self.limit = ledger.standing(panel.account_ids)
         self.earlier = ledger.before
 
     def ask(self, chunk: NDArray[np.int64], labels: float, queries: float) -> tuple[int, frozenset[str]]:
@@ -208,7 +208,7 @@ class Engine:
                 reinforced=outcome.reinforced[: len(ids)][new],
             )
         )
-        self.spent = np.stack([self.ledger.spent(account) for account in accounts])
+        self.spent, _ = self.ledger.standing(accounts)
         for index, account in enumerate(accounts):
             self.sensitivity[account] = max(self.sensitivity[account], float(np.max(columns[index])))
 
@@ -273,17 +273,12 @@ class Engine:
 
     def _group_results(self) -> tuple[GroupResult, ...]:
         results = []
-        book = self.ledger.terms
         for position, group in enumerate(self.start.groups):
             own = [
                 account
                 for account, owner in zip(self.start.account_ids, self.start.account_group, strict=True)
                 if owner == position
             ]
-            costs = []
-            for account in own:
-                terms = book[account]
-                costs.append(float(terms.meter.epsilon(self.ledger.spent(account), terms.account.delta)[0]))
             member = self.start.member
             mine = None if member is None else self.start.weights[member == position]
             results.append(
@@ -292,7 +287,7 @@ class Engine:
                     teachers=None if mine is None else int(mine.size),
                     weight=None if mine is None else float(mine.max()),
                     sensitivity=max(self.sensitivity[account] for account in own),
-                    cost=max(costs),
+                    cost=max(self.ledger.epsilon(account) for account in own),
                     before=self.earlier[group.id],
                     labels_until_exhausted=self.exhausted.get(group.id),
                 )

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.ledger.records import Charge, Ledger, Terms
+from ipate.ledger.base import Ledger
+from ipate.ledger.records import Charge, Terms
 
 Floats = NDArray[np.float64]
 _POINTS = 160  # at most, in a figure

@@ -19,8 +19,8 @@ from ipate.labelling.costs import check_supported, fixed_orders
 from ipate.labelling.engine import Engine
 from ipate.labelling.noise import NoiseSource, SecureNoise
 from ipate.labelling.results import Ending, Labelling, StoppedBy, state_guarantee
-from ipate.ledger.memory import MemoryLedger
-from ipate.ledger.records import Ledger, Terms, noise_kind, refuse_mixed_noise
+from ipate.ledger.base import Ledger, MemoryLedger
+from ipate.ledger.records import Terms, noise_kind, refuse_mixed_noise
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 

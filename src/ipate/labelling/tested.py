@@ -21,8 +21,8 @@ from ipate.labelling.engine import Engine
 from ipate.labelling.loop import account_terms, batch_size, check_fits, check_noise, check_order, label, repeats, walk
 from ipate.labelling.noise import NoiseSource, SecureNoise
 from ipate.labelling.results import Labelling, StoppedBy, state_guarantee
-from ipate.ledger.memory import MemoryLedger
-from ipate.ledger.records import Charge, Ledger, ReleaseKind, ReleaseTest, Stored
+from ipate.ledger.base import Ledger, MemoryLedger
+from ipate.ledger.records import Charge, ReleaseKind, ReleaseTest, Stored
 from ipate.people.budgets import Budget
 from ipate.votes import Votes
 from ipate.votes.counting import count_votes

@@ -7,15 +7,16 @@ new account starts from the maximum over its members, order by order.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.entries import RunRow
-from ipate.ledger.records import Charge, Floats, PersonRecord, Terms
+from ipate.ledger.records import Charge, Floats, PersonRecord, RunRow, Terms
 
 Place = tuple[int, str]  # a run (its entry) and an account of it
+Charges = Iterable[tuple[int, Charge]]  # in order, each with the entry of its run
 Mechanism = tuple[str, float, float | None, float]  # noise, σ, σ_T and Δ of identical releases
 
 
@@ -38,10 +39,10 @@ class Releases:
             entry[1] += int(np.count_nonzero(here & charge.answered))
 
 
-def gather(runs: Mapping[int, RunRow], charges: Iterable[tuple[int, Charge]]) -> dict[Place, Releases]:
-    """Count the releases of every account of every run; each charge comes with the entry of its run."""
+def gather(runs: Mapping[int, RunRow], charges: Charges) -> dict[Place, Releases]:
+    """Count the releases of every account of every run."""
     found = {
-        (run.entry, row.id): Releases(meter=row.meter, cost=np.zeros(row.meter.width))
+        (run.entry, row.id): Releases(meter=row.terms.meter, cost=np.zeros(row.terms.meter.width))
         for run in runs.values()
         for row in run.accounts
     }
@@ -86,11 +87,7 @@ def histories(runs: Iterable[RunRow]) -> dict[str, tuple[Place, ...]]:
 
 
 def openings(
-    terms: Sequence[Terms],
-    people: Mapping[str, str] | None,
-    *,
-    runs: Mapping[int, RunRow],
-    releases: Mapping[Place, Releases],
+    terms: Sequence[Terms], people: Mapping[str, str] | None, runs: Mapping[int, RunRow], charges: Charges
 ) -> dict[str, Floats]:
     """Return the opening balance of each new account: the maximum over its members.
 
@@ -98,31 +95,26 @@ def openings(
     any account of their group (the rows of a votes file identify nobody), so each run counts at the maximum over the
     group. Refused where the members of an account cannot be known, or where a group has no budget left.
     """
-    past = histories(runs.values())
-    _check_people(terms, people, runs, past)
+    _check_people(terms, people, runs)
+    releases = gather(runs, charges)
     if people is None:
         units = {(entry.account.group.id, entry.meter) for entry in terms}
         spent = {unit: _worst_of_group(*unit, runs=runs, releases=releases) for unit in units}
         return {
             entry.account.id: _refuse_nothing_left(entry, spent[entry.account.group.id, entry.meter]) for entry in terms
         }
+    past = histories(runs.values())
     pasts: dict[str, set[tuple[Place, ...]]] = {entry.account.id: set() for entry in terms}
     for person, account in people.items():
         pasts[account].add(past.get(person, ()))
     for account in (account for account, found in pasts.items() if not found):
         pasts[account] = {past[person] for person in _last_members(account, runs)}
+    counted = cache(lambda place, meter: recharge(releases[place], meter))
     opened = {}
     for entry in terms:
-        counted: dict[Place, Floats] = {}
-        worst = np.zeros(entry.meter.width)
-        for places in pasts[entry.account.id]:
-            total = np.zeros(entry.meter.width)
-            for place in places:
-                if place not in counted:
-                    counted[place] = recharge(releases[place], entry.meter)
-                total = total + counted[place]
-            worst = np.maximum(worst, total)
-        opened[entry.account.id] = _refuse_nothing_left(entry, worst)
+        nothing = np.zeros(entry.meter.width)
+        totals = [sum((counted(place, entry.meter) for place in places), nothing) for places in pasts[entry.account.id]]
+        opened[entry.account.id] = _refuse_nothing_left(entry, np.max([nothing, *totals], axis=0))
     return opened
 
 
@@ -148,18 +140,12 @@ def _last_members(account: str, runs: Mapping[int, RunRow]) -> tuple[str, ...]:
     return ()
 
 
-def _check_people(
-    terms: Sequence[Terms],
-    people: Mapping[str, str] | None,
-    runs: Mapping[int, RunRow],
-    past: Mapping[str, tuple[Place, ...]],
-) -> None:
+def _check_people(terms: Sequence[Terms], people: Mapping[str, str] | None, runs: Mapping[int, RunRow]) -> None:
     """Refuse accounts whose people are unknown, because their earlier spending could not be found."""
     accounts = {entry.account.id for entry in terms}
-    if people is not None:
-        unknown = sorted(set(people.values()) - accounts)
-        if unknown:
-            raise InputError(f"people: account {unknown[0]!r} is unknown: the accounts are {', '.join(accounts)}")
+    unknown = sorted(set((people or {}).values()) - accounts)
+    if unknown:
+        raise InputError(f"people: account {unknown[0]!r} is unknown: the accounts are {', '.join(accounts)}")
     named = people is not None
     for run in runs.values():
         if run.named != named:
@@ -168,7 +154,8 @@ def _check_people(
                 f"run {run.name!r} of this ledger {old} and the new run {new}: earlier spending could not be matched "
                 "to people; give people (person → account) in every run, or in none"
             )
-    known = past.keys() | {row.terms.account.group.id for run in runs.values() for row in run.accounts}
+    rows = [row for run in runs.values() for row in run.accounts]
+    known = {row.id for row in rows} | {row.terms.account.group.id for row in rows}
     wanted = accounts | {entry.account.group.id for entry in terms}
     strangers = sorted(wanted - known) if runs and not named else []
     if strangers:
@@ -180,33 +167,27 @@ def _check_people(
 
 def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
     """Return the opening balance of an account; refuse it if no budget is left."""
-    limit = terms.meter.limit(terms.account.epsilon, terms.account.delta)
-    if not opening.any() or (np.any(opening < limit) and not terms.meter.whole):
+    if not opening.any() or (np.any(opening < terms.limit) and not terms.meter.whole):
         return opening
-    whose = f"group {terms.account.group.id!r}" + (
-        "" if terms.account.id == terms.account.group.id else f" (account {terms.account.id!r})"
-    )
     if terms.meter.whole or not np.all(np.isfinite(opening)):
         raise BudgetExceededError(
-            f"{whose} has people whose budget is partly or fully spent: a release that is tested as a whole (ptr) "
-            "takes a whole budget, ε and δ, so it cannot share a budget with any other release; leave those people out"
+            f"{terms.owner} has people whose budget is partly or fully spent: a release that is tested as a whole "
+            "(ptr) takes a whole budget, ε and δ, so it cannot share a budget with any other release; leave those "
+            "people out"
         )
-    spent = float(terms.meter.epsilon(opening, terms.account.delta)[0])
     raise BudgetExceededError(
-        f"{whose} has nothing left: its worst member has spent ε = {spent:.6g} at δ = {terms.account.delta:g}, counted "
-        f"as {terms.meter.bound}, of the budget {terms.account.epsilon:.6g}; leave its people out, or ask them for "
-        "new consent"
+        f"{terms.owner} has nothing left: its worst member has spent ε = {terms.epsilon(opening):.6g} at "
+        f"δ = {terms.account.delta:g}, counted as {terms.meter.bound}, of the budget {terms.account.epsilon:.6g}; "
+        "leave its people out, or ask them for new consent"
     )
 
 
-def person_records(
-    runs: Mapping[int, RunRow], releases: Mapping[Place, Releases], person: str
-) -> tuple[PersonRecord, ...]:
+def person_records(runs: Mapping[int, RunRow], charges: Charges, person: str) -> tuple[PersonRecord, ...]:
     """Return a person's records, one per run, in the order of runs."""
     places = histories(runs.values()).get(person)
     if places is None:
         raise InputError(f"person is {person!r}: nobody in this ledger has this id")
-    records = []
+    records, releases = [], gather(runs, charges)
     for run, account in places:
         row = next(row.terms for row in runs[run].accounts if row.id == account)
         own = releases[run, account]
@@ -222,7 +203,7 @@ def person_records(
                 bound=row.meter.bound,
                 checks=sum(checks for checks, _ in moved),
                 labels=sum(labels for _, labels in moved),
-                epsilon=float(row.meter.epsilon(own.cost, row.account.delta)[0]) if own.cost.any() else 0.0,
+                epsilon=row.epsilon(own.cost) if own.cost.any() else 0.0,
             )
         )
     return tuple(records)

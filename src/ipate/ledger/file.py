@@ -11,6 +11,9 @@ from pathlib import Path
 from ipate.errors import IpateError
 from ipate.files import FileLock
 
+_UNFINISHED = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY")
+_LOOK = "SELECT 1 FROM sqlite_master LIMIT 1"  # the first read, at which SQLite finds an unfinished write
+
 
 def lock_for_writing(path: Path, *, timeout: float) -> FileLock:
     """Lock a ledger for writing by a lock file beside it; wait up to `timeout` seconds for another process."""
@@ -37,15 +40,8 @@ def connect(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection
         if not readonly or getattr(error, "sqlite_errorname", "") not in _UNFINISHED:
             raise
     with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=timeout)) as other:
-        _look(other)
+        other.execute(_LOOK).fetchone()
     return _opened(path, readonly=True, timeout=timeout)
-
-
-_UNFINISHED = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY")
-
-
-def _look(connection: sqlite3.Connection) -> None:
-    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
 
 def _opened(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection:
@@ -63,7 +59,7 @@ def _opened(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection
         connection.execute("PRAGMA recursive_triggers = ON")  # so that REPLACE fires the DELETE triggers
         connection.execute("PRAGMA synchronous = FULL")
         if readonly:
-            _look(connection)
+            connection.execute(_LOOK).fetchone()
         else:
             kept = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             if kept != "wal":
@@ -106,7 +102,7 @@ def plain_errors(name: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise IpateError(_explain(name, error)) from error
+        raise _explain(name, error) from error
 
 
 _WORDS = {
@@ -122,14 +118,15 @@ _WORDS = {
 }
 
 
-def _explain(name: str, error: sqlite3.Error) -> str:
+def _explain(name: str, error: sqlite3.Error) -> IpateError:
     code = str(getattr(error, "sqlite_errorname", ""))
     if code.startswith("SQLITE_CORRUPT"):
         return damaged(name, f"SQLite finds it damaged ({error})")
     for start, words in _WORDS.items():
         if code.startswith(start):
-            return f"{name}: {words}"
-    return f"{name}: SQLite refused ({code or type(error).__name__}: {error}); nothing of this batch was released"
+            return IpateError(f"{name}: {words}")
+    kind = code or type(error).__name__
+    return IpateError(f"{name}: SQLite refused ({kind}: {error}); nothing of this batch was released")
 
 
 APPLICATION = 0x69504154  # "iPAT", in the file's header
@@ -267,12 +264,12 @@ def check_schema(connection: sqlite3.Connection, *, name: str) -> None:
     wanted = _statements()
     for item in sorted(found.keys() | wanted.keys()):
         if found.get(item) != wanted.get(item):
-            raise IpateError(damaged(name, f"its table, view or trigger {item!r} was changed or removed"))
+            raise damaged(name, f"its table, view or trigger {item!r} was changed or removed")
 
 
-def damaged(name: str, what: str) -> str:
-    """Return the error message for a ledger that does not verify, with advice."""
-    return (
+def damaged(name: str, what: str) -> IpateError:
+    """Return the error for a ledger that does not verify, with advice."""
+    return IpateError(
         f"{name}: the ledger does not verify: {what}; restore a copy of the whole file whose head you know. Do not "
         "repair it by hand and do not start a new ledger for the same people: what they spent would be forgotten"
     )

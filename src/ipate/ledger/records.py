@@ -1,20 +1,20 @@
-"""The records of a ledger (terms, charges, tests, stored answers) and the interface of ledgers.
+"""The records of a ledger: terms, charges, tests, stored answers, heads, runs, and what a person was charged.
 
 The meaning of a record is in typed fields, such as the kind of release, the kind of noise and the parent run.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import TracebackType
-from typing import Literal, Protocol, Self, TypeAlias
+from datetime import UTC, datetime
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
-from ipate.people.budgets import Account
+from ipate.people.budgets import Account, Budget, Group
 
 Floats = NDArray[np.float64]
 Noise: TypeAlias = Literal["gaussian", "laplace"]
@@ -32,6 +32,21 @@ class Terms:
 
     account: Account
     meter: Meter
+
+    @property
+    def limit(self) -> Floats:
+        """What the budget affords over all runs: a cost fits if it is at or under this in one place."""
+        return self.meter.limit(self.account.epsilon, self.account.delta)
+
+    @property
+    def owner(self) -> str:
+        """The group, and the account if it is not the whole group's, as messages name them."""
+        group = self.account.group.id
+        return f"group {group!r}" + ("" if self.account.id == group else f" (account {self.account.id!r})")
+
+    def epsilon(self, cost: Floats) -> float:
+        """Return ε of a cost."""
+        return float(self.meter.epsilon(cost, self.account.delta)[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +149,67 @@ class PersonRecord:
     epsilon: float  # of this run's own releases; `Ledger.cost_of` counts those of all runs together
 
 
+@dataclass(frozen=True)
+class AccountRow:
+    """One account of a run: its terms and its opening balance, the spending of its worst member."""
+
+    terms: Terms
+    opening: Floats
+
+    @property
+    def id(self) -> str:
+        """The account's id."""
+        return self.terms.account.id
+
+    def columns(self) -> tuple[object, ...]:
+        """Return the row in the order of the table's columns, as it is stored and hashed."""
+        account, meter = self.terms.account, self.terms.meter
+        return (
+            account.id, account.group.id, account.group.people, account.epsilon, account.delta,
+            float(account.sensitivity), meter.bound, meter.conversion, json.dumps(list(meter.orders)),
+            to_bytes(self.opening),
+        )  # fmt: skip
+
+    @classmethod
+    def read(cls, columns: tuple[Any, ...]) -> Self:
+        """Build the row from the values of `columns`."""
+        name, group, people, epsilon, delta, sensitivity, bound, conversion, orders, opening = columns
+        owner = Group(id=group, budget=Budget(epsilon, delta), people=people)
+        account = Account(id=name, group=owner, sensitivity=sensitivity)
+        return cls(Terms(account=account, meter=Meter(bound, conversion, json.loads(orders))), from_bytes(opening))
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """An opened run: its accounts, their people, its kind of noise, and the run that it continues."""
+
+    entry: int
+    time: str
+    name: str
+    pool: str  # what the query ids belong to
+    named: bool  # whether `members` names the people
+    noise: NoiseKind | None  # None only in memory, before the first charge
+    parent: str | None  # the name of the run that this one continues
+    reason: Reason | None  # why it does
+    accounts: tuple[AccountRow, ...]
+    members: tuple[tuple[str, str], ...]
+
+
+def now() -> str:
+    """Return the current time as it is recorded: UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def to_bytes(vector: Floats) -> bytes:
+    """Return doubles as little-endian bytes on every platform."""
+    return np.ascontiguousarray(vector, dtype="<f8").tobytes()
+
+
+def from_bytes(raw: bytes) -> Floats:
+    """Return the doubles that `to_bytes` wrote."""
+    return np.frombuffer(raw, dtype="<f8").astype(np.float64)
+
+
 def noise_kind(*, seeded: bool) -> NoiseKind:
     """Return the name of the kind of noise."""
     return "seeded" if seeded else "secure"
@@ -149,127 +225,3 @@ def refuse_mixed_noise(ledger: str, recorded: NoiseKind | None, asked: NoiseKind
             f"{ledger} has {recorded} noise and this run has {asked} noise: seeded and secure noise must not share a "
             "ledger; name another ledger; nothing was charged"
         )
-
-
-class Ledger(Protocol):
-    """The interface of a ledger, whatever its storage."""
-
-    @property
-    def path(self) -> Path | None:
-        """The file that holds the ledger; None for a ledger in memory."""
-        ...
-
-    @property
-    def durable(self) -> bool:
-        """Whether charges and answers outlive the process, so that a run can be continued."""
-        ...
-
-    @property
-    def head(self) -> Head | None:
-        """The last entry of the hash chain; None where there is no chain."""
-        ...
-
-    @property
-    def run(self) -> str:
-        """The name of the run that is charged; unique within the ledger."""
-        ...
-
-    @property
-    def runs(self) -> tuple[str, ...]:
-        """The names of all runs, in the order in which they were opened."""
-        ...
-
-    @property
-    def noise(self) -> NoiseKind | None:
-        """The kind of noise of all releases; None in memory if not given and before the first charge."""
-        ...
-
-    @property
-    def terms(self) -> Mapping[str, Terms]:
-        """Every account's terms, by account id."""
-        ...
-
-    @property
-    def private_history(self) -> tuple[str, ...]:
-        """Runs up to this one whose length may depend on private votes and whose balances are carried over."""
-        ...
-
-    @property
-    def before(self) -> dict[str, float]:
-        """Every group's ε when the run began: the largest over the opening balances of its accounts."""
-        ...
-
-    @property
-    def charges(self) -> tuple[Charge, ...]:
-        """Every charge of this run and of the runs it continues, in order."""
-        ...
-
-    def parts(self, run: str | None = None) -> tuple[str, ...]:
-        """Return the runs that a run continues, oldest first, and then the run itself (default: the current run)."""
-        ...
-
-    def opening(self, account: str) -> Floats:
-        """Return the balance of an account when the run, or the first run it continues, was opened."""
-        ...
-
-    def spent(self, account: str) -> Floats:
-        """Return the balance of an account, including earlier runs."""
-        ...
-
-    def limit(self, account: str) -> Floats:
-        """Return the limit of an account over all runs."""
-        ...
-
-    def epsilon(self, account: str) -> float:
-        """Return ε of an account's balance."""
-        ...
-
-    def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
-        """Return the accounts that cannot pay this in addition to their balance."""
-        ...
-
-    def charge(self, charge: Charge) -> None:
-        """Record the charge with its answers for all accounts or, where one cannot pay, raise and record nothing."""
-        ...
-
-    def stored(self, kind: ReleaseKind = "labels") -> Stored:
-        """Return the answers of one kind that are already paid, and the state of the accounts."""
-        ...
-
-    def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
-        """Return the queries of the run's pool that other runs paid for, except the runs it continues."""
-        ...
-
-    def charged_by(self, run: str, account: str) -> Floats:
-        """Return what a run charged to one of its accounts, without earlier spending."""
-        ...
-
-    def meter_of(self, run: str, account: str) -> Meter:
-        """Return the unit in which a run charged one of its accounts."""
-        ...
-
-    def person(self, person: str) -> tuple[PersonRecord, ...]:
-        """Return a person's history, run by run; without people, an account id replaces the person's id."""
-        ...
-
-    def cost_of(self, person: str, meter: Meter) -> Floats:
-        """Return the cost of all releases of a person, in any unit."""
-        ...
-
-    def check_head(self, head: Head | str) -> None:
-        """Raise if the chain does not contain a head that was seen before: rollback detection."""
-        ...
-
-    def verify(self) -> Head | None:
-        """Verify all records and return the head."""
-        ...
-
-    def close(self) -> None:
-        """Release the file and its lock."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...

@@ -2,42 +2,36 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Self
 
 from ipate.errors import InputError, IpateError
 from ipate.files import FileLock
-from ipate.ledger import carry
-from ipate.ledger.entries import AccountRow, BatchRow, RunRow, now, to_bytes
-from ipate.ledger.file import (
-    check_schema,
-    connect,
-    create_schema,
-    is_blank,
-    lock_for_writing,
-    plain_errors,
-    transaction,
-)
-from ipate.ledger.memory import Book, check_ids
+from ipate.ledger.base import Ledger, check_ids
+from ipate.ledger.carry import openings
+from ipate.ledger.file import connect, create_schema, is_blank, lock_for_writing, plain_errors, transaction
 from ipate.ledger.records import (
     REASONS,
+    AccountRow,
     Charge,
     Floats,
     Head,
     NoiseKind,
     Reason,
     ReleaseKind,
-    ReleaseTest,
+    RunRow,
     Stored,
     Terms,
+    now,
     refuse_mixed_noise,
-)  # fmt: skip
-from ipate.ledger.storage import Contents, append, batches, insert_batch, insert_run, read
+)
+from ipate.ledger.storage import BatchRow, Contents, append, charges, read
+
+_TIMEOUT = 30.0  # seconds to wait for another process
 
 
-class SqliteLedger(Book):
+class SqliteLedger(Ledger):
     """A ledger in an SQLite file; create it with `open` and use it as a context manager.
 
     Only one process can write at a time. A charge is on disk before `charge` returns.
@@ -46,8 +40,8 @@ class SqliteLedger(Book):
     def __init__(
         self, path: Path, connection: sqlite3.Connection, lock: FileLock | None, contents: Contents, run: RunRow
     ) -> None:
-        super().__init__(contents.runs, run, contents.spent)
-        self._path, self._connection, self._lock, self._contents = path, connection, lock, contents
+        super().__init__(path, contents.runs, run, contents.spent)
+        self._connection, self._lock, self._contents = connection, lock, contents
 
     @classmethod
     def open(
@@ -62,7 +56,7 @@ class SqliteLedger(Book):
         parent: str | None = None,
         reason: Reason | None = None,
         expected_head: Head | str | None = None,
-        timeout: float = 30.0,
+        timeout: float = _TIMEOUT,
         readonly: bool = False,
     ) -> Self:
         """Open and verify a ledger, and continue a run or begin a new one.
@@ -92,52 +86,40 @@ class SqliteLedger(Book):
         wanted = Head.parse(expected_head) if isinstance(expected_head, str) else expected_head
         if not file.exists() and (readonly or terms is None or wanted is not None):
             raise IpateError(f"{file}: there is no ledger here; if it was moved or lost, restore it, do not start anew")
-        lock = None if readonly else lock_for_writing(file, timeout=timeout)
-        connection = None
-        try:
-            with plain_errors(str(file)):
-                connection = _connected(file, readonly=readonly, timeout=timeout, blank=wanted is None)
-                with transaction(connection, write=False):
-                    check_schema(connection, name=str(file))
-                    contents = read(connection, name=str(file))
-                _check_head(str(file), contents, wanted)
-                name = run if run is not None or contents.runs else "run"
-                chosen = contents.run_named(name)
-                if chosen is not None:
-                    _check_same(chosen, terms, pool=pool, people=people, noise=noise, parent=parent)
-                else:
-                    if readonly or terms is None or name is None:
-                        raise InputError(f"run {name!r} is not in this ledger, and no accounts are given to begin it")
-                    opened = RunRow(
-                        entry=len(contents.hashes),
-                        time=now(),
-                        name=name,
-                        pool=pool or name,
-                        named=people is not None,
-                        noise=noise or "secure",
-                        parent=parent,
-                        reason=reason,
-                        accounts=(),
-                        members=tuple(sorted((people or {}).items())),
-                    )
-                    chosen = _begin(connection, contents, opened, terms, people, ledger=str(file))
-            return cls(file, connection, lock, contents, chosen)
-        except BaseException:
-            if connection is not None:
-                connection.close()
-            if lock is not None:
-                lock.release()
-            raise
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self._path
-
-    @property
-    def durable(self) -> bool:
-        """True: charges and answers are on disk."""
-        return True
+        with ExitStack() as held, plain_errors(str(file)):
+            lock = None if readonly else held.enter_context(lock_for_writing(file, timeout=timeout))
+            connection = held.enter_context(closing(connect(file, readonly=readonly, timeout=timeout)))
+            if not readonly and wanted is None and is_blank(connection):
+                with transaction(connection, write=True):
+                    create_schema(connection, time=now())
+            with transaction(connection, write=False):
+                contents = read(connection, name=str(file))
+            _check_head(str(file), contents, wanted)
+            name = run if run is not None or contents.runs else "run"
+            chosen = contents.run_named(name)
+            if chosen is not None:
+                _check_same(chosen, terms, pool=pool, people=people, noise=noise, parent=parent)
+            elif readonly or terms is None or name is None:
+                raise InputError(f"run {name!r} is not in this ledger, and no accounts are given to begin it")
+            else:
+                _check_noise(str(file), contents, noise or "secure")
+                _check_parent(contents, parent, reason)
+                chosen = RunRow(
+                    entry=len(contents.hashes),
+                    time=now(),
+                    name=name,
+                    pool=pool or name,
+                    named=people is not None,
+                    noise=noise or "secure",
+                    parent=parent,
+                    reason=reason,
+                    accounts=_opened(connection, contents, terms, people),
+                    members=tuple(sorted((people or {}).items())),
+                )
+                append(connection, contents, chosen)
+            ledger = cls(file, connection, lock, contents, chosen)
+            held.pop_all()  # the ledger closes them
+        return ledger
 
     @property
     def head(self) -> Head:
@@ -151,12 +133,13 @@ class SqliteLedger(Book):
             run.name
             for run in self._until_now
             if self._contents.progress[run.entry].sensitivity
-            and any(not row.meter.data_independent for row in run.accounts)
+            and any(not row.terms.meter.data_independent for row in run.accounts)
         )
 
     def stored(self, kind: ReleaseKind = "labels") -> Stored:
         """Return the answers of one kind that are already paid, and the state of the accounts."""
-        return self._contents.stored(self._run, kind)
+        answers, come = self._contents.known(self._run, kind), self._contents.progress[self._run.entry]
+        return Stored(answers=dict(answers), sensitivity=dict(come.sensitivity), left=dict(come.left), test=come.test)
 
     def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
         """Return the queries of the run's pool that other runs paid for, except the runs it continues."""
@@ -168,13 +151,9 @@ class SqliteLedger(Book):
     def _until_now(self) -> tuple[RunRow, ...]:
         return tuple(run for run in self._runs.values() if run.entry <= self._run.entry)
 
-    @property
-    def _test(self) -> ReleaseTest | None:
-        return self._contents.progress[self._run.entry].test
-
     def _charged(self) -> Iterator[tuple[int, Charge]]:
         with plain_errors(str(self.path)), transaction(self._connection, write=False):
-            yield from _charges(self._connection, self._contents)
+            yield from charges(self._connection, self._runs)
 
     def check_head(self, head: Head | str) -> None:
         """Raise if the chain does not contain a head that was seen before: rollback detection."""
@@ -201,20 +180,12 @@ class SqliteLedger(Book):
                     f"duplicate query {(again or charge.queries)[0]!r}: a query is released once, then stored"
                 )
         batch = BatchRow.of(charge, entry=len(self._contents.hashes), run=self._run.entry, time=now())
-        balances = [
-            (to_bytes(self.spent(account) + cost), self._run.entry, account) for account, cost in charge.cost.items()
-        ]
-        with plain_errors(str(self.path)), transaction(self._connection, write=True):
-            entry_hash = append(self._connection, self._contents, batch)
-            insert_batch(self._connection, batch)
-            self._connection.executemany("UPDATE balances SET spent = ? WHERE run = ? AND account = ?", balances)
-        self._contents.hashes.append(entry_hash)
-        self._contents.add(batch)
+        with plain_errors(str(self.path)):
+            append(self._connection, self._contents, batch)
 
     def verify(self) -> Head:
         """Read the whole file again, verify tables, hash chain, balances and budgets, and return its head."""
         with plain_errors(str(self.path)), transaction(self._connection, write=False):
-            check_schema(self._connection, name=str(self.path))
             return read(self._connection, name=str(self.path)).head
 
     def close(self) -> None:
@@ -226,69 +197,39 @@ class SqliteLedger(Book):
 
 
 def opening_balances(
-    path: str | Path,
-    terms: Sequence[Terms],
-    *,
-    run: str,
-    noise: NoiseKind,
-    people: Mapping[str, str] | None = None,
-    timeout: float = 30.0,
+    path: str | Path, terms: Sequence[Terms], *, run: str, noise: NoiseKind, people: Mapping[str, str] | None = None
 ) -> dict[str, Floats]:
     """Return the opening balances that a new run would have, without writing.
 
     This refuses a run with the other kind of noise, or without budget, before any teacher is trained. The result is
     empty if the ledger is new or already holds the run.
     """
-    with _looked_at(Path(path), timeout) as found:
+    with _looked_at(Path(path)) as found:
         if found is None or not found[1].runs or found[1].run_named(run) is not None:
             return {}
         connection, contents = found
         _check_noise(str(path), contents, noise)
-        releases = carry.gather(contents.runs, _charges(connection, contents))
-    return carry.openings(terms, people, runs=contents.runs, releases=releases)
+        return openings(terms, people, contents.runs, charges(connection, contents.runs))
 
 
-def run_names(path: str | Path, *, timeout: float = 30.0) -> tuple[str, ...]:
+def run_names(path: str | Path) -> tuple[str, ...]:
     """Return the names of a ledger's runs, in order; empty if there is no ledger yet."""
-    with _looked_at(Path(path), timeout) as found:
+    with _looked_at(Path(path)) as found:
         return () if found is None else tuple(run.name for run in found[1].runs.values())
 
 
 @contextmanager
-def _looked_at(file: Path, timeout: float) -> Iterator[tuple[sqlite3.Connection, Contents] | None]:
+def _looked_at(file: Path) -> Iterator[tuple[sqlite3.Connection, Contents] | None]:
     """Read and verify a ledger without its lock; None if there is none or its creation was interrupted."""
     if not file.exists() or file.stat().st_size == 0:
         yield None
         return
     with (
         plain_errors(str(file)),
-        closing(connect(file, readonly=True, timeout=timeout)) as connection,
+        closing(connect(file, readonly=True, timeout=_TIMEOUT)) as connection,
         transaction(connection, write=False),
     ):
-        if is_blank(connection):
-            yield None
-            return
-        check_schema(connection, name=str(file))
-        yield connection, read(connection, name=str(file))
-
-
-def _connected(path: Path, *, readonly: bool, timeout: float, blank: bool) -> sqlite3.Connection:
-    """Connect, and create the schema if the file is empty and `blank` allows that."""
-    connection = connect(path, readonly=readonly, timeout=timeout)
-    try:
-        if blank and not readonly and is_blank(connection):
-            with transaction(connection, write=True):
-                create_schema(connection, time=now())
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _charges(connection: sqlite3.Connection, contents: Contents) -> Iterator[tuple[int, Charge]]:
-    """Iterate over the charges of all runs in the caller's transaction."""
-    for batch in batches(connection):
-        yield batch.run, batch.to_charge(seeded=contents.runs[batch.run].noise == "seeded")
+        yield None if is_blank(connection) else (connection, read(connection, name=str(file)))
 
 
 def _check_head(name: str, contents: Contents, wanted: Head | None) -> None:
@@ -339,29 +280,18 @@ def _check_noise(ledger: str, contents: Contents, noise: NoiseKind) -> None:
         refuse_mixed_noise(f"{ledger}: run {run.name!r} of this ledger", run.noise, noise)
 
 
-def _begin(
-    connection: sqlite3.Connection,
-    contents: Contents,
-    run: RunRow,
-    terms: Sequence[Terms],
-    people: Mapping[str, str] | None,
-    *,
-    ledger: str,
-) -> RunRow:
-    """Record a new run with the opening balances of its accounts; the caller holds the write lock."""
-    _check_noise(ledger, contents, run.noise or "secure")
-    if run.parent is not None and contents.run_named(run.parent) is None:
-        raise InputError(f"parent is {run.parent!r}: this ledger has no such run")
-    if (run.parent is None) != (run.reason is None) or run.reason not in (None, *REASONS):
-        raise InputError(f"reason is {run.reason!r}: a run that continues another one says why: {', '.join(REASONS)}")
+def _check_parent(contents: Contents, parent: str | None, reason: Reason | None) -> None:
+    """Refuse a new run that continues an unknown run or does not say why, and a reason without a parent."""
+    if parent is not None and contents.run_named(parent) is None:
+        raise InputError(f"parent is {parent!r}: this ledger has no such run")
+    if (parent is None) != (reason is None) or reason not in (None, *REASONS):
+        raise InputError(f"reason is {reason!r}: a run that continues another one says why: {', '.join(REASONS)}")
+
+
+def _opened(
+    connection: sqlite3.Connection, contents: Contents, terms: Sequence[Terms], people: Mapping[str, str] | None
+) -> tuple[AccountRow, ...]:
+    """Return the accounts of a new run with their opening balances."""
     check_ids(terms)
-    releases = carry.gather(contents.runs, _charges(connection, contents))
-    opened = carry.openings(terms, people, runs=contents.runs, releases=releases)
-    accounts = tuple(AccountRow(terms=entry, opening=to_bytes(opened[entry.account.id])) for entry in terms)
-    made = replace(run, accounts=accounts)
-    with transaction(connection, write=True):
-        entry_hash = append(connection, contents, made)
-        insert_run(connection, made)
-    contents.hashes.append(entry_hash)
-    contents.open_run(made)
-    return made
+    opened = openings(terms, people, contents.runs, charges(connection, contents.runs))
+    return tuple(AccountRow(terms=entry, opening=opened[entry.account.id]) for entry in terms)

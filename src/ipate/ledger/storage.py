@@ -1,73 +1,146 @@
-"""Reading, verifying and appending the entries of a ledger file."""
+"""The entries of a ledger file: their rows, the hash chain over them, and reading, verifying and appending them.
 
+An entry is an opened run (accounts, opening balances, people) or a charged batch (releases, Δ, costs, answers). The
+hash of an entry is SHA-256 of the previous hash and of all fields of the entry in canonical form.
+"""
+
+import hashlib
+import json
 import sqlite3
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 import numpy as np
 
-from ipate.errors import IpateError
+from ipate.errors import InputError, IpateError
 from ipate.ledger.carry import Place
-from ipate.ledger.entries import AccountRow, BatchRow, ChargeRow, RunRow, from_bytes, link
-from ipate.ledger.file import damaged
-from ipate.ledger.records import RELEASES, Answer, Floats, Head, ReleaseTest, Stored
+from ipate.ledger.file import check_schema, damaged, transaction
+from ipate.ledger.records import (
+    RELEASES,
+    AccountRow,
+    Answer,
+    Charge,
+    Floats,
+    Head,
+    Noise,
+    ReleaseKind,
+    ReleaseTest,
+    RunRow,
+    from_bytes,
+    to_bytes,
+)
+
+ReleaseRow = tuple[str, int, int | None, int | None]  # query id, answered, label, reinforced
 
 
-@dataclass
-class Contents:
-    """The contents of a verified ledger: runs, balances and answers."""
+@dataclass(frozen=True)
+class ChargeRow:
+    """The cost of a batch for one account, and its Δ: one number, or one per query (compressed)."""
 
-    hashes: list[bytes] = field(default_factory=list)  # of every entry, in order
-    charges: int = 0
-    runs: dict[int, RunRow] = field(default_factory=dict)  # by entry, in the order in which they were opened
-    spent: dict[Place, Floats] = field(default_factory=dict)  # balances, including opening balances
-    answers: dict[tuple[str, str], dict[str, Answer]] = field(default_factory=dict)  # by pool and kind of release
-    progress: dict[int, "Progress"] = field(default_factory=dict)  # by run
+    account: str
+    sensitivity: float | None
+    sensitivities: bytes | None
+    cost: bytes
+
+    @classmethod
+    def of(cls, account: str, charge: Charge) -> Self:
+        """Build the row of one account of a charge."""
+        moved = np.asarray(charge.sensitivity[account], dtype=np.float64)
+        if moved.shape not in ((), (len(charge.queries),)):
+            raise InputError(
+                f"account {account!r}: Δ has the shape {moved.shape}: it must be one number, or one per query"
+            )
+        cost = to_bytes(np.asarray(charge.cost[account], dtype=np.float64))
+        if moved.ndim == 0:
+            return cls(account, float(moved), None, cost)
+        return cls(account, None, zlib.compress(to_bytes(moved), 1), cost)
 
     @property
-    def head(self) -> Head:
-        """The last entry."""
-        return Head(entries=len(self.hashes) - 1, charges=self.charges, hash=self.hashes[-1].hex())
+    def moved(self) -> Floats:
+        """Δ of the charge, of shape () or (queries,)."""
+        if self.sensitivities is None:
+            return np.asarray(self.sensitivity, dtype=np.float64)
+        return from_bytes(zlib.decompress(self.sensitivities))
 
-    def run_named(self, name: str | None) -> RunRow | None:
-        """Return a run by name, or the last run if no name is given; None if there is no such run."""
-        found = [run for run in self.runs.values() if name is None or run.name == name]
-        return found[-1] if found else None
 
-    def open_run(self, run: RunRow) -> None:
-        """Add a run, whose accounts start from their opening balances."""
-        self.runs[run.entry] = run
-        self.progress[run.entry] = Progress()
-        for row in run.accounts:
-            self.spent[run.entry, row.id] = from_bytes(row.opening)
+@dataclass(frozen=True)
+class BatchRow:
+    """A charged and released batch: kind, noise and bound, Δ and cost by account, answers by query."""
 
-    def add(self, batch: BatchRow) -> None:
-        """Add a batch; costs are added in the order of the charges, so that sums agree to the last bit."""
-        self.charges += 1
-        for row in batch.charges:
-            self.spent[batch.run, row.account] = self.spent[batch.run, row.account] + from_bytes(row.cost)
-        known = self.known(self.runs[batch.run], batch.kind)
-        for query, answered, label, reinforced in batch.releases:
-            if label is not None:
-                if query in known:
-                    raise ValueError(f"query {query!r} was released twice")
-                known[query] = (label, bool(answered), bool(reinforced))
-        self.progress[batch.run].add(batch)
+    entry: int
+    time: str
+    run: int
+    kind: ReleaseKind
+    bound: str
+    noise: Noise
+    sigma: float
+    check_sigma: float | None
+    charges: tuple[ChargeRow, ...]
+    releases: tuple[ReleaseRow, ...]
+    test: ReleaseTest | None
 
-    def known(self, run: RunRow, kind: str) -> dict[str, Answer]:
-        """Return the answers of one kind of release for a run's pool; answers are not shared between kinds."""
-        return self.answers.setdefault((run.pool, kind), {})
+    @classmethod
+    def of(cls, charge: Charge, *, entry: int, run: int, time: str) -> Self:
+        """Build the row of a charge."""
+        check_sigma = None if charge.check_sigma is None else float(charge.check_sigma)
+        rows = tuple(ChargeRow.of(account, charge) for account in sorted(charge.cost))
+        return cls(
+            entry, time, run, charge.kind, charge.bound, charge.noise, float(charge.sigma), check_sigma, rows,
+            _releases(charge), charge.test,
+        )  # fmt: skip
 
-    def stored(self, run: RunRow, kind: str) -> Stored:
-        """Return the state from which a run is continued."""
-        come = self.progress[run.entry]
-        return Stored(
-            answers=dict(self.known(run, kind)),
-            sensitivity=dict(come.sensitivity),
-            left=dict(come.left),
-            test=come.test,
+    def to_charge(self, *, seeded: bool) -> Charge:
+        """Return the charge that this row records."""
+        known = any(row[2] is not None for row in self.releases)
+        return Charge(
+            cost={row.account: from_bytes(row.cost) for row in self.charges},
+            queries=tuple(row[0] for row in self.releases),
+            answered=np.array([row[1] for row in self.releases], dtype=bool),
+            sensitivity={row.account: row.moved for row in self.charges},
+            sigma=self.sigma,
+            check_sigma=self.check_sigma,
+            bound=self.bound,
+            seeded=seeded,
+            noise=self.noise,
+            kind=self.kind,
+            labels=np.array([row[2] for row in self.releases], dtype=np.int64) if known else None,
+            reinforced=np.array([row[3] for row in self.releases], dtype=bool) if known else None,
+            test=self.test,
         )
+
+
+def _releases(charge: Charge) -> tuple[ReleaseRow, ...]:
+    size = len(charge.queries)
+    answered = np.asarray(charge.answered).astype(int)
+    if answered.shape != (size,):
+        raise InputError(f"answered has the shape {answered.shape}: there are {size} queries")
+    if charge.labels is None:
+        return tuple((query, given, None, None) for query, given in zip(charge.queries, answered.tolist(), strict=True))
+    labels = np.asarray(charge.labels).astype(int)
+    own = np.zeros(size, dtype=int) if charge.reinforced is None else np.asarray(charge.reinforced).astype(int)
+    if labels.shape != (size,) or own.shape != (size,):
+        raise InputError(f"the answers have the shapes {labels.shape} and {own.shape}: there are {size} queries")
+    if np.any((labels >= 0) != ((answered == 1) | (own == 1))) or np.any((answered == 1) & (own == 1)):
+        raise InputError("labels and answered differ: a query has a label exactly where one was charged for")
+    return tuple(zip(charge.queries, answered.tolist(), labels.tolist(), own.tolist(), strict=True))
+
+
+def link(previous: bytes, entry: RunRow | BatchRow) -> bytes:
+    """Return the hash of an entry, chained to the hash of the previous one.
+
+    The canonical form is ASCII JSON without spaces; floats have their shortest form that round-trips.
+    """
+    text = json.dumps([type(entry).__name__, entry], default=_plain, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(previous + text.encode("ascii")).digest()
+
+
+def _plain(value: Any) -> object:
+    """Convert rows to lists of their fields and bytes to hexadecimal digits, for JSON."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.columns() if isinstance(value, AccountRow) else [getattr(value, part.name) for part in fields(value)]
 
 
 @dataclass
@@ -93,54 +166,102 @@ class Progress:
             else:
                 self.left.setdefault(row.account, self.labels)
         self.labels += sum(row[1] for row in batch.releases)
-        asked = self.queries.setdefault(batch.kind, set())
-        asked.update(row[0] for row in batch.releases if row[2] is not None)
+        self.queries.setdefault(batch.kind, set()).update(row[0] for row in batch.releases if row[2] is not None)
+
+
+@dataclass
+class Contents:
+    """The contents of a verified ledger: runs, balances and answers."""
+
+    hashes: list[bytes] = field(default_factory=list)  # of every entry, in order
+    charges: int = 0
+    runs: dict[int, RunRow] = field(default_factory=dict)  # by entry, in the order in which they were opened
+    spent: dict[Place, Floats] = field(default_factory=dict)  # balances, including opening balances
+    answers: dict[tuple[str, str], dict[str, Answer]] = field(default_factory=dict)  # by pool and kind of release
+    progress: dict[int, Progress] = field(default_factory=dict)  # by run
+
+    @property
+    def head(self) -> Head:
+        """The last entry."""
+        return Head(entries=len(self.hashes) - 1, charges=self.charges, hash=self.hashes[-1].hex())
+
+    def run_named(self, name: str | None) -> RunRow | None:
+        """Return a run by name, or the last run if no name is given; None if there is no such run."""
+        found = [run for run in self.runs.values() if name is None or run.name == name]
+        return found[-1] if found else None
+
+    def balances(self, batch: BatchRow) -> dict[Place, Floats]:
+        """Return the balances after a batch; costs are added in the order of charges, so sums agree to the last bit."""
+        costs = {(batch.run, row.account): from_bytes(row.cost) for row in batch.charges}
+        return {place: self.spent[place] + cost for place, cost in costs.items()}
+
+    def add(self, entry: RunRow | BatchRow, entry_hash: bytes) -> None:
+        """Add an entry of the hash chain; the accounts of a run start from their opening balances."""
+        if isinstance(entry, RunRow):
+            self.runs[entry.entry] = entry
+            self.progress[entry.entry] = Progress()
+            self.spent.update({(entry.entry, row.id): row.opening for row in entry.accounts})
+        else:
+            self.charges += 1
+            self.spent.update(self.balances(entry))
+            known = self.known(self.runs[entry.run], entry.kind)
+            for query, answered, label, reinforced in entry.releases:
+                if label is not None:
+                    if query in known:
+                        raise ValueError(f"query {query!r} was released twice")
+                    known[query] = (label, bool(answered), bool(reinforced))
+            self.progress[entry.run].add(entry)
+        self.hashes.append(entry_hash)
+
+    def known(self, run: RunRow, kind: str) -> dict[str, Answer]:
+        """Return the answers of one kind of release for a run's pool; answers are not shared between kinds."""
+        return self.answers.setdefault((run.pool, kind), {})
 
 
 def read(connection: sqlite3.Connection, *, name: str) -> Contents:
-    """Read and verify all entries in the caller's transaction; raise if anything was changed."""
+    """Read and verify schema and entries in the caller's transaction; raise if anything was changed."""
+    check_schema(connection, name=name)
     for (verdict,) in connection.execute("PRAGMA quick_check(1)"):
         if verdict != "ok":
-            raise IpateError(damaged(name, f"SQLite finds it damaged ({verdict})"))
-    contents = Contents()
+            raise damaged(name, f"SQLite finds it damaged ({verdict})")
     rows = connection.execute("SELECT entry, kind, time, hash FROM entries ORDER BY entry").fetchall()
     if not rows or (rows[0][0], rows[0][1]) != (0, "ledger"):
-        raise IpateError(damaged(name, "the beginning of its chain is missing"))
-    contents.hashes.append(rows[0][3])
+        raise damaged(name, "the beginning of its chain is missing")
+    contents = Contents(hashes=[rows[0][3]])
     seen = {"run": 0, "batch": 0}
     for number, (entry, kind, time, stated) in enumerate(rows[1:], start=1):
         if entry != number or kind not in seen:
-            raise IpateError(damaged(name, f"entry {number} of its chain is missing or out of place"))
+            raise damaged(name, f"entry {number} of its chain is missing or out of place")
         seen[kind] += 1
         try:
             made = _run(connection, entry, time) if kind == "run" else _batch(connection, entry, time)
             right = link(contents.hashes[-1], made) == stated
-            if right and isinstance(made, RunRow):
-                contents.open_run(made)
-            elif right and isinstance(made, BatchRow):
-                _check_kind(name, made)
-                contents.add(made)
-        except (KeyError, TypeError, ValueError, AttributeError):
+            if right and isinstance(made, BatchRow) and made.kind not in RELEASES:  # its cost could not be counted
+                raise IpateError(
+                    f"{name}: entry {entry} is of the kind {made.kind!r}, unknown to this ipate: update ipate"
+                )
+            if right:
+                contents.add(made, stated)
+        except (KeyError, TypeError, ValueError, AttributeError):  # a row is missing, or a value of another type
             right = False
         if not right:
-            raise IpateError(
-                damaged(name, f"entry {entry} (a {kind} of {time}) does not match its hash: somebody changed it")
-            )
-        contents.hashes.append(stated)
+            raise damaged(name, f"entry {entry} (a {kind} of {time}) does not match its hash: somebody changed it")
     _check_strays(connection, name, seen)
     _check_balances(connection, name, contents)
     return contents
 
 
-def batches(connection: sqlite3.Connection) -> Iterator[BatchRow]:
-    """Iterate over all batches, in order."""
-    rows = connection.execute("SELECT e.entry, e.time FROM entries e WHERE kind = 'batch' ORDER BY e.entry").fetchall()
+def charges(connection: sqlite3.Connection, runs: Mapping[int, RunRow]) -> Iterator[tuple[int, Charge]]:
+    """Iterate over all charges in the caller's transaction, in order, each with the entry of its run."""
+    rows = connection.execute("SELECT entry, time FROM entries WHERE kind = 'batch' ORDER BY entry").fetchall()
     for entry, time in rows:
-        yield _batch(connection, entry, time)
+        batch = _batch(connection, entry, time)
+        yield batch.run, batch.to_charge(seeded=runs[batch.run].noise == "seeded")
 
 
 def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
-    name, pool, named, noise, parent, reason = _only(connection, "SELECT * FROM runs WHERE entry = ?", entry)
+    row = connection.execute("SELECT * FROM runs WHERE entry = ?", (entry,)).fetchone()
+    _, name, pool, named, noise, parent, reason = row
     accounts = connection.execute("SELECT * FROM accounts WHERE run = ? ORDER BY position", (entry,))
     members = connection.execute("SELECT person, account FROM members WHERE run = ? ORDER BY person", (entry,))
     rows = tuple(AccountRow.read(row[2:]) for row in accounts)
@@ -148,7 +269,8 @@ def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
 
 
 def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
-    run, kind, bound, noise, sigma, check_sigma = _only(connection, "SELECT * FROM batches WHERE entry = ?", entry)
+    row = connection.execute("SELECT * FROM batches WHERE entry = ?", (entry,)).fetchone()
+    _, run, kind, bound, noise, sigma, check_sigma = row
     charges = connection.execute("SELECT * FROM charges WHERE batch = ? ORDER BY account", (entry,))
     releases = connection.execute("SELECT * FROM releases WHERE batch = ? ORDER BY position", (entry,))
     rows = tuple(ChargeRow(*row[1:]) for row in charges)
@@ -159,70 +281,59 @@ def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
     return BatchRow(entry, time, run, kind, bound, noise, sigma, check_sigma, rows, answers, test)
 
 
-def _only(connection: sqlite3.Connection, query: str, entry: int) -> tuple[Any, ...]:
-    """Return the row of an entry without its first column, the entry number."""
-    found = connection.execute(query, (entry,)).fetchone()
-    if found is None:
-        raise KeyError(entry)
-    return tuple(found[1:])
-
-
-def _check_kind(name: str, batch: BatchRow) -> None:
-    """Refuse a kind of release that this version does not know, since its cost could not be counted."""
-    if batch.kind not in RELEASES:
-        raise IpateError(
-            f"{name}: entry {batch.entry} is of the kind {batch.kind!r}, unknown to this ipate: update ipate"
-        )
-
-
 def _check_strays(connection: sqlite3.Connection, name: str, seen: dict[str, int]) -> None:
     """Refuse rows that do not belong to an entry of the hash chain."""
     for table, kind in (("runs", "run"), ("batches", "batch")):
         count = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
         if count != seen[kind]:
-            raise IpateError(damaged(name, f"there are {count} {table} and {seen[kind]} in its chain"))
+            raise damaged(name, f"there are {count} {table} and {seen[kind]} in its chain")
     stray = connection.execute("PRAGMA foreign_key_check").fetchone()
     if stray is not None:
-        raise IpateError(damaged(name, f"a row of {stray[0]} belongs to no entry of its chain"))
+        raise damaged(name, f"a row of {stray[0]} belongs to no entry of its chain")
 
 
 def _check_balances(connection: sqlite3.Connection, name: str, contents: Contents) -> None:
     """Compare the running balances with the sums of charges, and both with the budgets."""
     kept = {(run, account): raw for run, account, raw in connection.execute("SELECT run, account, spent FROM balances")}
     if kept.keys() != contents.spent.keys():
-        raise IpateError(damaged(name, "an account has no running balance, or a balance no account"))
+        raise damaged(name, "an account has no running balance, or a balance no account")
     for run in contents.runs.values():
         for row in run.accounts:
             spent = contents.spent[run.entry, row.id]
             if not np.array_equal(from_bytes(kept[run.entry, row.id]), spent):
-                raise IpateError(damaged(name, f"the balance of account {row.id!r} is not the sum of its charges"))
-            limit = row.meter.limit(row.terms.account.epsilon, row.terms.account.delta)
-            if spent.any() and not np.any(spent <= limit):
-                raise IpateError(damaged(name, f"account {row.id!r} is over its budget"))
+                raise damaged(name, f"the balance of account {row.id!r} is not the sum of its charges")
+            if spent.any() and not np.any(spent <= row.terms.limit):
+                raise damaged(name, f"account {row.id!r} is over its budget")
 
 
-def append(connection: sqlite3.Connection, contents: Contents, entry: RunRow | BatchRow) -> bytes:
-    """Append an entry to the hash chain; refuse if another process has written since it was read."""
-    last = connection.execute("SELECT entry, hash FROM entries ORDER BY entry DESC LIMIT 1").fetchone()
-    if last != (len(contents.hashes) - 1, contents.hashes[-1]):
-        raise IpateError("the ledger has changed since it was opened: another process wrote to it; open it again")
+def append(connection: sqlite3.Connection, contents: Contents, entry: RunRow | BatchRow) -> None:
+    """Commit an entry in one transaction, then add it to the contents; refuse if another process has written."""
     entry_hash = link(contents.hashes[-1], entry)
-    kind = "run" if isinstance(entry, RunRow) else "batch"
-    connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (entry.entry, kind, entry.time, entry_hash))
-    return entry_hash
+    with transaction(connection, write=True):
+        last = connection.execute("SELECT entry, hash FROM entries ORDER BY entry DESC LIMIT 1").fetchone()
+        if last != (len(contents.hashes) - 1, contents.hashes[-1]):
+            raise IpateError("the ledger has changed since it was opened: another process wrote to it; open it again")
+        kind = "run" if isinstance(entry, RunRow) else "batch"
+        _insert(connection, "entries", [(entry.entry, kind, entry.time, entry_hash)])
+        if isinstance(entry, RunRow):
+            _insert_run(connection, entry)
+        else:
+            _insert_batch(connection, entry)
+            changed = ((to_bytes(spent), *place) for place, spent in contents.balances(entry).items())
+            connection.executemany("UPDATE balances SET spent = ? WHERE run = ? AND account = ?", changed)
+    contents.add(entry, entry_hash)
 
 
-def insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
+def _insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
     """Write a run with its accounts, their opening balances and their people."""
     row = (run.entry, run.name, run.pool, int(run.named), run.noise, run.parent, run.reason)
     _insert(connection, "runs", [row])
-    accounts = ((run.entry, position, *row.columns()) for position, row in enumerate(run.accounts))
-    _insert(connection, "accounts", accounts)
-    _insert(connection, "balances", ((run.entry, row.id, row.opening) for row in run.accounts))
+    _insert(connection, "accounts", ((run.entry, place, *row.columns()) for place, row in enumerate(run.accounts)))
+    _insert(connection, "balances", ((run.entry, row.id, to_bytes(row.opening)) for row in run.accounts))
     _insert(connection, "members", ((run.entry, *pair) for pair in run.members))
 
 
-def insert_batch(connection: sqlite3.Connection, batch: BatchRow) -> None:
+def _insert_batch(connection: sqlite3.Connection, batch: BatchRow) -> None:
     """Write a batch: Δ and cost once per account, queries and answers once per query."""
     row = (batch.entry, batch.run, batch.kind, batch.bound, batch.noise, batch.sigma, batch.check_sigma)
     _insert(connection, "batches", [row])

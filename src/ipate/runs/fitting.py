@@ -19,8 +19,8 @@ from ipate.labelling.loop import account_terms, label, open_ledger
 from ipate.labelling.noise import make_noise
 from ipate.labelling.results import Labelling
 from ipate.labelling.tested import label_tested
-from ipate.ledger.memory import MemoryLedger
-from ipate.ledger.records import Ledger, noise_kind
+from ipate.ledger.base import Ledger, MemoryLedger
+from ipate.ledger.records import noise_kind
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
 from ipate.people.people import People, make_people

@@ -15,7 +15,8 @@ from ipate.errors import BudgetExceededError, InputError
 from ipate.files import write_text
 from ipate.labelling.loop import account_terms
 from ipate.labelling.results import GroupResult, Record
-from ipate.ledger.records import Head, Ledger
+from ipate.ledger.base import Ledger
+from ipate.ledger.records import Head
 from ipate.ledger.sqlite import SqliteLedger, opening_balances, run_names
 from ipate.planning.settings import Settings
 from ipate.runs.fitting import run_labelling
@@ -133,9 +134,8 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
         check, label = entry.meter.worst_query(
             sensitivity=account.sensitivity, sigma=noise.sigma, check_sigma=noise.check_sigma, noise=noise.noise
         )
-        limit = entry.meter.limit(account.epsilon, account.delta)
-        if spent.any() and not np.any(spent + check + label <= limit):
-            poor.append((entry, float(entry.meter.epsilon(spent, account.delta)[0])))
+        if spent.any() and not np.any(spent + check + label <= entry.limit):
+            poor.append((entry, entry.epsilon(spent)))
     if poor and (settings.stop != "drop" or len(poor) == len(terms)):
         entry, so_far = poor[0]
         raise BudgetExceededError(

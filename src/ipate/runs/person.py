@@ -18,7 +18,8 @@ from ipate.accounting.bounds import Meter
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError, show
 from ipate.labelling.results import Kind, state_guarantee
-from ipate.ledger.records import Ledger, PersonRecord
+from ipate.ledger.base import Ledger
+from ipate.ledger.records import PersonRecord
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.report.statement import RunEntry, Statement, Withdrawal, for_the_person
 from ipate.runs.folder import RunFolder

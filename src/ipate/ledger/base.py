@@ -1,51 +1,98 @@
-"""The base class of all ledgers, and the ledger in memory."""
+"""The interface of ledgers with the arithmetic that they share, and the ledger in memory."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.carry import Place, Releases, gather, histories, person_records, recharge
-from ipate.ledger.entries import AccountRow, RunRow, from_bytes, now, to_bytes
+from ipate.ledger.carry import Charges, Place, gather, histories, person_records, recharge
 from ipate.ledger.records import (
+    AccountRow,
     Charge,
     Floats,
     Head,
     NoiseKind,
     PersonRecord,
     ReleaseKind,
-    ReleaseTest,
+    RunRow,
     Stored,
     Terms,
     noise_kind,
+    now,
     refuse_mixed_noise,
-)  # fmt: skip
+)
 
 _ROUNDING = 1e-9  # relative: a smaller difference of two sums counts as zero
 
 
-class Book(ABC):
-    """Base class of ledgers: everything that follows from runs and balances, independent of storage.
+class Ledger(ABC):
+    """The interface of a ledger. What follows from runs and balances is here; a subclass adds the storage.
 
-    The subclass owns `runs` and `spent` (balances by run entry and account) and keeps them up to date.
+    The subclass keeps `runs` (by entry, in the order in which they were opened) and `balances` (by run entry and
+    account) up to date.
     """
 
-    def __init__(self, runs: Mapping[int, RunRow], run: RunRow, spent: Mapping[Place, Floats]) -> None:
-        self._runs, self._run, self._balances = runs, run, spent
+    def __init__(self, path: Path | None, runs: dict[int, RunRow], run: RunRow, balances: dict[Place, Floats]) -> None:
+        self._path, self._runs, self._run, self._balances = path, runs, run, balances
         self._terms = {row.id: row.terms for row in run.accounts}
-        self._limits = {
-            name: terms.meter.limit(terms.account.epsilon, terms.account.delta) for name, terms in self._terms.items()
-        }
+        self._limits = {name: terms.limit for name, terms in self._terms.items()}
+
+    @property
+    @abstractmethod
+    def head(self) -> Head | None:
+        """The last entry of the hash chain; None where there is no chain."""
+
+    @property
+    @abstractmethod
+    def private_history(self) -> tuple[str, ...]:
+        """Runs up to this one whose length may depend on private votes and whose balances are carried over."""
+
+    @abstractmethod
+    def charge(self, charge: Charge) -> None:
+        """Record the charge with its answers for all accounts or, where one cannot pay, raise and record nothing."""
+
+    @abstractmethod
+    def stored(self, kind: ReleaseKind = "labels") -> Stored:
+        """Return the answers of one kind that are already paid, and the state of the accounts."""
+
+    @abstractmethod
+    def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
+        """Return the queries of the run's pool that other runs paid for, except the runs it continues."""
+
+    @abstractmethod
+    def check_head(self, head: Head | str) -> None:
+        """Raise if the chain does not contain a head that was seen before: rollback detection."""
+
+    @abstractmethod
+    def verify(self) -> Head | None:
+        """Verify all records and return the head."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the file and its lock."""
+
+    @abstractmethod
+    def _charged(self) -> Charges:
+        """Iterate over the charges of all runs, in order, each with the entry of its run."""
+
+    @property
+    def path(self) -> Path | None:
+        """The file that holds the ledger; None for a ledger in memory."""
+        return self._path
+
+    @property
+    def durable(self) -> bool:
+        """Whether charges and answers outlive the process, so that a run can be continued."""
+        return self.path is not None
 
     @property
     def run(self) -> str:
-        """The name of the run that is charged."""
+        """The name of the run that is charged; unique within the ledger."""
         return self._run.name
 
     @property
@@ -70,8 +117,7 @@ class Book(ABC):
         for account, terms in self._terms.items():
             opening = self.opening(account)
             if opening.any():
-                epsilon = float(terms.meter.epsilon(opening, terms.account.delta)[0])
-                found[terms.account.group.id] = max(found[terms.account.group.id], epsilon)
+                found[terms.account.group.id] = max(found[terms.account.group.id], terms.epsilon(opening))
         return found
 
     def parts(self, run: str | None = None) -> tuple[str, ...]:
@@ -88,7 +134,7 @@ class Book(ABC):
         The remaining people were in the same account before, so the charges of the earlier parts are subtracted from
         the last opening balance. The result does not reveal when a person left.
         """
-        last = from_bytes(self._account(self.run, self._known(account))[1].opening)
+        last = self._account(self.run, self._known(account))[1].opening
         own = sum((self.charged_by(part, account) for part in self.parts()[:-1]), np.zeros(len(last)))
         before = last - own
         return np.where(before > _ROUNDING * own, before, 0.0)
@@ -101,10 +147,13 @@ class Book(ABC):
         """Return the limit of an account over all runs."""
         return self._limits[self._known(account)].copy()
 
+    def standing(self, accounts: Sequence[str]) -> tuple[Floats, Floats]:
+        """Return the balances and the limits of accounts of one width, both of shape (accounts, width)."""
+        return np.stack([self._balance(name) for name in accounts]), np.stack([self._limits[name] for name in accounts])
+
     def epsilon(self, account: str) -> float:
         """Return ε of an account's balance."""
-        spent, terms = self._balance(account), self._terms[account]
-        return float(terms.meter.epsilon(spent, terms.account.delta)[0])
+        return self._terms[self._known(account)].epsilon(self._balance(account))
 
     def unaffordable(self, cost: Mapping[str, Floats]) -> tuple[str, ...]:
         """Return the accounts that cannot pay this in addition to their balance; a zero cost can always be paid."""
@@ -119,7 +168,7 @@ class Book(ABC):
         """Raise if a charge has the other kind of noise, contradicts the run's test or cannot be paid."""
         refuse_mixed_noise(str(self.path or "this ledger"), self.noise, noise_kind(seeded=charge.seeded))
         if charge.test is not None:
-            charge.test.check_follows(self._test)
+            charge.test.check_follows(self.stored().test)
         broke = self.unaffordable(charge.cost)
         if broke:
             raise BudgetExceededError(self._refusal(broke[0], charge.cost[broke[0]]))
@@ -127,21 +176,20 @@ class Book(ABC):
     def charged_by(self, run: str, account: str) -> Floats:
         """Return what a run charged to one of its accounts, without earlier spending."""
         entry, row = self._account(run, account)
-        return self._balances[entry, account] - from_bytes(row.opening)
+        return self._balances[entry, account] - row.opening
 
     def meter_of(self, run: str, account: str) -> Meter:
         """Return the unit in which a run charged one of its accounts."""
-        return self._account(run, account)[1].meter
+        return self._account(run, account)[1].terms.meter
 
     def person(self, person: str) -> tuple[PersonRecord, ...]:
         """Return a person's history, run by run; without people, an account id replaces the person's id."""
-        return person_records(self._runs, self._releases(), person)
+        return person_records(self._runs, self._charged(), person)
 
     def cost_of(self, person: str, meter: Meter) -> Floats:
         """Return the cost of all releases of a person, in any unit."""
-        releases = self._releases()
-        places = histories(self._runs.values()).get(person, ())
-        costs = [recharge(releases[place], meter) for place in places]
+        releases = gather(self._runs, self._charged())
+        costs = [recharge(releases[place], meter) for place in histories(self._runs.values()).get(person, ())]
         return np.asarray(np.sum([np.zeros(meter.width), *costs], axis=0))
 
     @property
@@ -150,34 +198,11 @@ class Book(ABC):
         own = set(self.parts())
         return tuple(charge for run, charge in self._charged() if self._runs[run].name in own)
 
-    @property
-    @abstractmethod
-    def path(self) -> Path | None:
-        """The file that holds the ledger; None for a ledger in memory."""
-
-    @property
-    @abstractmethod
-    def _test(self) -> ReleaseTest | None:
-        """The last record of this run's test."""
-
-    @abstractmethod
-    def _charged(self) -> Iterable[tuple[int, Charge]]:
-        """Iterate over the charges of all runs, in order, each with the entry of its run."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release the file and its lock."""
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _releases(self) -> dict[Place, Releases]:
-        return gather(self._runs, self._charged())
 
     def _account(self, run: str, account: str) -> tuple[int, AccountRow]:
         for found in self._runs.values():
@@ -196,20 +221,16 @@ class Book(ABC):
 
     def _refusal(self, account: str, asked: Floats) -> str:
         terms = self._terms[account]
-        have = self.epsilon(account)
-        want = float(terms.meter.epsilon(self._balance(account) + asked, terms.account.delta)[0])
-        whose = f"group {terms.account.group.id!r}"
-        if account != terms.account.group.id:
-            whose += f" (account {account!r})"
+        have, want = self.epsilon(account), terms.epsilon(self._balance(account) + asked)
         budget = terms.account.group.budget
         return (
-            f"{whose} cannot pay: the charge would bring its cost to ε = {want:.6g} at δ = {budget.delta:g}; of its "
-            f"budget {budget.epsilon:.6g}, {have:.6g} is spent and {max(0.0, budget.epsilon - have):.6g} left; "
+            f"{terms.owner} cannot pay: the charge would bring its cost to ε = {want:.6g} at δ = {budget.delta:g}; of "
+            f"its budget {budget.epsilon:.6g}, {have:.6g} is spent and {max(0.0, budget.epsilon - have):.6g} left; "
             "nothing was charged"
         )
 
 
-class MemoryLedger(Book):
+class MemoryLedger(Ledger):
     """A ledger in memory for one run.
 
     `opening` has the opening balances of accounts, in their own unit. The kind of noise is `noise` or that of the first
@@ -217,37 +238,22 @@ class MemoryLedger(Book):
     """
 
     def __init__(
-        self,
-        terms: Sequence[Terms],
-        *,
-        opening: Mapping[str, Floats] | None = None,
-        noise: NoiseKind | None = None,
+        self, terms: Sequence[Terms], *, opening: Mapping[str, Floats] | None = None, noise: NoiseKind | None = None
     ) -> None:
         check_ids(terms)
         given = dict(opening or {})
         rows = []
         for entry in terms:
             spent = _vector(entry, given.pop(entry.account.id, np.zeros(entry.meter.width)))
-            rows.append(AccountRow(terms=entry, opening=to_bytes(spent)))
+            rows.append(AccountRow(terms=entry, opening=spent.copy()))
         run = RunRow(
             entry=0, time=now(), name="run", pool="run", named=False, noise=noise, parent=None, reason=None,
             accounts=tuple(rows), members=(),
         )  # fmt: skip
-        self._spent = {(0, row.id): from_bytes(row.opening) for row in rows}
-        super().__init__({0: run}, run, self._spent)
+        super().__init__(None, {0: run}, run, {(0, row.id): row.opening for row in rows})
         self._charges: list[Charge] = []
         for account in given:
             self._known(account)
-
-    @property
-    def path(self) -> Path | None:
-        """None: there is no file."""
-        return None
-
-    @property
-    def durable(self) -> bool:
-        """False: charges do not outlive the process."""
-        return False
 
     @property
     def head(self) -> Head | None:
@@ -264,14 +270,15 @@ class MemoryLedger(Book):
         self.require(charge)
         if self.noise is None:
             self._run = replace(self._run, noise=noise_kind(seeded=charge.seeded))
-            self._runs = {0: self._run}
+            self._runs[0] = self._run
         for account, asked in charge.cost.items():
-            self._spent[0, account] = self._spent[0, account] + _vector(self._terms[account], asked)
+            self._balances[0, account] = self._balances[0, account] + _vector(self._terms[account], asked)
         self._charges.append(charge)
 
     def stored(self, kind: ReleaseKind = "labels") -> Stored:
-        """Return an empty record: answers are not stored, since a run in memory cannot be continued."""
-        return Stored()
+        """Return the test of the run alone: answers are not stored, since a run in memory cannot be continued."""
+        tests = (charge.test for charge in reversed(self._charges) if charge.test is not None)
+        return Stored(test=next(tests, None))
 
     def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
         """Return the empty set: no other run shares this ledger."""
@@ -288,11 +295,7 @@ class MemoryLedger(Book):
     def close(self) -> None:
         """Do nothing: there is no file."""
 
-    @property
-    def _test(self) -> ReleaseTest | None:
-        return next((charge.test for charge in reversed(self._charges) if charge.test is not None), None)
-
-    def _charged(self) -> Iterable[tuple[int, Charge]]:
+    def _charged(self) -> Charges:
         return ((0, charge) for charge in self._charges)
 
 
