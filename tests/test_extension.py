@@ -148,6 +148,7 @@ class Apart(Variant):
     groups_can_leave = False
     influence = "share"
     influence_title = "share of the teachers"
+    show_influence = "participation"
     report_note = "Groups are kept apart, and all votes count alike."
 
     def layout(self, *, groups, n_teachers, seed=0, label="equal"):
@@ -167,10 +168,6 @@ class Apart(Variant):
     def group_influence(self, layout):
         """Each group's share of the teachers."""
         return {name: number / layout.n_teachers for name, number in layout.teachers.items()}
-
-    def show_influence(self, group):
-        """The weight of a teacher, marked so that the report's cell can be found."""
-        return f"{group.weight:.0f} (apart)"
 
 
 class Majority(NamedAggregator):
@@ -240,7 +237,7 @@ def test_report_shows_registered_variant(registered, tmp_path, capsys):
         page = tmp_path / "report.html"
         assert _run(["report", str(tmp_path / "out"), "--out", str(page), *audience]) == 0
         text = page.read_text()
-        for part in ("apart, equal", "share of the teachers", "1 (apart)", Apart.report_note, "self-trained"):
+        for part in ("apart, equal", 'data-label="share of the teachers">100.0%', Apart.report_note, "self-trained"):
             assert part in text
     capsys.readouterr()
 

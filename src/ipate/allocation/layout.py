@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError, check_count, refuse_name, show
 from ipate.people.budgets import Account, Budget, Group, GroupRow
-from ipate.people.meaning import plain
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -117,22 +116,6 @@ class TrainedElsewhere:
         return self.votes.groups
 
 
-class GroupInfluence(Protocol):
-    """What a report knows about a group's influence."""
-
-    @property
-    def weight(self) -> float | None:
-        """The weight of its teachers; None where teachers mix groups."""
-
-    @property
-    def copies(self) -> int:
-        """How many teachers learn from each of its people."""
-
-    @property
-    def participation(self) -> float:
-        """The share of queries in which its teachers take part."""
-
-
 class Variant(ABC):
     """A way to turn budgets into influence: its layout, and everything that others need to know about it.
 
@@ -146,6 +129,7 @@ class Variant(ABC):
     groups_can_leave = True  # stop 'drop': an exhausted group's teachers can go and the others continue
     influence = "weight"  # what differs between groups, in plans
     influence_title: str | None = "weight of a teacher"  # the same as a column of a report; None: no column
+    show_influence: Literal["weight", "copies", "participation"] = "weight"  # the group's fact in that column
     report_note: str | None = None  # a sentence for the report's section on influence
     site_refusal: str | None = "it has no rule for sites that know their own people only; use weighting"
     flags: Mapping[str, str] = {}  # option → flag of ipate plan, where their names differ
@@ -168,10 +152,6 @@ class Variant(ABC):
     def group_influence(self, layout: Layout) -> Mapping[str, float]:
         """Return what differs between groups, by group id, for plans."""
         return layout.group_weights or {group.id: 1.0 for group in layout.groups}
-
-    def show_influence(self, group: GroupInfluence) -> str:
-        """Return the group's entry in the column `influence_title` of a report."""
-        return plain(group.weight or 0.0)
 
     def suits(self, groups: Sequence[Group], *, parties: bool) -> str | None:
         """Return why a plan should recommend the variant for these groups; None where it should not."""

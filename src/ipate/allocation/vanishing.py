@@ -10,12 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ipate.allocation.layout import GroupInfluence, Layout, TrainedElsewhere, Variant, affordance, check_distinct
+from ipate.allocation.layout import Layout, TrainedElsewhere, Variant, affordance, check_distinct
 from ipate.allocation.participation import Participation
 from ipate.allocation.weighting import blocs_of
 from ipate.errors import InputError, check_count, show
 from ipate.people.budgets import Account, Group
-from ipate.people.meaning import percent
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -45,6 +44,7 @@ class Vanishing(Variant):
     groups_can_leave = False
     influence = "fraction"
     influence_title = "takes part in"
+    show_influence = "participation"
     site_refusal = (
         "who sits out depends on the budgets of all sites; fit with weighting, which trains the same teachers, and "
         "let the aggregator choose: ipate label --variant vanishing"
@@ -82,10 +82,6 @@ class Vanishing(Variant):
         if layout.participation is None:
             return {group.id: 1.0 for group in layout.groups}
         return layout.participation.fractions
-
-    def show_influence(self, group: GroupInfluence) -> str:
-        """Return the share of the queries in which the group's teachers take part."""
-        return percent(group.participation)
 
     def recognises(self, votes: Votes) -> bool:
         """Take votes that say who takes part for those of teachers that take turns."""
