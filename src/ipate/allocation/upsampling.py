@@ -39,11 +39,7 @@ class Copies:
 
 
 def copies_for(
-    *,
-    rule: str = "gdp",
-    groups: Sequence[Group],
-    tolerance: float = TOLERANCE,
-    max_copies: int = MAX_COPIES,
+    *, rule: str = "gdp", groups: Sequence[Group], tolerance: float = TOLERANCE, max_copies: int = MAX_COPIES
 ) -> Copies:
     """Return the smallest whole numbers in the ratio of what the budgets afford.
 

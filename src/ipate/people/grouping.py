@@ -55,10 +55,10 @@ def by_level(rows: Rows, levels: Any, policy: Policy, delta: Any, given: Floats 
     code = _places(levels, number)
     if (code < 0).any():
         row = int(np.argmax(code < 0))
-        policy.refuse(levels[row], rows.where(row))
+        raise InputError(f"{rows.where(row)}: {policy.unknown(levels[row])}")
     for level in delta if isinstance(delta, Mapping) else ():
         if level not in number:
-            policy.refuse(level, "delta")
+            raise InputError(f"delta: {policy.unknown(level)}")
     fallback = np.nan if policy.delta is None else policy.delta
     deltas, usual = _deltas(rows, delta, given, dict.fromkeys(number, fallback), code)
     if (deltas > fallback).any():
