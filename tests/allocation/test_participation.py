@@ -45,8 +45,6 @@ def test_schedule_does_not_depend_on_chunks(data, seed):
     votings = np.array(data.draw(st.lists(st.integers(0, 499), min_size=1, max_size=30)))
     again = schedule({"a": (7, 0.4), "b": (11, 0.8), "c": (3, 1.0)}, seed)
     assert np.array_equal(again.participants(votings), whole[:, votings])
-    back = Participation.from_dict(made.to_dict(), teacher_groups=made.teacher_groups)
-    assert np.array_equal(back.participants(votings), whole[:, votings])
 
 
 def test_every_cycle_and_group_has_its_own_shuffle():

@@ -1,14 +1,14 @@
-"""What a variant is, and what it decides before anybody is given a teacher: its layout.
+"""What a variant is, the layout that it decides before anybody is given a teacher, and the baseline: standard PATE.
 
-A layout follows from public facts alone (budgets, how many people have each, how many teachers), so a
-plan and the allocation made later from the same facts agree by construction.
+A layout follows from public facts alone (budgets, how many people have each, how many teachers), so a plan and the
+allocation made later from the same facts agree by construction.
 """
 
 import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
+_EVERYONE = "everyone"  # the id of the one group that several groups become in standard PATE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +145,6 @@ class Variant(ABC):
         common = ("groups", "n_teachers", "seed")
         return tuple(name for name in inspect.signature(self.layout).parameters if name not in common)
 
-    @property
-    def option_flags(self) -> dict[str, str]:
-        """The flag of `ipate plan` for each option."""
-        return {option: self.flags.get(option, option) for option in self.options}
-
     def group_influence(self, layout: Layout) -> Mapping[str, float]:
         """Return what differs between groups, by group id, for plans."""
         return layout.group_weights or {group.id: 1.0 for group in layout.groups}
@@ -164,6 +160,64 @@ class Variant(ABC):
     def panel(self, given: TrainedElsewhere) -> tuple[Votes, Panel]:
         """Return the votes as they count under this variant, and the accounts that they are charged to."""
         raise InputError(f"variant is {self.name!r}: it has no rule for votes of teachers trained elsewhere")
+
+
+class Standard(Variant):
+    """Standard PATE: one group of all people with the smallest ε and the smallest δ of anybody, all votes count 1.
+
+    The baseline of every other variant (Papernot et al. 2018): whoever would allow more is treated as strictly as the
+    strictest person.
+    """
+
+    name = "standard"
+    summary = "everybody counts alike, at the strictest budget"
+    individual = False
+    influence_title = None
+    report_note = "Standard PATE: everybody counts alike, and the strictest budget ends the run."
+    site_refusal = None
+
+    def layout(self, *, groups: Sequence[Group], n_teachers: int, seed: int = 0) -> Layout:
+        """Lay out one group, which keeps its id if it is the only one; nothing is drawn from the seed."""
+        del seed
+        k, sizes = check_groups(groups, n_teachers)
+        strictest = Budget(min(group.epsilon for group in groups), min(group.delta for group in groups))
+        name = groups[0].id if len(groups) == 1 else _EVERYONE
+        people, looser = sum(sizes.values()), sum(sizes[group.id] for group in groups if group.budget != strictest)
+        notes: tuple[str, ...] = ()
+        if looser:
+            note = f"Everyone counts with ε = {strictest.epsilon:g} and δ = {strictest.delta:g}, the strictest of all"
+            notes = (f"{note}: {looser} of {people} people would have allowed more.",)
+        return Layout(
+            variant=self.name,
+            rule="strictest",
+            groups=(Account.of(Group(id=name, budget=strictest, people=people), 1.0),),
+            teachers={name: k},
+            home=dict.fromkeys(sizes, name),
+            weights=np.ones(k),
+            teacher_groups=(name,) * k,
+            copies={name: 1},
+            notes=notes,
+        )
+
+    def suits(self, groups: Sequence[Group], *, parties: bool) -> str | None:
+        """Recommend standard PATE where nobody has another budget."""
+        if parties or len({group.budget for group in groups}) > 1:
+            return None
+        return "Everybody has the same budget: every variant is standard PATE."
+
+    def panel(self, given: TrainedElsewhere) -> tuple[Votes, Panel]:
+        """Put everyone at the strictest budget, every vote at weight 1, every person in one teacher."""
+        votes = replace(given.votes, participation=None, weights=None)
+        epsilon, delta = min(row[1] for row in given.budgets), min(row[2] for row in given.budgets)
+        for name, _, _, sensitivity in given.budgets:
+            if sensitivity not in (None, 1.0):
+                raise InputError(
+                    f"group {name!r} has the sensitivity {sensitivity:g}: in standard PATE a person moves one vote"
+                )
+        if votes.groups is not None:
+            return votes, Panel.from_votes(votes, [(name, epsilon, delta, 1.0) for name, *_ in given.budgets])
+        groups = tuple(Account.of(Group(id=name, budget=Budget(epsilon, delta)), 1.0) for name, *_ in given.budgets)
+        return votes, Panel(groups=groups, weights=np.ones(votes.n_teachers), disjoint=True)
 
 
 def check_groups(groups: Sequence[Group], n_teachers: object) -> tuple[int, dict[str, int]]:

@@ -46,7 +46,7 @@ def load(path: str | Path) -> Allocation:
 
 
 def _arrays(allocation: Allocation) -> dict[str, Any]:
-    layout, people = allocation.layout, allocation.people
+    layout, people, schedule = allocation.layout, allocation.people, allocation.participation
     meta = {
         "format": _FORMAT,
         "seed": allocation.seed,
@@ -54,7 +54,7 @@ def _arrays(allocation: Allocation) -> dict[str, Any]:
         "layout": {
             **{name: getattr(layout, name) for name in _AS_THEY_ARE},
             "groups": [asdict(account) for account in layout.groups],
-            "participation": None if layout.participation is None else layout.participation.to_dict(),
+            "participation": None if schedule is None else {"seed": schedule.seed, "fractions": schedule.fractions},
             "merged": [asdict(merge) for merge in layout.merged],
             "notes": layout.notes,
         },
@@ -85,7 +85,7 @@ def _allocation(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Alloca
         teacher_groups = tuple(groups[place].id for place in arrays["teacher_groups"].tolist())
     schedule = None
     if kept["participation"] is not None and teacher_groups is not None:
-        schedule = Participation.from_dict(kept["participation"], teacher_groups=teacher_groups)
+        schedule = Participation(**kept["participation"], teacher_groups=teacher_groups)
     layout = Layout(
         **{name: kept[name] for name in _AS_THEY_ARE},
         groups=groups,
