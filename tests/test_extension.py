@@ -21,7 +21,7 @@ from ipate.cli.app import _run
 from ipate.errors import InputError
 from ipate.labelling.aggregators import AGGREGATORS, NamedAggregator
 from ipate.labelling.noise import make_noise
-from ipate.people.budgets import Account, Budget, Group
+from ipate.people.budgets import Budget, Group
 from ipate.planning.plan import make_plan
 from ipate.report.recipe import recipe
 from ipate.runs.folder import RunFolder
@@ -157,12 +157,12 @@ class Apart(Variant):
         return Layout(
             variant=self.name,
             rule=label,
-            groups=tuple(Account.of(group, 1.0) for group in blocs.groups),
+            groups=blocs.groups,
             teachers=blocs.teachers,
             home=blocs.home,
             weights=np.ones(n_teachers),
             teacher_groups=blocs.teacher_groups,
-            copies=dict.fromkeys(blocs.teachers, 1),
+            copies=blocs.copies,
         )
 
     def group_influence(self, layout):

@@ -130,7 +130,7 @@ class Variant(ABC):
     groups_can_leave = True  # stop 'drop': an exhausted group's teachers can go and the others continue
     influence = "weight"  # what differs between groups, in plans
     influence_title: str | None = "weight of a teacher"  # the same as a column of a report; None: no column
-    show_influence: Literal["weight", "copies", "participation"] = "weight"  # the group's fact in that column
+    show_influence: Literal["weight", "copies", "participation"] = "weight"  # the group's fact in it
     report_note: str | None = None  # a sentence for the report's section on influence
     site_refusal: str | None = "it has no rule for sites that know their own people only; use weighting"
     flags: Mapping[str, str] = {}  # option → flag of ipate plan, where their names differ
@@ -146,8 +146,11 @@ class Variant(ABC):
         return tuple(name for name in inspect.signature(self.layout).parameters if name not in common)
 
     def group_influence(self, layout: Layout) -> Mapping[str, float]:
-        """Return what differs between groups, by group id, for plans."""
-        return layout.group_weights or {group.id: 1.0 for group in layout.groups}
+        """Return what differs between groups, by group id, for plans: the fact that `show_influence` names."""
+        fractions = layout.participation.fractions if layout.participation is not None else None
+        facts = {"weight": layout.group_weights, "copies": layout.copies, "participation": fractions}
+        of_group = facts[self.show_influence] or {}
+        return {group.id: float(of_group.get(group.id, 1.0)) for group in layout.groups}
 
     def suits(self, groups: Sequence[Group], *, parties: bool) -> str | None:
         """Return why a plan should recommend the variant for these groups; None where it should not."""

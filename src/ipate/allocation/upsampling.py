@@ -122,10 +122,6 @@ class Upsampling(Variant):
             notes=_notes(found, tolerance, max_copies, k, scaled),
         )
 
-    def group_influence(self, layout: Layout) -> Mapping[str, float]:
-        """Return the copies of each group's people."""
-        return {name: float(copies) for name, copies in layout.copies.items()}
-
     def suits(self, groups: Sequence[Group], *, parties: bool) -> str | None:
         """Recommend upsampling where data may be pooled and budgets differ."""
         if parties or len({group.budget for group in groups}) == 1:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ipate.allocation.layout import Layout, TrainedElsewhere, Variant, affordance, check_distinct
 from ipate.allocation.participation import Participation
-from ipate.allocation.weighting import Weighting
+from ipate.allocation.weighting import blocs_of
 from ipate.errors import InputError, check_count, show
 from ipate.people.budgets import Account, Group
 from ipate.votes import Votes
@@ -49,11 +49,11 @@ class Vanishing(Variant):
     )
 
     def layout(self, *, groups: Sequence[Group], n_teachers: int, seed: int = 0, power: float | None = None) -> Layout:
-        """Lay out teachers as weighting does, with equal weights, and a schedule from the public seed.
+        """Lay out teachers of one group each, and a schedule from the public seed.
 
         Where every fraction is 1 there is no schedule: everybody always takes part, as in standard PATE.
         """
-        even = Weighting().layout(groups=groups, n_teachers=n_teachers, rule="uniform")
+        even = blocs_of(groups=groups, n_teachers=n_teachers)
         fractions = fractions_for(groups=[account.group for account in even.groups], power=power)
         schedule, worst = None, 1.0
         if any(fraction < 1 for fraction in fractions.values()):
@@ -63,12 +63,6 @@ class Vanishing(Variant):
         rule = "gdp" if power is None else f"power {power:g}"
         accounts = tuple(Account.of(account.group, worst) for account in even.groups)
         return replace(even, variant=self.name, rule=rule, groups=accounts, participation=schedule)
-
-    def group_influence(self, layout: Layout) -> Mapping[str, float]:
-        """Return the share of the queries in which each group's teachers take part."""
-        if layout.participation is None:
-            return {group.id: 1.0 for group in layout.groups}
-        return layout.participation.fractions
 
     def recognises(self, votes: Votes) -> bool:
         """Take votes that say who takes part for those of teachers that take turns."""

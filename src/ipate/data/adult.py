@@ -137,18 +137,14 @@ def _encode(rows: list[list[str]], encoding: str) -> tuple[NDArray[np.float32], 
         cells = [row[position] for row in rows]
         if column in BOUNDS:
             low, high = BOUNDS[column]
-            numbers = _numbers(cells, column)
-            parts.append(np.clip((numbers - low) / (high - low), 0, 1)[:, None])
+            parts.append(np.clip((_numbers(cells, column) - low) / (high - low), 0, 1)[:, None])
             names.append(column)
-            continue
-        place = _places(cells, column)
-        categories = CATEGORIES[column]
-        if encoding == "ordinal":
-            parts.append((place / (len(categories) - 1))[:, None])
+        elif encoding == "ordinal":
+            parts.append(_places(cells, column)[:, None] / (len(CATEGORIES[column]) - 1))
             names.append(column)
         else:
-            parts.append(place[:, None] == np.arange(len(categories)))
-            names.extend(f"{column}={category}" for category in categories)
+            parts.append(_places(cells, column)[:, None] == np.arange(len(CATEGORIES[column])))
+            names.extend(f"{column}={category}" for category in CATEGORIES[column])
     return np.concatenate(parts, axis=1, dtype=np.float32, casting="unsafe"), tuple(names)
 
 

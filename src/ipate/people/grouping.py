@@ -160,9 +160,7 @@ def _merge(epsilon: Floats, delta: Floats, within: float, notes: list[str]) -> F
 
 def _distinct(epsilon: Floats, delta: Floats) -> tuple[Ints, Ints]:
     """Return the first index of every distinct (ε, δ), in order of first appearance, and each person's group index."""
-    values = np.unique(delta, return_inverse=True)
-    pair = np.unique(epsilon, return_inverse=True)[1] * len(values[0]) + values[1]
-    return _first_appearance(pair)
+    return _first_appearance(epsilon + 1j * delta)  # a complex number holds the pair exactly
 
 
 def _first_appearance(values: NDArray[Any]) -> tuple[Ints, Ints]:
