@@ -89,14 +89,10 @@ class Participation:
         present[:, order] = held
         return present
 
-    def attendance(self, votings: ArrayLike) -> Ints:
-        """Return how many take part in each voting, shape (B,), without saying who."""
-        index = _check(votings)
-        return np.asarray(sum(rotation.numbers(index) for rotation in self.rotations), dtype=np.int64)
-
     def sensitivity(self, votings: ArrayLike) -> NDArray[np.float64]:
-        """Return what a participant's vote weighs in each voting: k over the number who take part."""
-        numbers = self.attendance(votings)
+        """Return what a participant's vote weighs in each voting: k over the number who take part; 0 if nobody does."""
+        index = _check(votings)
+        numbers = np.asarray(sum(rotation.numbers(index) for rotation in self.rotations), dtype=np.int64)
         return np.where(numbers > 0, self.n_teachers / np.maximum(numbers, 1), 0.0)
 
     def most_turns(self, votings: int) -> dict[str, int]:
