@@ -21,7 +21,7 @@ from ipate.cli.app import _run
 from ipate.errors import InputError
 from ipate.labelling.aggregators import AGGREGATORS, NamedAggregator
 from ipate.labelling.noise import make_noise
-from ipate.people.budgets import Account, Budget, Group
+from ipate.people.budgets import Budget, Group
 from ipate.planning.plan import make_plan
 from ipate.report.recipe import recipe
 from ipate.runs.folder import RunFolder
@@ -148,6 +148,7 @@ class Apart(Variant):
     groups_can_leave = False
     influence = "share"
     influence_title = "share of the teachers"
+    show_influence = "participation"
     report_note = "Groups are kept apart, and all votes count alike."
 
     def layout(self, *, groups, n_teachers, seed=0, label="equal"):
@@ -156,21 +157,17 @@ class Apart(Variant):
         return Layout(
             variant=self.name,
             rule=label,
-            groups=tuple(Account.of(group, 1.0) for group in blocs.groups),
+            groups=blocs.groups,
             teachers=blocs.teachers,
             home=blocs.home,
             weights=np.ones(n_teachers),
             teacher_groups=blocs.teacher_groups,
-            copies=dict.fromkeys(blocs.teachers, 1),
+            copies=blocs.copies,
         )
 
     def group_influence(self, layout):
         """Each group's share of the teachers."""
         return {name: number / layout.n_teachers for name, number in layout.teachers.items()}
-
-    def show_influence(self, group):
-        """The weight of a teacher, marked so that the report's cell can be found."""
-        return f"{group.weight:.0f} (apart)"
 
 
 class Majority(NamedAggregator):
@@ -240,7 +237,7 @@ def test_report_shows_registered_variant(registered, tmp_path, capsys):
         page = tmp_path / "report.html"
         assert _run(["report", str(tmp_path / "out"), "--out", str(page), *audience]) == 0
         text = page.read_text()
-        for part in ("apart, equal", "share of the teachers", "1 (apart)", Apart.report_note, "self-trained"):
+        for part in ("apart, equal", 'data-label="share of the teachers">100.0%', Apart.report_note, "self-trained"):
             assert part in text
     capsys.readouterr()
 

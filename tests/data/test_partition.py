@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipate.data.partition import partition
+from ipate.data.dataset import partition
 from ipate.errors import InputError
 
 

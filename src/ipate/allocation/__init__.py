@@ -1,16 +1,15 @@
 """Variants: ways to turn a budget into influence on the votes.
 
-Each variant is one object in one file and one entry of `VARIANTS`; nobody else compares its name. It makes a
-`Layout` from public facts (budgets, numbers of people and teachers), and `allocate` deals the people to its
-teachers. Nothing here knows of noise, training or labels.
+Each variant is one object and one entry of `VARIANTS`; nobody else compares its name. It makes a `Layout` from public
+facts (budgets, numbers of people and teachers), and `allocate` deals the people to its teachers. Nothing here knows of
+noise, training or labels.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ipate.allocation.allocation import Allocation, make_allocation
-from ipate.allocation.layout import Layout, TrainedElsewhere, Variant
-from ipate.allocation.standard import Standard
+from ipate.allocation.layout import Layout, Standard, TrainedElsewhere, Variant
 from ipate.allocation.upsampling import Upsampling
 from ipate.allocation.vanishing import Vanishing
 from ipate.allocation.weighting import Weighting
@@ -35,20 +34,10 @@ def find_variant(name: str) -> Variant:
 
 
 def lay_out(variant: str, *, groups: Sequence[Group], n_teachers: int, seed: int = 0, **options: Any) -> Layout:
-    """Return what a variant decides from public facts: weights, copies or schedule, groups, scale.
+    """Return what a variant of `VARIANTS` decides from public facts: weights, copies or schedule, groups, scale.
 
-    Parameters
-    ----------
-    variant : str
-        A name in `VARIANTS`: "standard", "upsampling", "weighting" or "vanishing".
-    groups : sequence of Group
-        Each with its number of people.
-    n_teachers : int
-        k, before upsampling scales it.
-    seed : int
-        The public seed of vanishing's schedule.
-    **options
-        `rule` (upsampling, weighting), `tolerance` and `max_copies` (upsampling), `power` (vanishing).
+    Each group has its number of people; `n_teachers` is k before upsampling scales it; `seed` is the public seed of
+    vanishing's schedule. The options are those of the variant's `layout`.
     """
     chosen = find_variant(variant)
     for name in options:
@@ -63,12 +52,16 @@ def allocate(variant: str, *, people: People, n_teachers: int, seed: int, **opti
 
     Parameters
     ----------
+    variant : str
+        A name in `VARIANTS`: "standard", "upsampling", "weighting" or "vanishing".
     people : People
         Who there is, with their groups.
+    n_teachers : int
+        k, before upsampling scales it.
     seed : int
         The public split seed: the same people, teachers and seed give the same allocation.
-    variant, n_teachers, **options
-        As in `lay_out`.
+    **options
+        `rule` (upsampling, weighting), `tolerance` and `max_copies` (upsampling), `power` (vanishing).
     """
     layout = lay_out(variant, groups=people.groups, n_teachers=n_teachers, seed=seed, **options)
     return make_allocation(people=people, layout=layout, seed=seed)
@@ -77,7 +70,9 @@ def allocate(variant: str, *, people: People, n_teachers: int, seed: int, **opti
 def options_by_variant(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return every variant's options from a command's flags, by the names that the variant's flags have."""
     return {
-        name: {option: flags[flag] for option, flag in variant.option_flags.items() if flag in flags}
+        name: {
+            option: flags[flag] for option in variant.options if (flag := variant.flags.get(option, option)) in flags
+        }
         for name, variant in VARIANTS.items()
     }
 

@@ -63,14 +63,12 @@ class Allocation:
 
     def _refuse_undercharging(self) -> None:
         """Refuse an allocation in which somebody can move more than their group is charged for."""
-        if self.participation is not None:
-            moved = np.bincount(self.persons[self.persons >= 0], minlength=self.people.n_people)
-            allowed = np.ones(self.people.n_people)
-        else:
-            filled = self.persons >= 0
-            weight = np.repeat(self.weights, np.diff(self.offsets))[filled]
-            moved = np.bincount(self.persons[filled], weights=weight, minlength=self.people.n_people)
-            allowed = np.array([group.sensitivity for group in self.groups])[self.group_of_person]
+        filled, n_people = self.persons >= 0, self.people.n_people
+        weight = np.repeat(self.weights, self.teacher_sizes)[filled]
+        allowed = np.array([group.sensitivity for group in self.groups])[self.group_of_person]
+        if self.participation is not None:  # whoever takes part: one vote per person
+            weight, allowed = np.ones(len(weight)), np.ones(n_people)
+        moved = np.bincount(self.persons[filled], weights=weight, minlength=n_people)
         over = np.flatnonzero(moved > allowed)
         if over.size:
             who = int(over[0])
@@ -215,27 +213,20 @@ class Allocation:
 
 
 def make_allocation(*, people: People, layout: Layout, seed: int) -> Allocation:
-    """Deal the people to the teachers of a layout."""
-    number = check_count("seed", seed, least=0)
-    offsets, persons = _deal(people, layout, number)
-    return Allocation(layout=layout, people=people, seed=number, offsets=offsets, persons=persons)
+    """Deal the people to the teachers of a layout.
 
-
-def _deal(people: People, layout: Layout, seed: int) -> tuple[Ints, Ints]:
-    """Return offsets (k + 1,) and persons (slots,): teacher t has `persons[offsets[t]:offsets[t + 1]]`, by index.
-
-    All people are shuffled once, then dealt in turn; where groups have teachers of their own, each group
-    among these. So one group gives the same deal under every variant.
+    All people are shuffled once, then dealt in turn; where groups have teachers of their own, each group among these.
+    So one group gives the same deal under every variant.
     """
-    rng = np.random.default_rng(seed)
+    number = check_count("seed", seed, least=0)
+    rng = np.random.default_rng(number)
     order = rng.permutation(people.n_people)
     home = _home_of(people, layout)[order]
     copies = np.array([layout.copies[group.id] for group in layout.groups])[home]
     if layout.teacher_groups is None:
         persons, teachers = _deal_slots(order, copies, layout.n_teachers, rng)
     else:
-        start = 0
-        parts = []
+        parts, start = [], 0
         for position, group in enumerate(layout.groups):
             own = home == position
             who, where = _deal_slots(order[own], copies[own], layout.teachers[group.id], rng)
@@ -245,7 +236,7 @@ def _deal(people: People, layout: Layout, seed: int) -> tuple[Ints, Ints]:
     sizes = np.bincount(teachers, minlength=layout.n_teachers)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     placed = np.argsort(teachers * people.n_people + persons)
-    return offsets, persons[placed]
+    return Allocation(layout=layout, people=people, seed=number, offsets=offsets, persons=persons[placed])
 
 
 def _home_of(people: People, layout: Layout) -> Ints:
@@ -260,11 +251,10 @@ def _home_of(people: People, layout: Layout) -> Ints:
 def _deal_slots(order: Ints, copies: Ints, n_teachers: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Deal people in the given order to teachers, as often as they have copies, never twice to one.
 
-    Returns the person and the teacher of every slot. A person's copies are adjacent and slots go to the
-    teachers in rounds, so sizes differ by at most one. With single copies a round is 0, 1, 2, …; with several
-    it is a fresh shuffle, so that every pair of teachers shares about as many people. A person at the end of a
-    round continues in the next, which `separate` arranges; it cannot where somebody is in more than half of all
-    teachers, and there rounds stay in order.
+    Returns the person and the teacher of every slot. A person's copies are adjacent and slots go to the teachers in
+    rounds, so sizes differ by at most one. With single copies a round is 0, 1, 2, …; with several it is a new shuffle,
+    so that every pair of teachers shares about as many people. A person at the end of a round continues in the next,
+    which `separate` arranges; where somebody is in more than half of all teachers it cannot, and rounds stay in order.
     """
     persons = np.repeat(order, copies)
     slots, most = len(persons), int(copies.max(initial=1))

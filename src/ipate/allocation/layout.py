@@ -1,15 +1,15 @@
-"""What a variant is, and what it decides before anybody is given a teacher: its layout.
+"""What a variant is, the layout that it decides before anybody is given a teacher, and the baseline: standard PATE.
 
-A layout follows from public facts alone (budgets, how many people have each, how many teachers), so a
-plan and the allocation made later from the same facts agree by construction.
+A layout follows from public facts alone (budgets, how many people have each, how many teachers), so a plan and the
+allocation made later from the same facts agree by construction.
 """
 
 import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError, check_count, refuse_name, show
 from ipate.people.budgets import Account, Budget, Group, GroupRow
-from ipate.people.meaning import plain
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
+_EVERYONE = "everyone"  # the id of the one group that several groups become in standard PATE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,22 +117,6 @@ class TrainedElsewhere:
         return self.votes.groups
 
 
-class GroupInfluence(Protocol):
-    """What a report knows about a group's influence."""
-
-    @property
-    def weight(self) -> float | None:
-        """The weight of its teachers; None where teachers mix groups."""
-
-    @property
-    def copies(self) -> int:
-        """How many teachers learn from each of its people."""
-
-    @property
-    def participation(self) -> float:
-        """The share of queries in which its teachers take part."""
-
-
 class Variant(ABC):
     """A way to turn budgets into influence: its layout, and everything that others need to know about it.
 
@@ -146,6 +130,7 @@ class Variant(ABC):
     groups_can_leave = True  # stop 'drop': an exhausted group's teachers can go and the others continue
     influence = "weight"  # what differs between groups, in plans
     influence_title: str | None = "weight of a teacher"  # the same as a column of a report; None: no column
+    show_influence: Literal["weight", "copies", "participation"] = "weight"  # the group's fact in it
     report_note: str | None = None  # a sentence for the report's section on influence
     site_refusal: str | None = "it has no rule for sites that know their own people only; use weighting"
     flags: Mapping[str, str] = {}  # option → flag of ipate plan, where their names differ
@@ -160,18 +145,12 @@ class Variant(ABC):
         common = ("groups", "n_teachers", "seed")
         return tuple(name for name in inspect.signature(self.layout).parameters if name not in common)
 
-    @property
-    def option_flags(self) -> dict[str, str]:
-        """The flag of `ipate plan` for each option."""
-        return {option: self.flags.get(option, option) for option in self.options}
-
     def group_influence(self, layout: Layout) -> Mapping[str, float]:
-        """Return what differs between groups, by group id, for plans."""
-        return layout.group_weights or {group.id: 1.0 for group in layout.groups}
-
-    def show_influence(self, group: GroupInfluence) -> str:
-        """Return the group's entry in the column `influence_title` of a report."""
-        return plain(group.weight or 0.0)
+        """Return what differs between groups, by group id, for plans: the fact that `show_influence` names."""
+        fractions = layout.participation.fractions if layout.participation is not None else None
+        facts = {"weight": layout.group_weights, "copies": layout.copies, "participation": fractions}
+        of_group = facts[self.show_influence] or {}
+        return {group.id: float(of_group.get(group.id, 1.0)) for group in layout.groups}
 
     def suits(self, groups: Sequence[Group], *, parties: bool) -> str | None:
         """Return why a plan should recommend the variant for these groups; None where it should not."""
@@ -184,6 +163,64 @@ class Variant(ABC):
     def panel(self, given: TrainedElsewhere) -> tuple[Votes, Panel]:
         """Return the votes as they count under this variant, and the accounts that they are charged to."""
         raise InputError(f"variant is {self.name!r}: it has no rule for votes of teachers trained elsewhere")
+
+
+class Standard(Variant):
+    """Standard PATE: one group of all people with the smallest ε and the smallest δ of anybody, all votes count 1.
+
+    The baseline of every other variant (Papernot et al. 2018): whoever would allow more is treated as strictly as the
+    strictest person.
+    """
+
+    name = "standard"
+    summary = "everybody counts alike, at the strictest budget"
+    individual = False
+    influence_title = None
+    report_note = "Standard PATE: everybody counts alike, and the strictest budget ends the run."
+    site_refusal = None
+
+    def layout(self, *, groups: Sequence[Group], n_teachers: int, seed: int = 0) -> Layout:
+        """Lay out one group, which keeps its id if it is the only one; nothing is drawn from the seed."""
+        del seed
+        k, sizes = check_groups(groups, n_teachers)
+        strictest = Budget(min(group.epsilon for group in groups), min(group.delta for group in groups))
+        name = groups[0].id if len(groups) == 1 else _EVERYONE
+        people, looser = sum(sizes.values()), sum(sizes[group.id] for group in groups if group.budget != strictest)
+        notes: tuple[str, ...] = ()
+        if looser:
+            note = f"Everyone counts with ε = {strictest.epsilon:g} and δ = {strictest.delta:g}, the strictest of all"
+            notes = (f"{note}: {looser} of {people} people would have allowed more.",)
+        return Layout(
+            variant=self.name,
+            rule="strictest",
+            groups=(Account.of(Group(id=name, budget=strictest, people=people), 1.0),),
+            teachers={name: k},
+            home=dict.fromkeys(sizes, name),
+            weights=np.ones(k),
+            teacher_groups=(name,) * k,
+            copies={name: 1},
+            notes=notes,
+        )
+
+    def suits(self, groups: Sequence[Group], *, parties: bool) -> str | None:
+        """Recommend standard PATE where nobody has another budget."""
+        if parties or len({group.budget for group in groups}) > 1:
+            return None
+        return "Everybody has the same budget: every variant is standard PATE."
+
+    def panel(self, given: TrainedElsewhere) -> tuple[Votes, Panel]:
+        """Put everyone at the strictest budget, every vote at weight 1, every person in one teacher."""
+        votes = replace(given.votes, participation=None, weights=None)
+        epsilon, delta = min(row[1] for row in given.budgets), min(row[2] for row in given.budgets)
+        for name, _, _, sensitivity in given.budgets:
+            if sensitivity not in (None, 1.0):
+                raise InputError(
+                    f"group {name!r} has the sensitivity {sensitivity:g}: in standard PATE a person moves one vote"
+                )
+        if votes.groups is not None:
+            return votes, Panel.from_votes(votes, [(name, epsilon, delta, 1.0) for name, *_ in given.budgets])
+        groups = tuple(Account.of(Group(id=name, budget=Budget(epsilon, delta)), 1.0) for name, *_ in given.budgets)
+        return votes, Panel(groups=groups, weights=np.ones(votes.n_teachers), disjoint=True)
 
 
 def check_groups(groups: Sequence[Group], n_teachers: object) -> tuple[int, dict[str, int]]:

@@ -1,19 +1,16 @@
 """Which teachers vote on which query, for any query, from a seed: nothing but the fractions is stored.
 
-A *voting* here is a query counted from 0 in the order asked.
-
-A group of t teachers with the fraction f fills seats: voting q takes the seats from ⌊qtf⌋ to ⌊(q+1)tf⌋,
-so numbers differ by at most one between votings. Seats are filled in cycles of t, each a fresh shuffle of
-the t teachers, so after any number of votings two teachers of a group differ by at most one. Where f > ½,
-who is absent rotates instead. A voting may straddle two cycles; the second shuffle is then rearranged so
-that nobody is asked for twice (`separate`).
+A *voting* here is a query counted from 0 in the order asked. A group of t teachers with the fraction f fills seats:
+voting q takes the seats from ⌊qtf⌋ to ⌊(q+1)tf⌋, so numbers differ by at most one between votings. Seats are filled in
+cycles of t, each a fresh shuffle of the t teachers, so after any number of votings two teachers of a group differ by at
+most one. Where f > ½, who is absent rotates instead. A voting may straddle two cycles; the second shuffle is then
+rearranged so that nobody is asked for twice (`separate`).
 """
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,9 +26,8 @@ _BLOCK = 1 << 16  # seats whose shuffles are drawn in one go
 def separate(order: Ints, before: Ints, *, trail: Ints, lead: Ints, fixed: Ints) -> Ints:
     """Rearrange shuffles so that the first `lead` entries of each miss the last `trail` of its predecessor.
 
-    `order` and `before` have shape (rows, t): shuffles of 0 … t − 1, and the one that precedes each. The last
-    `fixed` entries of every row stay, so that a row can be rearranged without knowing how the one before was:
-    rows can be computed in any order. It needs trail + lead + fixed ≤ t.
+    `order` and `before` have shape (rows, t): shuffles of 0 … t − 1, and the one that precedes each. The last `fixed`
+    entries of every row stay, so that rows can be computed in any order. It needs trail + lead + fixed ≤ t.
     """
     rows, t = order.shape
     place = np.arange(t)
@@ -78,7 +74,7 @@ class Participation:
 
     def participants(self, votings: ArrayLike) -> Bools:
         """Return who takes part: bool, shape (k, B), for votings counted from 0 in the order held."""
-        index = self._check(votings)
+        index = _check(votings)
         present = np.empty((self.n_teachers, index.size), dtype=bool)
         for rotation in self.rotations:
             present[rotation.teachers] = rotation.present(index)
@@ -93,14 +89,10 @@ class Participation:
         present[:, order] = held
         return present
 
-    def attendance(self, votings: ArrayLike) -> Ints:
-        """Return how many take part in each voting, shape (B,), without saying who."""
-        index = self._check(votings)
-        return np.asarray(sum(rotation.numbers(index) for rotation in self.rotations), dtype=np.int64)
-
     def sensitivity(self, votings: ArrayLike) -> NDArray[np.float64]:
-        """Return what a participant's vote weighs in each voting: k over the number who take part."""
-        numbers = self.attendance(votings)
+        """Return what a participant's vote weighs in each voting: k over the number who take part; 0 if nobody does."""
+        index = _check(votings)
+        numbers = np.asarray(sum(rotation.numbers(index) for rotation in self.rotations), dtype=np.int64)
         return np.where(numbers > 0, self.n_teachers / np.maximum(numbers, 1), 0.0)
 
     def most_turns(self, votings: int) -> dict[str, int]:
@@ -113,21 +105,12 @@ class Participation:
         fewest = sum(rotation.fewest for rotation in self.rotations)
         return self.n_teachers / max(fewest, 1)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the schedule as plain values; the teachers' groups are kept by whoever holds it."""
-        return {"seed": self.seed, "fractions": dict(self.fractions)}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], *, teacher_groups: tuple[str, ...]) -> Self:
-        """Make the schedule again from `to_dict` and the teachers' groups."""
-        return cls(seed=values["seed"], fractions=values["fractions"], teacher_groups=teacher_groups)
-
-    @staticmethod
-    def _check(votings: ArrayLike) -> Ints:
-        index = np.atleast_1d(np.asarray(votings))
-        if index.ndim != 1 or index.dtype.kind not in "iu" or (index.size and int(index.min()) < 0):
-            raise InputError("votings must be whole numbers, counted from 0 in the order held")
-        return index.astype(np.int64)
+def _check(votings: ArrayLike) -> Ints:
+    index = np.atleast_1d(np.asarray(votings))
+    if index.ndim != 1 or index.dtype.kind not in "iu" or (index.size and int(index.min()) < 0):
+        raise InputError("votings must be whole numbers, counted from 0 in the order held")
+    return index.astype(np.int64)
 
 
 class _Rotation:

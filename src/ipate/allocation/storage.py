@@ -18,6 +18,7 @@ from ipate.people.budgets import Account, Budget, Group
 from ipate.people.people import People
 
 _FORMAT = "ipate allocation 2"
+_AS_THEY_ARE = ("variant", "rule", "teachers", "home", "copies", "scale")  # fields of a layout that JSON can hold
 
 
 def save(allocation: Allocation, path: str | Path) -> None:
@@ -45,31 +46,22 @@ def load(path: str | Path) -> Allocation:
 
 
 def _arrays(allocation: Allocation) -> dict[str, Any]:
-    layout, people = allocation.layout, allocation.people
+    layout, people, schedule = allocation.layout, allocation.people, allocation.participation
     meta = {
         "format": _FORMAT,
         "seed": allocation.seed,
         "withdrawn": allocation.withdrawn,
         "layout": {
-            "variant": layout.variant,
-            "rule": layout.rule,
+            **{name: getattr(layout, name) for name in _AS_THEY_ARE},
             "groups": [asdict(account) for account in layout.groups],
-            "teachers": dict(layout.teachers),
-            "home": dict(layout.home),
-            "copies": dict(layout.copies),
-            "scale": layout.scale,
-            "participation": None if layout.participation is None else layout.participation.to_dict(),
+            "participation": None if schedule is None else {"seed": schedule.seed, "fractions": schedule.fractions},
             "merged": [asdict(merge) for merge in layout.merged],
             "notes": layout.notes,
         },
-        "people": {
-            "n": people.n_people,
-            "groups": [asdict(group) for group in people.groups],
-            "notes": people.notes,
-        },
+        "people": {"n": people.n_people, "groups": [asdict(group) for group in people.groups], "notes": people.notes},
     }
     arrays: dict[str, NDArray[Any]] = {
-        "meta": np.array(json.dumps(meta, allow_nan=False)),
+        "meta": np.array(json.dumps(meta, allow_nan=False, default=dict)),
         "offsets": allocation.offsets,
         "persons": _narrow(allocation.persons),
         "weights": layout.weights,
@@ -93,17 +85,12 @@ def _allocation(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Alloca
         teacher_groups = tuple(groups[place].id for place in arrays["teacher_groups"].tolist())
     schedule = None
     if kept["participation"] is not None and teacher_groups is not None:
-        schedule = Participation.from_dict(kept["participation"], teacher_groups=teacher_groups)
+        schedule = Participation(**kept["participation"], teacher_groups=teacher_groups)
     layout = Layout(
-        variant=kept["variant"],
-        rule=kept["rule"],
+        **{name: kept[name] for name in _AS_THEY_ARE},
         groups=groups,
-        teachers=kept["teachers"],
-        home=kept["home"],
         weights=arrays["weights"],
         teacher_groups=teacher_groups,
-        copies=kept["copies"],
-        scale=kept["scale"],
         participation=schedule,
         merged=tuple(Merge(**merge) for merge in kept["merged"]),
         notes=tuple(kept["notes"]),
@@ -112,9 +99,7 @@ def _allocation(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Alloca
         groups=tuple(map(_group, meta["people"]["groups"])),
         ids=arrays["ids"] if "ids" in arrays else _numbers(n_people),
         group_of_person=arrays["group_of_person"].astype(np.int64),
-        person_of_row=arrays["person_of_row"].astype(np.int64)
-        if "person_of_row" in arrays
-        else np.arange(n_people, dtype=np.int64),
+        person_of_row=arrays.get("person_of_row", np.arange(n_people)).astype(np.int64),
         notes=tuple(meta["people"]["notes"]),
     )
     return Allocation(

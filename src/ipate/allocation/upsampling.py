@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ipate.allocation.layout import (
-    GroupInfluence,
     Layout,
     TrainedElsewhere,
     Variant,
@@ -40,11 +39,7 @@ class Copies:
 
 
 def copies_for(
-    *,
-    rule: str = "gdp",
-    groups: Sequence[Group],
-    tolerance: float = TOLERANCE,
-    max_copies: int = MAX_COPIES,
+    *, rule: str = "gdp", groups: Sequence[Group], tolerance: float = TOLERANCE, max_copies: int = MAX_COPIES
 ) -> Copies:
     """Return the smallest whole numbers in the ratio of what the budgets afford.
 
@@ -79,6 +74,7 @@ class Upsampling(Variant):
     groups_can_leave = False
     influence = "copies"
     influence_title = "teachers per person"
+    show_influence = "copies"
     report_note = "Teachers mix groups: the share of votes is the share of places in teachers."
     site_refusal = (
         "copies are whole numbers in the ratio of all people's budgets, and a site knows its own people only; and "
@@ -125,14 +121,6 @@ class Upsampling(Variant):
             scale=scaled / k,
             notes=_notes(found, tolerance, max_copies, k, scaled),
         )
-
-    def group_influence(self, layout: Layout) -> Mapping[str, float]:
-        """Return the copies of each group's people."""
-        return {name: float(copies) for name, copies in layout.copies.items()}
-
-    def show_influence(self, group: GroupInfluence) -> str:
-        """Return the copies of the group's people."""
-        return str(group.copies)
 
     def suits(self, groups: Sequence[Group], *, parties: bool) -> str | None:
         """Recommend upsampling where data may be pooled and budgets differ."""

@@ -1,21 +1,18 @@
 """Vanishing: every teacher learns from one group, and teachers of strict groups sit out some queries.
 
-A vote costs its people only where it was cast, so a fraction (μ_g/μ_max)² of the queries lets all groups
-exhaust together. Votes are scaled by k over the number who take part. The schedule is public: no
-amplification by subsampling is claimed, and every teacher has an account of its own.
+A vote costs its people only where it was cast, so a fraction (μ_g/μ_max)² of the queries lets all groups exhaust
+together. Votes are scaled by k over the number who take part. The schedule is public: no amplification by subsampling
+is claimed, and every teacher has an account of its own.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from ipate.allocation.layout import GroupInfluence, Layout, TrainedElsewhere, Variant, affordance, check_distinct
+from ipate.allocation.layout import Layout, TrainedElsewhere, Variant, affordance, check_distinct
 from ipate.allocation.participation import Participation
 from ipate.allocation.weighting import blocs_of
 from ipate.errors import InputError, check_count, show
 from ipate.people.budgets import Account, Group
-from ipate.people.meaning import percent
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -45,47 +42,27 @@ class Vanishing(Variant):
     groups_can_leave = False
     influence = "fraction"
     influence_title = "takes part in"
+    show_influence = "participation"
     site_refusal = (
         "who sits out depends on the budgets of all sites; fit with weighting, which trains the same teachers, and "
         "let the aggregator choose: ipate label --variant vanishing"
     )
 
     def layout(self, *, groups: Sequence[Group], n_teachers: int, seed: int = 0, power: float | None = None) -> Layout:
-        """Lay out teachers as weighting does, and a schedule from the public seed.
+        """Lay out teachers of one group each, and a schedule from the public seed.
 
         Where every fraction is 1 there is no schedule: everybody always takes part, as in standard PATE.
         """
-        blocs = blocs_of(groups=groups, n_teachers=n_teachers)
-        fractions = fractions_for(groups=blocs.groups, power=power)
-        teachers = blocs.teacher_groups
+        even = blocs_of(groups=groups, n_teachers=n_teachers)
+        fractions = fractions_for(groups=[account.group for account in even.groups], power=power)
         schedule, worst = None, 1.0
         if any(fraction < 1 for fraction in fractions.values()):
             number = check_count("seed", seed, least=0)
-            schedule = Participation(seed=number, fractions=fractions, teacher_groups=teachers)
+            schedule = Participation(seed=number, fractions=fractions, teacher_groups=even.teacher_groups or ())
             worst = schedule.worst_sensitivity
-        return Layout(
-            variant=self.name,
-            rule="gdp" if power is None else f"power {power:g}",
-            groups=tuple(Account.of(group, worst) for group in blocs.groups),
-            teachers=blocs.teachers,
-            home=blocs.home,
-            weights=np.ones(len(teachers)),
-            teacher_groups=teachers,
-            copies=dict.fromkeys(fractions, 1),
-            participation=schedule,
-            merged=blocs.merged,
-            notes=blocs.notes,
-        )
-
-    def group_influence(self, layout: Layout) -> Mapping[str, float]:
-        """Return the share of the queries in which each group's teachers take part."""
-        if layout.participation is None:
-            return {group.id: 1.0 for group in layout.groups}
-        return layout.participation.fractions
-
-    def show_influence(self, group: GroupInfluence) -> str:
-        """Return the share of the queries in which the group's teachers take part."""
-        return percent(group.participation)
+        rule = "gdp" if power is None else f"power {power:g}"
+        accounts = tuple(Account.of(account.group, worst) for account in even.groups)
+        return replace(even, variant=self.name, rule=rule, groups=accounts, participation=schedule)
 
     def recognises(self, votes: Votes) -> bool:
         """Take votes that say who takes part for those of teachers that take turns."""

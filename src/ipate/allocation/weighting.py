@@ -1,14 +1,14 @@
 """Weighting: every teacher learns from one group and votes with the weight that its budget affords.
 
-Nobody's data is copied and groups are never mixed, so it suits parties that cannot share data. Weights
-and budgets are matched by group id: the published code sorts both and pairs them by position, which
-charges strict people a lax group's weight.
+Nobody's data is copied and groups are never mixed, so it suits parties that cannot share data. Weights and budgets are
+matched by group id: the published code sorts both and pairs them by position, which charges strict people a lax
+group's weight.
 """
 
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -92,29 +92,13 @@ def teachers_for(*, sizes: Mapping[str, int], n_teachers: int) -> dict[str, int]
     return teachers
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blocs:
-    """Groups that have teachers of their own, and which small group counts with which of them."""
+def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Layout:
+    """Lay out teachers of one group each, all votes alike: the layout that weighting and vanishing start from.
 
-    groups: tuple[Group, ...]
-    teachers: Mapping[str, int]
-    home: Mapping[str, str]
-    merged: tuple[Merge, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def teacher_groups(self) -> tuple[str, ...]:
-        """Every teacher's group id; teachers of one group stand together."""
-        return tuple(group.id for group in self.groups for _ in range(self.teachers[group.id]))
-
-
-def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Blocs:
-    """Decide which groups have teachers of their own, and how many.
-
-    A group with fewer people than half of a teacher's share (k·n_g/N < ½) joins the next stricter group:
-    of those with no larger ε and no larger δ, the one with the largest (ε, δ). The laxest group comes first,
-    and whoever joined counts in what follows. A group that has no stricter one keeps one teacher, however
-    small: taking its budget would cost the others more than a small teacher costs the vote.
+    A group with fewer people than half of a teacher's share (k·n_g/N < ½) joins the next stricter group: of those with
+    no larger ε and no larger δ, the one with the largest (ε, δ). The laxest group comes first, and whoever joined
+    counts in what follows. A group that has no stricter one keeps one teacher, however small: taking its budget would
+    cost the others more than a small teacher costs the vote.
     """
     k, sizes = check_groups(groups, n_teachers)
     teachers_for(sizes=sizes, n_teachers=k)  # refuses more groups than teachers, before any are merged
@@ -130,7 +114,7 @@ def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Blocs:
             size[target] += size.pop(group.id)
             home = {name: target if at == group.id else at for name, at in home.items()}
             staying.remove(group)
-    kept = tuple(replace(group, people=size[group.id]) for group in groups if group.id in size)
+    kept = [replace(group, people=size[group.id]) for group in groups if group.id in size]
     merged = tuple(Merge(group=n, into=at, people=sizes[n]) for n, at in home.items() if n != at)
     notes = tuple(
         f"Group {show(merge.group)} ({merge.people} people) is too small for a teacher and joins the stricter "
@@ -138,7 +122,18 @@ def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Blocs:
         for merge in merged
     )
     teachers = teachers_for(sizes=size, n_teachers=k)
-    return Blocs(groups=kept, teachers=teachers, home=home, merged=merged, notes=notes)
+    return Layout(
+        variant="weighting",
+        rule="uniform",
+        groups=tuple(Account.of(group, 1.0) for group in kept),
+        teachers=teachers,
+        home=home,
+        weights=np.ones(k),
+        teacher_groups=tuple(group.id for group in kept for _ in range(teachers[group.id])),
+        copies=dict.fromkeys(teachers, 1),
+        merged=merged,
+        notes=notes,
+    )
 
 
 class Weighting(Variant):
@@ -152,20 +147,12 @@ class Weighting(Variant):
     def layout(self, *, groups: Sequence[Group], n_teachers: int, seed: int = 0, rule: str = "gdp") -> Layout:
         """Lay out teachers of one group each, with weights by a rule; nothing is drawn from the seed."""
         del seed
-        blocs = blocs_of(groups=groups, n_teachers=n_teachers)
-        weights = weights_for(rule=rule, groups=blocs.groups, teachers_per_group=blocs.teachers)
-        return Layout(
-            variant=self.name,
-            rule=rule,
-            groups=tuple(Account.of(group, weights[group.id]) for group in blocs.groups),
-            teachers=blocs.teachers,
-            home=blocs.home,
-            weights=np.array([weights[name] for name in blocs.teacher_groups]),
-            teacher_groups=blocs.teacher_groups,
-            copies=dict.fromkeys(weights, 1),
-            merged=blocs.merged,
-            notes=blocs.notes,
-        )
+        even = blocs_of(groups=groups, n_teachers=n_teachers)
+        own = [account.group for account in even.groups]
+        weight = weights_for(rule=rule, groups=own, teachers_per_group=even.teachers)
+        accounts = tuple(Account.of(group, weight[group.id]) for group in own)
+        weights = np.array([weight[name] for name in even.teacher_groups or ()])
+        return replace(even, rule=rule, groups=accounts, weights=weights)
 
     def suits(self, groups: Sequence[Group], *, parties: bool) -> str | None:
         """Recommend weighting where the groups cannot share data."""

@@ -7,7 +7,6 @@ documentation (adult.names), and the bounds are fixed.
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -31,16 +30,14 @@ COLUMNS: Final = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
     "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country",
 )  # fmt: skip
-BOUNDS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    {
-        "age": (0, 100),
-        "fnlwgt": (0, 1_500_000),
-        "education-num": (1, 16),
-        "capital-gain": (0, 99_999),
-        "capital-loss": (0, 5_000),
-        "hours-per-week": (0, 99),
-    }
-)
+BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
+    "age": (0, 100),
+    "fnlwgt": (0, 1_500_000),
+    "education-num": (1, 16),
+    "capital-gain": (0, 99_999),
+    "capital-loss": (0, 5_000),
+    "hours-per-week": (0, 99),
+}
 """Each number is scaled from these bounds to [0, 1] and clipped; 99 and 99,999 are the census's own top codes."""
 _CATEGORIES: Final = {
     "workclass": "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, Without-pay, "
@@ -60,9 +57,9 @@ _CATEGORIES: Final = {
     "Portugal, Ireland, France, Dominican-Republic, Laos, Ecuador, Taiwan, Haiti, Columbia, Hungary, Guatemala, "
     "Nicaragua, Scotland, Thailand, Yugoslavia, El-Salvador, Trinadad&Tobago, Peru, Hong, Holand-Netherlands",
 }
-CATEGORIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {column: tuple(names.split(", ")) for column, names in _CATEGORIES.items()}
-)
+CATEGORIES: Final[Mapping[str, tuple[str, ...]]] = {
+    column: tuple(names.split(", ")) for column, names in _CATEGORIES.items()
+}
 """The categories of each column, in the order and spelling of adult.names."""
 
 
@@ -137,18 +134,14 @@ def _encode(rows: list[list[str]], encoding: str) -> tuple[NDArray[np.float32], 
         cells = [row[position] for row in rows]
         if column in BOUNDS:
             low, high = BOUNDS[column]
-            numbers = _numbers(cells, column)
-            parts.append(np.clip((numbers - low) / (high - low), 0, 1)[:, None])
+            parts.append(np.clip((_numbers(cells, column) - low) / (high - low), 0, 1)[:, None])
             names.append(column)
-            continue
-        place = _places(cells, column)
-        categories = CATEGORIES[column]
-        if encoding == "ordinal":
-            parts.append((place / (len(categories) - 1))[:, None])
+        elif encoding == "ordinal":
+            parts.append(_places(cells, column)[:, None] / (len(CATEGORIES[column]) - 1))
             names.append(column)
         else:
-            parts.append(place[:, None] == np.arange(len(categories)))
-            names.extend(f"{column}={category}" for category in categories)
+            parts.append(_places(cells, column)[:, None] == np.arange(len(CATEGORIES[column])))
+            names.extend(f"{column}={category}" for category in CATEGORIES[column])
     return np.concatenate(parts, axis=1, dtype=np.float32, casting="unsafe"), tuple(names)
 
 

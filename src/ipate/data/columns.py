@@ -140,11 +140,9 @@ def as_text(values: NDArray[Any], what: str, where: Where) -> NDArray[np.str_]:
 
 def label_array(values: NDArray[Any], what: str, where: Where) -> Labels:
     """Encode the labels of an array."""
-    if values.dtype.kind in "iu":
-        numbers, codes = np.unique(values, return_inverse=True)
-        return Labels([str(number) for number in numbers.tolist()], codes.astype(np.int64))
-    names, codes = np.unique(as_text(values, what, where), return_inverse=True)
-    return Labels([str(name) for name in names], codes.astype(np.int64))
+    checked = values if values.dtype.kind in "iu" else as_text(values, what, where)
+    distinct, codes = np.unique(checked, return_inverse=True)
+    return Labels([str(name) for name in distinct.tolist()], codes.astype(np.int64))
 
 
 def place_labels(

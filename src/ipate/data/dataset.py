@@ -1,4 +1,4 @@
-"""The result of a loader: rows, classes and consent. And scalers that depend on no private row."""
+"""Data sets as loaders return them, their partition by a seed, and scalers that depend on no private row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -7,9 +7,12 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ipate.errors import InputError, show
+from ipate.errors import InputError, check_count, show
 
+Floats: TypeAlias = NDArray[np.floating[Any]]
+Ints: TypeAlias = NDArray[np.int64]
 _PER_ROW = ("y", "levels", "epsilon", "person_id")
+_STREAM = 0x73706C6974  # "split": the random stream of a partition, which no other use of the same seed shares
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,7 +52,7 @@ class Dataset:
 
     name: str
     X: NDArray[Any]
-    y: NDArray[np.int64]
+    y: Ints
     classes: tuple[str, ...]
     kind: Literal["table", "image"] = "table"
     levels: NDArray[np.str_] | None = None
@@ -57,7 +60,7 @@ class Dataset:
     person_id: NDArray[np.str_] | None = None
     feature_names: tuple[str, ...] = ()
     bounds: NDArray[np.float64] | None = None
-    test_rows: NDArray[np.int64] | None = None
+    test_rows: Ints | None = None
     notes: tuple[str, ...] = ()
     source: str = ""
     licence: str = ""
@@ -88,11 +91,8 @@ class Dataset:
                 f"X has the shape {self.X.shape}: for kind {self.kind!r} it must be {shape}, and not empty"
             )
         for name in _PER_ROW:
-            value = getattr(self, name)
-            if value is not None and value.shape != (self.n_rows,):
-                raise InputError(
-                    f"{name} has the shape {value.shape}: it must have one entry for each of {self.n_rows} rows"
-                )
+            if (value := getattr(self, name)) is not None:
+                _per_row(value, self.n_rows, name)
         if self.feature_names and (self.kind != "table" or len(self.feature_names) != self.X.shape[1]):
             raise InputError(f"feature_names has {len(self.feature_names)} names: X has the shape {self.X.shape}")
 
@@ -106,7 +106,7 @@ class Dataset:
         """The number of classes, including those that do not occur."""
         return len(self.classes)
 
-    def features(self, rows: NDArray[np.int64] | Sequence[int] | None = None, *, flat: bool = True) -> NDArray[Any]:
+    def features(self, rows: Ints | Sequence[int] | None = None, *, flat: bool = True) -> NDArray[Any]:
         """Return rows (default: all) as model input: tables unchanged, images as float32 in [0, 1].
 
         Each image is flattened to one row of numbers unless `flat` is False.
@@ -117,14 +117,130 @@ class Dataset:
         pixels = images_to_float(X)
         return pixels.reshape(len(pixels), -1) if flat else pixels
 
-    def take(self, rows: NDArray[np.int64] | Sequence[int]) -> Self:
+    def take(self, rows: Ints | Sequence[int]) -> Self:
         """Return these rows, in this order, as a data set without an official test part."""
         index = np.asarray(rows, dtype=np.int64)
         parts = {name: value[index] for name in ("X", *_PER_ROW) if (value := getattr(self, name)) is not None}
         return replace(self, **parts, test_rows=None)
 
 
-Floats: TypeAlias = NDArray[np.floating[Any]]
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Partition:
+    """Three disjoint sets of rows that together are all rows, each in random order.
+
+    The order of `public` matters: queries are asked in this order until a budget is exhausted, so that in the order
+    of a file sorted by class only the first classes would be labelled.
+    """
+
+    private: Ints
+    public: Ints
+    test: Ints
+
+    def __post_init__(self) -> None:
+        for rows in (self.private, self.public, self.test):
+            rows.flags.writeable = False
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of rows of each part."""
+        return {"private": len(self.private), "public": len(self.public), "test": len(self.test)}
+
+
+def partition(
+    n: int,
+    *,
+    public: float,
+    test: float | Ints,
+    seed: int,
+    person_id: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+) -> Partition:
+    """Split n rows into private, public and test by a seed; rows that are neither public nor test are private.
+
+    `public` and `test` are counts of rows or shares of n below 1; `test` may also be an array of the rows themselves,
+    such as an official test part. With `person_id` all rows of a person go to one part, and sizes count people, so
+    that one person's number of rows does not affect where others go. `y` keeps the classes in the same shares in every
+    part, for benchmark data: the guarantee takes the partition as public, so omit `y` where labels are private.
+    """
+    n, seed = check_count("n", n), check_count("seed", seed, least=0)
+    if sum(given is not None for given in (person_id, y)) + isinstance(test, np.ndarray) > 1:
+        raise InputError("person_id, y and test as rows: at most one of these can shape a partition")
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
+    if person_id is not None:
+        return _by_person(_per_row(np.asarray(person_id), n, "person_id"), public, test, rng)
+    if isinstance(test, np.ndarray):
+        return _with_fixed_test(n, public, test, rng)
+    n_public, n_test = _sizes(n, public, test)
+    order = rng.permutation(n).astype(np.int64)
+    if y is not None:
+        order = _stratify(order, _per_row(np.asarray(y), n, "y"))
+    parts = [order[n_test + n_public :], order[n_test : n_test + n_public], order[:n_test]]
+    if y is not None:
+        parts = [rng.permutation(part) for part in parts]
+    return Partition(private=parts[0].copy(), public=parts[1].copy(), test=parts[2].copy())
+
+
+def _count(size: object, n: int, what: str) -> int:
+    """Return the number of rows that a count or a share means; a share above 0 means at least one row."""
+    if isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 0:
+        return int(size)
+    if isinstance(size, float | np.floating) and 0 <= size < 1:
+        return max(round(float(size) * n), int(size > 0))
+    raise InputError(f"{what} is {show(size)}: it must be a count of rows, or a share that is below 1")
+
+
+def _sizes(n: int, public: object, test: object, *, unit: str = "rows") -> tuple[int, int]:
+    """Return the sizes of the public and the test part of n rows or people; something private must be left."""
+    n_public, n_test = _count(public, n, "public"), _count(test, n, "test")
+    if n_public + n_test >= n:
+        raise InputError(
+            f"public = {n_public:,} and test = {n_test:,} leave {n - n_public - n_test:,} of {n:,} {unit}: "
+            "at least one must be private" + ("" if unit == "rows" else "; with person_id, sizes count people")
+        )
+    return n_public, n_test
+
+
+def _per_row(column: NDArray[Any], n: int, what: str) -> NDArray[Any]:
+    if column.shape != (n,):
+        raise InputError(f"{what} has the shape {column.shape}: it must have one entry for each of {n} rows")
+    return column
+
+
+def _with_fixed_test(n: int, public: object, rows: NDArray[Any], rng: np.random.Generator) -> Partition:
+    if rows.ndim != 1 or rows.dtype.kind not in "iu":
+        raise InputError(f"test is an array of {rows.dtype} and the shape {rows.shape}: it must be row numbers")
+    rows = rows.astype(np.int64)
+    if len(rows) and (rows.min() < 0 or rows.max() >= n or len(np.unique(rows)) < len(rows)):
+        raise InputError(
+            f"test holds rows from {rows.min()} to {rows.max()}: they must be distinct and lie in 0 to {n - 1}"
+        )
+    n_public, _ = _sizes(n, public, len(rows))
+    rest = np.ones(n, dtype=bool)
+    rest[rows] = False
+    order = rng.permutation(np.flatnonzero(rest)).astype(np.int64)
+    return Partition(private=order[n_public:].copy(), public=order[:n_public].copy(), test=rows.copy())
+
+
+def _stratify(order: Ints, y: NDArray[Any]) -> Ints:
+    """Reorder so that every prefix of the order has the classes in nearly the same shares."""
+    _, codes, sizes = np.unique(y[order], return_inverse=True, return_counts=True)
+    by_class = np.argsort(codes, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    rank = np.empty(len(order))
+    rank[by_class] = np.arange(len(order)) - starts[codes[by_class]]
+    return order[np.argsort((rank + 0.5) / sizes[codes], kind="stable")]
+
+
+def _by_person(person_id: NDArray[Any], public: object, test: object, rng: np.random.Generator) -> Partition:
+    """Split the people in random order; only the number of people affects the result, not their numbers of rows."""
+    _, codes = np.unique(person_id, return_inverse=True)
+    n_people = int(codes.max()) + 1
+    n_public, n_test = _sizes(n_people, public, test, unit="people")
+    place = np.empty(n_people, dtype=np.int64)
+    place[rng.permutation(n_people)] = np.arange(n_people)
+    side = np.searchsorted([n_test, n_test + n_public], place, side="right")[codes]
+    parts = [rng.permutation(np.flatnonzero(side == which)).astype(np.int64) for which in range(3)]
+    return Partition(private=parts[2], public=parts[1], test=parts[0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -152,10 +268,7 @@ class Scaler:
 
 
 def make_scaler(
-    *,
-    bounds: ArrayLike | None = None,
-    public: ArrayLike | None = None,
-    method: Literal["range", "standard"] = "range",
+    *, bounds: ArrayLike | None = None, public: ArrayLike | None = None, method: Literal["range", "standard"] = "range"
 ) -> Scaler:
     """Make a scaler from fixed bounds or from public rows (rows × features); exactly one of the two is given.
 
@@ -194,11 +307,11 @@ def _from_public(rows: NDArray[np.float64], method: str) -> Scaler:
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
         raise InputError(f"public, row {row}, feature {column} is {rows[row, column]}: every value must be finite")
-    shift, scale = (
-        (rows.min(axis=0), np.ptp(rows, axis=0)) if method == "range" else (rows.mean(axis=0), rows.std(axis=0))
-    )
+    if method == "range":
+        shift, scale, lower, upper = rows.min(axis=0), np.ptp(rows, axis=0), 0.0, 1.0
+    else:
+        shift, scale, lower, upper = rows.mean(axis=0), rows.std(axis=0), -10.0, 10.0
     scale = np.where(scale > 0, scale, 1.0)
-    lower, upper = (0.0, 1.0) if method == "range" else (-10.0, 10.0)
     return Scaler(shift=shift, scale=scale, lower=lower, upper=upper, basis=f"{len(rows):,} public rows")
 
 

@@ -4,6 +4,7 @@ import warnings
 import zipfile
 from array import array
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
@@ -12,16 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.data.columns import (
-    Columns,
-    Labels,
-    Roles,
-    Where,
-    as_text,
-    check_finite,
-    label_array,
-    place_labels,
-)
+from ipate.data.columns import Columns, Labels, Roles, Where, as_text, check_finite, label_array, place_labels
 from ipate.data.dataset import Dataset
 from ipate.errors import ClassesWarning, InputError, nearest, show
 from ipate.files import FilePath, open_csv, plain_number, read_npz
@@ -190,10 +182,7 @@ def read_arrays(
     if "X" not in there:
         raise InputError(f"{path} has no array 'X': it must hold the features; it has {', '.join(there)}")
     arrays = read_npz(path, {"X", "feature_names", "classes", *filter(None, used.values())})
-
-    def where(row: int) -> str:
-        return f"{path}, row {row}"
-
+    where = partial("{}, row {}".format, path)
     X, names = _npz_features(path, arrays, roles["features"])
     for name in filter(None, used.values()):
         if arrays[name].shape != (len(X),):
@@ -242,8 +231,7 @@ def _npz_features(
     if chosen is not None:
         if not names:
             raise InputError(f"{path} has no 'feature_names': features= needs them")
-        roles = Roles(label="\0", features=chosen)  # a name that no feature has
-        roles.match([*names, "\0"], file=str(path))
+        Roles(label="\0", features=chosen).match([*names, "\0"], file=str(path))  # "\0": a name that no feature has
         X, names = X[:, [names.index(name) for name in chosen]], chosen
     if X.ndim == 2 and X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
@@ -282,10 +270,7 @@ def read_parquet(path: Path, roles: Roles) -> Columns:
         raise InputError(f"{path} is not a readable parquet file: {' '.join(str(error).split())}") from None
     if not names or not table.num_rows:
         raise InputError(f"{path} has no rows: it must have at least one")
-
-    def where(row: int) -> str:
-        return f"{path}, row {row}"
-
+    where = partial("{}, row {}".format, path)
     X = np.empty((table.num_rows, len(features)), dtype=np.float64)
     for position, name in enumerate(features):
         X[:, position] = _parquet_numbers(table.column(name), name, path)

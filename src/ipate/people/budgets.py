@@ -142,10 +142,8 @@ def _read_ids(path: FilePath, optional: tuple[str, ...]) -> tuple[Table, tuple[s
             check_id(group)
         except InputError as error:
             raise InputError(f"{table.where(row)}: {error}") from None
-        if group in seen:
-            first = table.lines[seen[group]]
+        if (first := seen.setdefault(group, table.lines[row])) != table.lines[row]:
             raise InputError(f"{table.where(row)}: duplicate group id {show(group)}, also on line {first}")
-        seen[group] = row
     return table, tuple(ids)
 
 

@@ -2,22 +2,23 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, compress, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.errors import LIMITS, InputError, check_number, show
+from ipate.errors import LIMITS, InputError, check_number, nearest, show
 from ipate.files import FilePath, Table, read_table
 from ipate.people.budgets import GroupRow
 from ipate.people.meaning import assured
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Wrong = tuple[str, str, str | None]  # kind, sentence, nearest level
 NAMED = 5  # lines or people listed in one message
 _MOST = 100  # problems reported separately; a wrong column may have one per row
+_MANY = 50  # more groups than this get a note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,50 +41,27 @@ class Usable:
     lines: Sequence[int]
     budgets: Floats
 
-    def part(self, rows: Ints) -> "Usable":
-        """Return a subset of the rows."""
-        where = rows.tolist()
-        return Usable(
-            cells=[self.cells[row] for row in where],
-            ids=None if self.ids is None else [self.ids[row] for row in where],
-            lines=[self.lines[row] for row in where],
-            budgets=self.budgets[rows],
-        )
-
 
 def read_budgets(table: Table, column: str, policy: Policy, *, numbers: bool) -> tuple[tuple[Problem, ...], Floats]:
-    """Return the problems, and every row's ε (NaN if the row is invalid)."""
+    """Return the problems, and every row's ε (NaN if the row is invalid); each distinct cell is parsed once."""
     read, explain = (_number, _no_number) if numbers else (_level, _no_level)
-    return _budgets(
-        table, table.columns[column], lambda cell: read(cell, policy), lambda cell: explain(cell, column, policy)
-    )
+    cells = table.columns[column]
+    value = {cell: read(cell, policy) for cell in dict.fromkeys(cells)}
+    budgets = np.fromiter(map(value.__getitem__, cells), np.float64, len(cells))
+    wrong: dict[str, list[int]] = {}
+    for row in np.flatnonzero(np.isnan(budgets)).tolist():
+        wrong.setdefault(cells[row], []).append(row)
+    problems = [_problem(table, rows, *explain(cell, column, policy)) for cell, rows in islice(wrong.items(), _MOST)]
+    if len(wrong) > _MOST:
+        more = f"{len(wrong) - _MOST:,} more invalid values after the first {_MOST}"
+        left = list(chain.from_iterable(islice(wrong.values(), _MOST, None)))
+        problems.append(_problem(table, left, "more", f"{more}: check that this is the right column"))
+    return tuple(problems), budgets
 
 
-def _budgets(
-    table: Table, cells: Sequence[str], read: Callable[[str], float], explain: Callable[[str], Wrong]
-) -> tuple[tuple[Problem, ...], Floats]:
-    """Return the problems and every row's ε; each distinct cell is parsed once."""
-    distinct = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
-    code = np.fromiter(map(distinct.__getitem__, cells), np.int64, len(cells))
-    values = np.array([read(cell) for cell in distinct])
-    lost = np.isnan(values)
-    places = np.flatnonzero(lost)
-    rows = np.flatnonzero(lost[code])
-    order = rows[np.argsort(code[rows], kind="stable")]
-    first = np.searchsorted(code[order], places[: _MOST + 1])  # first row of each invalid value
-    ends = [*first[1:].tolist(), len(order)]
-    names = list(distinct)
-    problems = []
-    for place, start, end in zip(places[:_MOST].tolist(), first.tolist(), ends, strict=False):
-        kind, text, nearest = explain(names[place])
-        lines = _lines(table, order[start:end])
-        problems.append(Problem(kind=kind, text=text, nearest=nearest, rows=end - start, lines=lines))
-    if len(places) > _MOST:
-        more = len(places) - _MOST
-        text = f"{more:,} more invalid values after the first {_MOST}: check that this is the right column"
-        left = order[first[_MOST] :]
-        problems.append(Problem(kind="more", text=text, rows=len(left), lines=_lines(table, left)))
-    return tuple(problems), values[code]
+def _problem(table: Table, rows: Sequence[int], kind: str, text: str, nearest: str | None = None) -> Problem:
+    lines = tuple(table.lines[row] for row in rows[:NAMED])
+    return Problem(kind=kind, text=text, rows=len(rows), lines=lines, nearest=nearest)
 
 
 def _level(cell: str, policy: Policy) -> float:
@@ -93,7 +71,7 @@ def _level(cell: str, policy: Policy) -> float:
 def _no_level(cell: str, column: str, policy: Policy) -> Wrong:
     if not cell:
         return "missing", f"{column} is missing: every row needs a level", None
-    return "unknown level", policy.unknown(cell), policy.nearest(cell)
+    return "unknown level", policy.unknown(cell), nearest(cell, policy.levels)
 
 
 def _number(cell: str, policy: Policy) -> float:
@@ -117,18 +95,9 @@ def _no_number(cell: str, column: str, policy: Policy) -> Wrong:
 def read_ids(table: Table, column: str) -> tuple[tuple[Problem, ...], NDArray[np.bool_]]:
     """Return the problems, and which rows have a valid person id."""
     good = np.array([0 < len(cell) <= 200 and "\0" not in cell for cell in table.columns[column]])
-    if good.all():
-        return (), good
-    rows = np.flatnonzero(~good)
+    rows = np.flatnonzero(~good).tolist()
     text = f"{column} is missing or not a valid id: an id has 1 to 200 characters"
-    return (Problem(kind="missing", text=text, rows=len(rows), lines=_lines(table, rows)),), good
-
-
-def _lines(table: Table, rows: Ints) -> tuple[int, ...]:
-    return tuple(table.lines[row] for row in rows[:NAMED].tolist())
-
-
-_MANY = 50  # more groups than this get a note
+    return ((_problem(table, rows, "missing", text),) if rows else ()), good
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +160,6 @@ def check_consent(
     wanted = [column] if person is None else [column, person]
     table = read_table(path, required=list(dict.fromkeys(wanted)), others=True)
     told(1)
-    cells, ids = table.columns[column], None if person is None else table.columns[person]
     problems, budgets = read_budgets(table, column, policy, numbers=epsilon_column is not None)
     good = ~np.isnan(budgets)
     if person is not None:
@@ -200,10 +168,15 @@ def check_consent(
     told(2)
     if not good.any():
         return Consent(path=table.path, unusable=len(good), problems=problems)
-    usable = Usable(cells=cells, ids=ids, lines=table.lines, budgets=budgets)
+    valid = good.tolist()
     found = _counted(
-        Consent(path=table.path, unusable=int(np.count_nonzero(~good)), problems=problems),
-        usable if good.all() else usable.part(np.flatnonzero(good)),
+        Consent(path=table.path, unusable=valid.count(False), problems=problems),
+        Usable(
+            cells=list(compress(table.columns[column], valid)),
+            ids=None if person is None else list(compress(table.columns[person], valid)),
+            lines=list(compress(table.lines, valid)),
+            budgets=budgets[good],
+        ),
         policy,
         delta=delta if delta is not None else policy.delta,
         named=epsilon_column is None,

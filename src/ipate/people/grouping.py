@@ -55,10 +55,10 @@ def by_level(rows: Rows, levels: Any, policy: Policy, delta: Any, given: Floats 
     code = _places(levels, number)
     if (code < 0).any():
         row = int(np.argmax(code < 0))
-        policy.refuse(levels[row], rows.where(row))
+        raise InputError(f"{rows.where(row)}: {policy.unknown(levels[row])}")
     for level in delta if isinstance(delta, Mapping) else ():
         if level not in number:
-            policy.refuse(level, "delta")
+            raise InputError(f"delta: {policy.unknown(level)}")
     fallback = np.nan if policy.delta is None else policy.delta
     deltas, usual = _deltas(rows, delta, given, dict.fromkeys(number, fallback), code)
     if (deltas > fallback).any():
@@ -160,9 +160,7 @@ def _merge(epsilon: Floats, delta: Floats, within: float, notes: list[str]) -> F
 
 def _distinct(epsilon: Floats, delta: Floats) -> tuple[Ints, Ints]:
     """Return the first index of every distinct (ε, δ), in order of first appearance, and each person's group index."""
-    values = np.unique(delta, return_inverse=True)
-    pair = np.unique(epsilon, return_inverse=True)[1] * len(values[0]) + values[1]
-    return _first_appearance(pair)
+    return _first_appearance(epsilon + 1j * delta)  # a complex number holds the pair exactly
 
 
 def _first_appearance(values: NDArray[Any]) -> tuple[Ints, Ints]:

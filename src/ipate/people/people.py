@@ -124,9 +124,8 @@ class People:
         extra = [column for column in (person_column, delta_column) if column is not None]
         table = read_table(path, required=list(dict.fromkeys([budget_column, *extra])), others=True)
         person_id = None if person_column is None else table.texts(person_column)
-        given = None
-        if delta_column is not None:
-            given = np.array(table.numbers(delta_column, "delta", optional=True), dtype=np.float64)
+        deltas = None if delta_column is None else table.numbers(delta_column, "delta", optional=True)
+        given = None if deltas is None else np.array(deltas, dtype=np.float64)
         rows = find_rows(person_id, len(table.lines), table.where)
         if policy is not None:
             return cls(**by_level(rows, table.texts(budget_column), policy, delta, given))

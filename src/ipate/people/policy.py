@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
-from ipate.errors import InputError, PolicyWarning, check_id, check_number, nearest, show, unknown_name
+from ipate.errors import InputError, PolicyWarning, check_id, check_number, show, unknown_name
 from ipate.files import FilePath
 
 
@@ -81,14 +81,6 @@ class Policy:
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
 
-    def nearest(self, level: object) -> str:
-        """Return the level that is most similar to a name, ignoring case."""
-        return nearest(level, self.levels)
-
     def unknown(self, level: object) -> str:
         """Return the message for an unknown level, with the allowed levels and the most similar one."""
         return unknown_name("level", level, tuple(self.levels))
-
-    def refuse(self, level: object, where: str) -> NoReturn:
-        """Raise an error for an unknown level that suggests the most similar one."""
-        raise InputError(f"{where}: {self.unknown(level)}")

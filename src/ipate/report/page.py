@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from ipate.allocation import find_variant
 from ipate.people.meaning import percent, plain, small, used
 from ipate.report import claims, results
-from ipate.report.facts import WITHHELD, Facts, Outcome
+from ipate.report.facts import WITHHELD, Facts, GroupFacts, Outcome
 from ipate.report.figures import Figure, history_figure, influence_figure
 from ipate.report.markup import Markup, bullets, element, table, text
 from ipate.report.recipe import recipe, ways_to_check
@@ -165,7 +165,7 @@ def _influence(facts: Facts) -> Markup:
     columns += ["one person moves at most", "share of people", "share of votes", "one person's influence"]
     rows = [
         [group.id, f"{group.account.people:,}", f"{group.teachers:,}"]
-        + ([variant.show_influence(group)] if how else [])
+        + ([_shown_influence(group, variant.show_influence)] if how else [])
         + [
             plain(group.account.sensitivity, 3),
             percent(group.people_share),
@@ -186,6 +186,12 @@ def _influence(facts: Facts) -> Markup:
         table("Influence", columns, rows),
         _figure(influence_figure(facts.groups)) if len(facts.groups) > 1 else "",
     )
+
+
+def _shown_influence(group: GroupFacts, fact: str) -> str:
+    """Return a group's weight, copies or participation for the variant's own column."""
+    weight, copies, participation = plain(group.weight or 0.0), str(group.copies), percent(group.participation)
+    return {"weight": weight, "copies": copies, "participation": participation}[fact]
 
 
 def _check(facts: Facts) -> Markup:

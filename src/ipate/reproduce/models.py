@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from ipate.allocation import allocate
 from ipate.data import load
-from ipate.data.dataset import Dataset
-from ipate.data.partition import Partition, partition
+from ipate.data.dataset import Dataset, Partition, partition
 from ipate.errors import InputError, PendingError
 from ipate.people.people import People
 from ipate.reproduce.jobs import FOREST, Ints, Job, Result, read_job, read_result, run_forests, write_job, write_result

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.data import load
-from ipate.data.dataset import Dataset
+from ipate.data.dataset import Dataset, Partition, partition
 from ipate.data.files import read_data
-from ipate.data.partition import Partition, partition
 from ipate.errors import InputError
 from ipate.people.people import People, make_people
 from ipate.planning.reference import Reference, Simulator, read_design
