@@ -933,8 +933,8 @@ MUTANTS = (
     Mutant(
         "an interrupted labelling does not know its ledger",
         "cli/label.py",
-        "        if book is not None:\n            write_head(out, book)  # from now on",
-        "        if False:\n            write_head(out, book)  # from now on",
+        "        if book is not None:\n            _write_head(out, book)  # from now on",
+        "        if False:\n            _write_head(out, book)  # from now on",
         (f"{LABEL}::test_ledger_missing_after_interruption_is_refused",),
     ),
     Mutant(

@@ -45,6 +45,21 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         console.print(Text(note))
 
 
+def print_result(
+    as_json: bool,
+    payload: dict[str, Any],
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str],
+) -> None:
+    """Print the result of a command: the payload as JSON, or the table."""
+    if as_json:
+        print_json(payload)
+    else:
+        print_table(title, columns, rows, notes)
+
+
 def cell(value: float | str | None, spec: str = "") -> str:
     """Format one cell of a table; a missing value is shown as a dash."""
     return "—" if value is None else format(value, spec)
