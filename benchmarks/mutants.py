@@ -519,7 +519,7 @@ MUTANTS = (
     ),
     Mutant(
         "a site scales by its private rows",
-        "parties/fit.py",
+        "parties/site.py",
         "X = encoding.transform(rows.X)",
         "X = encoding.transform(rows.X - rows.X.mean(axis=0) + 30)",
         (f"{FIT}::test_one_person_changes_one_teacher_only",),

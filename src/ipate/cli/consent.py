@@ -67,15 +67,8 @@ def _show(found: "Consent", written: Path | None) -> None:
         f"{found.path}: {found.people:,} people in {found.rows:,} rows that can be used",
         ["level", "ε", "δ", "rows", "people", "share"],
         [
-            [
-                entry.level,
-                f"{entry.epsilon:.6g}",
-                f"{entry.delta:g}",
-                f"{entry.rows:,}",
-                f"{entry.people:,}",
-                f"{entry.people / total:.1%}",
-            ]
-            for entry in shown
+            [e.level, f"{e.epsilon:.6g}", f"{e.delta:g}", f"{e.rows:,}", f"{e.people:,}", f"{e.people / total:.1%}"]
+            for e in shown
         ],
         [f"… and {len(found.levels) - _SHOWN:,} more."] if len(found.levels) > _SHOWN else [],
     )

@@ -17,7 +17,7 @@ from ipate.cli.output import COST_COLUMNS, cell, cost_cells, print_result, progr
 
 if TYPE_CHECKING:
     from ipate.accounting.bounds import Meter
-    from ipate.labelling import aggregators
+    from ipate.labelling.aggregators import Aggregator
     from ipate.labelling.results import Labelling
     from ipate.ledger.records import Ledger, Terms
     from ipate.votes import Votes
@@ -158,7 +158,7 @@ def command(
 def _name_run(
     votes: "Votes",
     panel: "Panel",
-    aggregator: "aggregators.Aggregator",
+    aggregator: "Aggregator",
     meter: "Meter",
     *request: Any,
     seed: int | None,

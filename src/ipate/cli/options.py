@@ -103,7 +103,7 @@ def make_reference(
     from ipate.votes import read_votes
 
     kept = RESERVE if reserve is None else reserve
-    given = {name: value for name, value in parameters.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in parameters.items() if value is not None}
     if reference is not None:
         if given:
             raise InputError("reference is given, and accuracy, spread or confusion too: those are for a simulator")

@@ -89,8 +89,8 @@ def fit(
 ) -> None:
     """Train a site's teachers on its own people under their own budgets; nothing leaves the folder."""
     from ipate.errors import check_number
-    from ipate.parties.fit import SiteOptions, fit_site, make_teacher
     from ipate.parties.queries import read_queries
+    from ipate.parties.site import SiteOptions, fit_site, make_teacher
     from ipate.people.policy import Policy
 
     for name, value in (("epsilon", epsilon), ("delta", delta)):

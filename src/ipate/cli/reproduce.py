@@ -47,13 +47,9 @@ def command(
     if device not in ("auto", "cpu") and not device.startswith("cuda"):
         raise InputError(f"--device is {device!r}: it must be cpu, cuda or auto")
     options = Options(ensembles=1, votings=1) if quick else Options(ensembles=ensembles, votings=votings)
+    kept = cache or cache_folder() / "reproduce"
     models = TrainedModels(
-        cache=cache or cache_folder() / "reproduce",
-        data_dir=data_dir,
-        device=device,
-        jobs=jobs,
-        log=print_status,
-        progress_bar=progress_bar,
+        cache=kept, data_dir=data_dir, device=device, jobs=jobs, log=print_status, progress_bar=progress_bar
     )
     found, pending = {}, []
     for wanted in EXPERIMENTS if name == "all" else (name,):
