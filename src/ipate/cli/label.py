@@ -16,12 +16,9 @@ from ipate.cli import options
 from ipate.cli.output import COST_COLUMNS, cell, cost_cells, print_result, progress_bar, statement_line
 
 if TYPE_CHECKING:
-    from ipate.accounting.bounds import Meter
-    from ipate.labelling.aggregators import Aggregator
     from ipate.labelling.results import Labelling
     from ipate.ledger.records import Ledger, Terms
     from ipate.votes import Votes
-    from ipate.votes.panel import Panel
 
 EXAMPLE = (
     "Example: ipate label votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
@@ -133,7 +130,7 @@ def command(
         )
     digest = None if test is None else test.digest
     request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed, digest)
-    run, pool = _name_run(ballot, panel, chosen, meter, probs, *request, seed=seed)
+    run, pool = _name_run(ballot, panel.groups, panel.weights, repr(chosen), meter, probs, *request, seed)
     terms = account_terms(panel, meter, chosen)
     with (
         _opened_ledger(out, ledger, terms, run=run, pool=pool, seeded=seed is not None) as book,
@@ -155,24 +152,16 @@ def command(
     _show(result, ballot, name, out, book, as_json)
 
 
-def _name_run(
-    votes: "Votes",
-    panel: "Panel",
-    aggregator: "Aggregator",
-    meter: "Meter",
-    *request: Any,
-    seed: int | None,
-) -> tuple[str, str]:
-    """Return the run's name, a hash of all inputs, by which the same command continues it, and its pool.
+def _name_run(votes: "Votes", *inputs: Any) -> tuple[str, str]:
+    """Return the run's name, a hash of votes and all other inputs, and the hash that identifies its pool, the votes.
 
-    The pool is identified by its votes: another labelling of the same votes reuses the answers already paid for.
+    By its name the same command continues a run; by its pool another labelling of these votes reuses paid answers.
     """
     from ipate.teachers.ensemble import fingerprint
 
     turns = () if votes.participation is None else votes.participation
     pool = fingerprint(*votes.votes, votes.n_classes, votes.queries, *turns)  # row by row: votes may be memory-mapped
-    whole = fingerprint(pool, panel.groups, panel.weights, repr(aggregator), meter, *request, seed)
-    return f"label {whole[:16]}", pool
+    return f"label {fingerprint(pool, *inputs)[:16]}", pool
 
 
 @contextmanager
@@ -189,13 +178,11 @@ def _opened_ledger(
         return
     path = ledger or out.with_suffix(".ledger.sqlite")
     options.check_out(path, "a ledger")
-    seen = None
+    seen, noise = None, noise_kind(seeded=seeded)
     if _head_file(out).is_file():
         head, _, charged = _head_file(out).read_text(encoding="utf-8").strip().partition("\n")
         seen = head if ledger is None or charged == str(path.resolve()) else None  # None: another ledger's head
-    with SqliteLedger.open(
-        path, terms, run=run, pool=pool, noise=noise_kind(seeded=seeded), expected_head=seen
-    ) as book:
+    with SqliteLedger.open(path, terms, run=run, pool=pool, noise=noise, expected_head=seen) as book:
         yield book
 
 

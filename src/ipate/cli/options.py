@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from ipate.cli.output import waiting
 from ipate.errors import InputError
 
 if TYPE_CHECKING:
@@ -125,7 +126,6 @@ def chosen_design(
 
     Only public facts of the votes are used: query ids, numbers of teachers, and classes.
     """
-    from ipate.cli.output import waiting
     from ipate.labelling.tested import query_ids
     from ipate.planning.reference import design_for, read_design
 
