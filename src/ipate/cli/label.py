@@ -120,14 +120,14 @@ def command(
         "fallback": fallback,
     }  # fmt: skip
     test = None
-    if not meter.whole:
-        options.refuse_unused("it is for the bound ptr", design=design, **testing)
-    elif stop != "budget" or max_labels is not None:
-        raise InputError(f"bound is 'ptr' with stop {stop!r}, max_labels {max_labels}: a design asks a fixed list")
-    else:
+    if meter.whole:
         test = options.chosen_design(
             design, ballot, panel, chosen.mechanism, order=order, max_queries=max_queries, quiet=as_json, **testing
         )
+        if stop != "budget" or max_labels is not None:
+            raise InputError(f"bound is 'ptr' with stop {stop!r}, max_labels {max_labels}: a design asks a fixed list")
+    else:
+        options.refuse_unused("it is for the bound ptr", design=design, **testing)
     digest = None if test is None else test.digest
     request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed, digest)
     run, pool = _name_run(ballot, panel.groups, panel.weights, repr(chosen), meter, probs, *request, seed)
