@@ -520,7 +520,7 @@ MUTANTS = (
     ),
     Mutant(
         "a site scales by its private rows",
-        "parties/fit.py",
+        "parties/site.py",
         "X = encoding.transform(rows.X)",
         "X = encoding.transform(rows.X - rows.X.mean(axis=0) + 30)",
         (f"{FIT}::test_one_person_changes_one_teacher_only",),
@@ -934,8 +934,8 @@ MUTANTS = (
     Mutant(
         "an interrupted labelling does not know its ledger",
         "cli/label.py",
-        "        if book is not None:\n            write_head(out, book)  # from now on",
-        "        if False:\n            write_head(out, book)  # from now on",
+        "        if book is not None:\n            _write_head(out, book)  # from now on",
+        "        if False:\n            _write_head(out, book)  # from now on",
         (f"{LABEL}::test_ledger_missing_after_interruption_is_refused",),
     ),
     Mutant(

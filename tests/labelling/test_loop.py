@@ -287,8 +287,9 @@ def test_labelling_releases_nothing_when_the_ledger_refuses(rng):
     """A ledger with less than the loop believes: the charge fails, and with it the whole batch."""
 
     class Short(MemoryLedger):
-        def limit(self, account):
-            return super().limit(account) * 10
+        def standing(self, accounts):
+            spent, limit = super().standing(accounts)
+            return spent, limit * 10
 
     votes = make_votes(rng, queries=500)
     votes, panel = make_panel(votes, {"a": 1.0, "b": 1.0}, "standard")

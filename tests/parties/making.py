@@ -8,8 +8,8 @@ import zipfile
 
 import numpy as np
 
-from ipate.parties.fit import SiteOptions, fit_site
 from ipate.parties.queries import make_queries
+from ipate.parties.site import SiteOptions, fit_site
 from ipate.people.policy import Policy
 from ipate.teachers.models import make_model
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from ipate.errors import DeltaWarning, InputError, SingleClassWarning, TeacherError
-from ipate.parties import fit
-from ipate.parties.fit import SiteOptions, fit_site
-from ipate.parties.site import Site
+from ipate.parties import site as fitting
+from ipate.parties.site import Site, SiteOptions, fit_site
 from ipate.teachers.models import make_model
 from parties.making import Planted, fit_east, fitted, options_of, read_file, write_site
 
@@ -61,7 +60,7 @@ def test_teacher_file_from_before_fit_is_refused(tmp_path, pool):
 
 def test_interrupted_fit_continues_with_same_data_only(tmp_path, pool, monkeypatch):
     trained = []
-    fit_one = fit._fit_one
+    fit_one = fitting._fit_one
 
     def interrupted_once(task, **shared):
         trained.append(task[0])
@@ -69,7 +68,7 @@ def test_interrupted_fit_continues_with_same_data_only(tmp_path, pool, monkeypat
             raise KeyboardInterrupt
         return fit_one(task, **shared)
 
-    monkeypatch.setattr(fit, "_fit_one", interrupted_once)
+    monkeypatch.setattr(fitting, "_fit_one", interrupted_once)
     with pytest.raises(KeyboardInterrupt):
         fitted(tmp_path / "north", encoding=pool.encoding)
     with pytest.raises(InputError, match="holds no fitted site"):

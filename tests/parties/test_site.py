@@ -13,9 +13,8 @@ import pytest
 from ipate.data.files import read_data
 from ipate.errors import InputError, TeacherError
 from ipate.parties.exchange import read_site_votes
-from ipate.parties.fit import SiteOptions
 from ipate.parties.queries import Queries, make_queries
-from ipate.parties.site import Site
+from ipate.parties.site import Site, SiteOptions
 from ipate.teachers.ensemble import train_and_vote
 from ipate.teachers.models import make_model
 from ipate.votes.store import VoteStore

@@ -18,7 +18,7 @@ from ipate.allocation import lay_out
 from ipate.cli import plan as command
 from ipate.errors import InputError, ReproductionWarning
 from ipate.labelling.aggregators import Mechanism
-from ipate.parties.fit import SiteOptions, _allocate_people
+from ipate.parties.site import SiteOptions, _allocate_people
 from ipate.people.budgets import Budget, Group, sizes_of
 from ipate.people.policy import Policy
 from ipate.planning import plan as planning

@@ -4,15 +4,16 @@ import csv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
+from typer import Argument, Option
 
-from ipate.errors import InputError
+from ipate.cli import options
+from ipate.cli.output import COST_COLUMNS, cell, cost_cells, print_result, progress_bar, statement_line
+from ipate.errors import InputError, check_number
 
 if TYPE_CHECKING:
-    from ipate.labelling.audit import Audit, HistoryRow
-
+    from ipate.labelling.audit import HistoryRow
 
 EXAMPLE = (
     "Example: ipate account votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
@@ -23,45 +24,34 @@ EXAMPLE = (
 
 
 def command(
-    votes: Annotated[Path, typer.Argument(help="The teachers' votes: an npz, a folder or an npy.", metavar="VOTES")],
-    groups: Annotated[Path, typer.Option(help="csv file of group budgets.", metavar="GROUPS.csv")],
-    sigma: Annotated[float | None, typer.Option(help="σ: standard deviation of the label noise.")] = None,
-    check_sigma: Annotated[float | None, typer.Option(help="σ_T: standard deviation of the check noise.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="T: threshold of the check.")] = None,
-    aggregator: Annotated[
-        str,
-        typer.Option(help="gnmax, confident, interactive or lnmax; auto: derived from the other options."),
-    ] = "auto",
-    scale: Annotated[float | None, typer.Option(help="The Laplace scale of lnmax.")] = None,
-    student_probs: Annotated[
-        Path | None, typer.Option(help="npy file, queries × classes: the student's probabilities (interactive).")
-    ] = None,
+    votes: Annotated[Path, Argument(help="The teachers' votes: an npz, a folder or an npy.", metavar="VOTES")],
+    groups: Annotated[Path, Option(help="csv file of group budgets.", metavar="GROUPS.csv")],
+    sigma: options.Sigma = None,
+    check_sigma: options.CheckSigma = None,
+    threshold: options.Threshold = None,
+    aggregator: options.Aggregator = "auto",
+    scale: Annotated[float | None, Option(help="The Laplace scale of lnmax.")] = None,
+    student_probs: options.StudentProbs = None,
     gamma: Annotated[
-        float | None,
-        typer.Option(help="γ of interactive; accepted as in ipate label, but it does not change the cost."),
+        float | None, Option(help="γ of interactive; accepted as in ipate label, but it does not change the cost.")
     ] = None,
     answered: Annotated[
-        Path | None,
-        typer.Option(help="npy file: 1 answered, 0 asked but not answered, -1 not asked; default: all answered."),
+        Path | None, Option(help="npy file: 1 answered, 0 asked but not answered, -1 not asked; default: all answered.")
     ] = None,
-    bound: Annotated[str, typer.Option(help="loose, gdp, sup, tight, exact, or a registered bound.")] = "gdp",
-    conversion: Annotated[str, typer.Option(help="classic or improved; ignored by the bound gdp.")] = "improved",
-    delta: Annotated[float, typer.Option(help="δ of groups without one in the group file.")] = 1e-5,
-    orders: Annotated[str, typer.Option(help="Rényi orders: FIRST:LAST or a comma-separated list.")] = "2:50",
-    classes: Annotated[int | None, typer.Option(help="Number of classes (public).")] = None,
+    bound: Annotated[str, Option(help="loose, gdp, sup, tight, exact, or a registered bound.")] = "gdp",
+    conversion: Annotated[str, Option(help="classic or improved; ignored by the bound gdp.")] = "improved",
+    delta: options.Delta = 1e-5,
+    orders: options.Orders = "2:50",
+    classes: options.Classes = None,
     stopped_by: Annotated[
-        str,
-        typer.Option(help="What ended the queries: fixed (chosen beforehand), account (this same account) or other."),
+        str, Option(help="What ended the queries: fixed (chosen beforehand), account (this same account) or other.")
     ] = "fixed",
-    history: Annotated[Path | None, typer.Option(help="Write query,group,epsilon to this csv file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
+    history: Annotated[Path | None, Option(help="Write query,group,epsilon to this csv file.")] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Compute what the releases on these votes cost each group of people under a bound."""
     from ipate.accounting.bounds import Meter
     from ipate.allocation.layout import teacher_weights
-    from ipate.cli.options import load_npy, load_probs, parse_orders
-    from ipate.cli.output import progress_bar
-    from ipate.errors import check_number
     from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.audit import account_for, check_mask
     from ipate.labelling.costs import check_supported
@@ -75,7 +65,7 @@ def command(
         aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
         student_probs=student_probs,
     ).mechanism  # fmt: skip
-    meter = Meter(bound, conversion, parse_orders(orders))
+    meter = Meter(bound, conversion, options.parse_orders(orders))
     check_supported(meter, mechanism)
     state_guarantee(meter, stopped_by=cast("StoppedBy", stopped_by))
     rows = read_groups(groups)
@@ -85,24 +75,35 @@ def command(
         [(row.group, row.epsilon, delta if row.delta is None else row.delta, row.sensitivity) for row in rows],
         weights=teacher_weights(rows, ballot),
     )
-    mask = None if answered is None else check_mask(load_npy(answered, "--answered"), ballot.n_queries)
-    probs = load_probs(student_probs, ballot)
+    mask = None if answered is None else check_mask(options.load_npy(answered, "--answered"), ballot.n_queries)
+    probs = options.load_probs(student_probs, ballot)
     with (
         _history_writer(history, ballot.queries) as write_history,
         progress_bar("accounting", ballot.n_queries, quiet=as_json) as progress,
     ):
         result = account_for(
-            ballot,
-            panel,
-            mechanism,
-            meter,
-            answered=mask,
-            student_probs=probs,
-            stopped_by=cast("StoppedBy", stopped_by),
-            history=write_history,
-            progress=progress,
-        )
-    _show(result, delta, as_json)
+            ballot, panel, mechanism, meter, answered=mask, student_probs=probs,
+            stopped_by=cast("StoppedBy", stopped_by), history=write_history, progress=progress,
+        )  # fmt: skip
+    payload = {
+        "bound": meter.bound,
+        "conversion": meter.conversion,
+        "guarantee": result.guarantee.kind,
+        "statement": result.guarantee.statement,
+        "delta": delta,
+        "queries": result.queries,
+        "answered": result.answered,
+        "groups": [group.as_json() for group in result.groups],
+    }
+    print_result(
+        as_json,
+        payload,
+        f"Costs by the {meter.bound} bound, {result.guarantee.headline}: "
+        f"{result.queries} queries, {result.answered} of them answered",
+        ["group", *COST_COLUMNS, "exhausted at query"],
+        [[group.id, *cost_cells(group), cell(group.exhausted_at)] for group in result.groups],
+        [statement_line(result.guarantee)],
+    )
 
 
 @contextmanager
@@ -123,31 +124,3 @@ def _history_writer(
         yield lambda rows: writer.writerows(
             (query if ids is None else ids[query], group, repr(value)) for query, group, value in rows
         )
-
-
-def _show(result: "Audit", delta: float, as_json: bool) -> None:
-    from ipate.cli.output import COST_COLUMNS, cell, cost_cells, print_json, print_table, statement_line
-
-    if as_json:
-        print_json(_payload(result, delta))
-        return
-    print_table(
-        f"Costs by the {result.meter.bound} bound, {result.guarantee.headline}: "
-        f"{result.queries} queries, {result.answered} of them answered",
-        ["group", *COST_COLUMNS, "exhausted at query"],
-        [[group.id, *cost_cells(group), cell(group.exhausted_at)] for group in result.groups],
-        [statement_line(result.guarantee)],
-    )
-
-
-def _payload(result: "Audit", delta: float) -> dict[str, Any]:
-    return {
-        "bound": result.meter.bound,
-        "conversion": result.meter.conversion,
-        "guarantee": result.guarantee.kind,
-        "statement": result.guarantee.statement,
-        "delta": delta,
-        "queries": result.queries,
-        "answered": result.answered,
-        "groups": [group.as_json() for group in result.groups],
-    }

@@ -5,23 +5,12 @@ import warnings
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
-from ipate import __version__
-from ipate.cli import (
-    account,
-    consent,
-    design,
-    label,
-    parties,
-    party,
-    plan,
-    report,
-    reproduce,
-    run,
-    runs,
-    statement,
-    withdraw,
-)
+from ipate._version import __version__
+from ipate.cli import account, consent, design, label, parties, plan, report, reproduce, run, runs, statement, withdraw
+from ipate.cli.output import print_status
+from ipate.errors import InputError, IpateError
 
 app = typer.Typer(
     name="ipate",
@@ -42,26 +31,15 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Machine learning in which every person decides how well their own data is protected."""
 
 
-app.command("run", epilog=run.EXAMPLE)(run.command)
-app.command("runs", epilog=runs.EXAMPLE)(runs.command)
-app.command("plan", epilog=plan.EXAMPLE)(plan.command)
-app.command("account", epilog=account.EXAMPLE)(account.command)
-app.command("design", epilog=design.EXAMPLE)(design.command)
-app.command("label", epilog=label.EXAMPLE)(label.command)
-app.command("report", epilog=report.EXAMPLE)(report.command)
-app.add_typer(party.app, name="party")
-app.add_typer(parties.app, name="parties")
-app.command("consent", epilog=consent.EXAMPLE)(consent.command)
-app.command("withdraw", epilog=withdraw.EXAMPLE)(withdraw.command)
-app.command("statement", epilog=statement.EXAMPLE)(statement.command)
-app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.command)
+for module in (run, runs, plan, account, design, label, report, consent, withdraw, statement, reproduce):
+    app.command(module.__name__.rpartition(".")[2], epilog=module.EXAMPLE)(module.command)
+app.add_typer(parties.party, name="party")
+app.add_typer(parties.parties, name="parties")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -80,35 +58,27 @@ def _run(argv: list[str] | None) -> int:
         warnings.showwarning = lambda message, *_, **__: held.append(str(message))
         code, line = _outcome(argv)
     for message in held if code != 2 else ():
-        _say(f"ipate: warning: {_one_line(message)}")
+        print_status(f"warning: {_one_line(message)}")
     if line:
-        _say(line)
+        sys.stderr.write(f"{line}\n")
     return code
 
 
 def _outcome(argv: list[str] | None) -> tuple[int, str]:
     """Run a command and return its exit code and the message for stderr."""
-    import typer
-
-    from ipate.errors import InputError, IpateError
-
     # newer versions of typer vendor click, so its exceptions are taken from typer's public ones
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]
     try:
         result = app(args=argv, prog_name="ipate", standalone_mode=False)
     except usage_error as error:
         return 2, _usage(error)
-    except InputError as error:
-        return 2, f"ipate: {_one_line(str(error))}"
-    except IpateError as error:
-        return 1, f"ipate: {_one_line(str(error))}"
     except (typer.Abort, KeyboardInterrupt):
         return 130, "ipate: interrupted"
     except BrokenPipeError:  # the reader closed the pipe, as in `ipate … | head`
         sys.stdout = None
         return 1, ""
-    except OSError as error:
-        return 1, f"ipate: {_one_line(str(error))}"
+    except (IpateError, OSError) as error:
+        return 2 if isinstance(error, InputError) else 1, f"ipate: {_one_line(str(error))}"
     code = result if isinstance(result, int) else 0
     begun = (sys.argv[1:] if argv is None else argv)[:1]
     again = "run the same command again to continue or repeat it"
@@ -122,10 +92,6 @@ def _usage(error: Any) -> str:
         return str(error.format_message())
     where = error.ctx.command_path if error.ctx else "ipate"
     return f"{where}: {_one_line(error.format_message())} (see {where} --help)"
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
 
 
 def _one_line(text: str) -> str:

@@ -4,11 +4,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, echo
+
+from ipate.cli.options import AsJson, check_out
+from ipate.cli.output import print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
     from ipate.people.consent import Consent
-
 
 EXAMPLE = (
     "Examples: ipate consent people.csv --policy policy.toml --person patient --level consent --out groups.csv; "
@@ -20,24 +22,20 @@ _SHOWN = 20  # maximum number of problems and of levels printed; JSON lists all
 
 
 def command(
-    people: Annotated[Path, typer.Argument(help="csv file with one or more rows per person.", metavar="PEOPLE.csv")],
+    people: Annotated[Path, Argument(help="csv file with one or more rows per person.", metavar="PEOPLE.csv")],
     policy: Annotated[
-        Path, typer.Option(help="TOML file with the ε of each level, max_epsilon and delta.", metavar="POLICY.toml")
+        Path, Option(help="TOML file with the ε of each level, max_epsilon and delta.", metavar="POLICY.toml")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="The group file to write, which other commands read.", metavar="GROUPS.csv")
+        Path | None, Option(help="The group file to write, which other commands read.", metavar="GROUPS.csv")
     ] = None,
-    person: Annotated[str | None, typer.Option(help="The column of person ids; default: one person per row.")] = None,
-    level: Annotated[str | None, typer.Option(help="The column of consent levels; default: level.")] = None,
-    epsilon_column: Annotated[str | None, typer.Option(help="The column of ε, instead of consent levels.")] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="δ for everybody, at most the policy's; default: the policy's.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
+    person: Annotated[str | None, Option(help="The column of person ids; default: one person per row.")] = None,
+    level: Annotated[str | None, Option(help="The column of consent levels; default: level.")] = None,
+    epsilon_column: Annotated[str | None, Option(help="The column of ε, instead of consent levels.")] = None,
+    delta: Annotated[float | None, Option(help="δ for everybody, at most the policy's; default: the policy's.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check consent: count people per level, list rows that cannot be used, explain each level."""
-    from ipate.cli.options import check_out
-    from ipate.cli.output import print_json, progress_bar
     from ipate.errors import InputError
     from ipate.people.budgets import write_groups
     from ipate.people.consent import check_consent
@@ -63,40 +61,31 @@ def command(
 
 
 def _show(found: "Consent", written: Path | None) -> None:
-    from ipate.cli.output import print_table
-
     total = max(1, found.people)
     shown = found.levels[:_SHOWN]
     print_table(
         f"{found.path}: {found.people:,} people in {found.rows:,} rows that can be used",
         ["level", "ε", "δ", "rows", "people", "share"],
         [
-            [
-                entry.level,
-                f"{entry.epsilon:.6g}",
-                f"{entry.delta:g}",
-                f"{entry.rows:,}",
-                f"{entry.people:,}",
-                f"{entry.people / total:.1%}",
-            ]
-            for entry in shown
+            [e.level, f"{e.epsilon:.6g}", f"{e.delta:g}", f"{e.rows:,}", f"{e.people:,}", f"{e.people / total:.1%}"]
+            for e in shown
         ],
         [f"… and {len(found.levels) - _SHOWN:,} more."] if len(found.levels) > _SHOWN else [],
     )
     for entry in shown:
-        typer.echo(f"- {entry.meaning}")
+        echo(f"- {entry.meaning}")
     if found.repeated:
         who = "1 person has" if found.repeated == 1 else f"{found.repeated:,} people have"
-        typer.echo(f"{who} several rows with the same consent: they are counted as one person.")
+        echo(f"{who} several rows with the same consent: they are counted as one person.")
     for note in found.notes:
-        typer.echo(note)
+        echo(note)
     for problem in found.problems[:_SHOWN]:
         lines = ", ".join(map(str, problem.lines)) + (", …" if problem.rows > len(problem.lines) else "")
-        typer.echo(f"Cannot be used: {problem.rows:,} {_rows(problem.rows)} (line {lines}): {problem.text}")
+        echo(f"Cannot be used: {problem.rows:,} {_rows(problem.rows)} (line {lines}): {problem.text}")
     if len(found.problems) > _SHOWN:
-        typer.echo(f"… and {len(found.problems) - _SHOWN:,} more problems; --json lists all.")
+        echo(f"… and {len(found.problems) - _SHOWN:,} more problems; --json lists all.")
     if written is not None:
-        typer.echo(f"Written: {written}, {len(found.groups):,} groups.")
+        echo(f"Written: {written}, {len(found.groups):,} groups.")
 
 
 def _rows(count: int) -> str:

@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
+
+from ipate.cli import options
+from ipate.cli.output import print_result
+from ipate.errors import InputError
 
 if TYPE_CHECKING:
     from ipate.accounting.ptr.design import Design
-
 
 EXAMPLE = (
     "Examples: ipate design votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
@@ -18,44 +21,39 @@ EXAMPLE = (
 
 def command(
     votes: Annotated[
-        Path | None,
-        typer.Argument(help="The npz file that will be labelled; its votes are not used.", metavar="VOTES.npz"),
+        Path | None, Argument(help="The npz file that will be labelled; its votes are not used.", metavar="VOTES.npz")
     ] = None,
-    groups: Annotated[Path | None, typer.Option(help="csv file of group budgets.", metavar="GROUPS.csv")] = None,
-    out: Annotated[Path | None, typer.Option(help="The design file to write.", metavar="DESIGN.json")] = None,
+    groups: Annotated[Path | None, Option(help="csv file of group budgets.", metavar="GROUPS.csv")] = None,
+    out: Annotated[Path | None, Option(help="The design file to write.", metavar="DESIGN.json")] = None,
     check: Annotated[
-        Path | None, typer.Option(help="Verify this design instead of making one.", metavar="DESIGN.json")
+        Path | None, Option(help="Verify this design instead of making one.", metavar="DESIGN.json")
     ] = None,
-    accuracy: Annotated[float | None, typer.Option(help="Simulator: expected accuracy of one teacher.")] = None,
-    spread: Annotated[float | None, typer.Option(help="Simulator: spread of query difficulty; default: 2.")] = None,
+    accuracy: Annotated[float | None, Option(help="Simulator: expected accuracy of one teacher.")] = None,
+    spread: Annotated[float | None, Option(help="Simulator: spread of query difficulty; default: 2.")] = None,
     confusion: Annotated[
-        float | None, typer.Option(help="Simulator: share of wrong votes that agree with each other; default: 0.65.")
+        float | None, Option(help="Simulator: share of wrong votes that agree with each other; default: 0.65.")
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(help="Votes of other teachers on public data, instead of a simulator.")
+        Path | None, Option(help="Votes of other teachers on public data, instead of a simulator.")
     ] = None,
     reserve: Annotated[
-        float | None, typer.Option(help="How much more than the reference the votes may cost; default: 0.1 (10 %).")
+        float | None, Option(help="How much more than the reference the votes may cost; default: 0.1 (10 %).")
     ] = None,
     fallback: Annotated[
-        bool, typer.Option(help="Reserve (ε/2, δ/10) for a data-independent run after a failed test.")
+        bool, Option(help="Reserve (ε/2, δ/10) for a data-independent run after a failed test.")
     ] = False,
-    variant: Annotated[str, typer.Option(help="standard, weighting or upsampling, as in ipate label.")] = "auto",
-    weights: Annotated[
-        str,
-        typer.Option(help="gdp, proportional, classic, algorithm2, uniform, or file: use the weights in the files."),
-    ] = "gdp",
-    sigma: Annotated[float | None, typer.Option(help="σ: standard deviation of the label noise.")] = None,
-    check_sigma: Annotated[float | None, typer.Option(help="σ_T: standard deviation of the check noise.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="T: threshold of the check.")] = None,
-    delta: Annotated[float, typer.Option(help="δ of groups without one in the group file.")] = 1e-5,
-    classes: Annotated[int | None, typer.Option(help="Number of classes (public).")] = None,
-    max_queries: Annotated[int | None, typer.Option(help="Ask at most this many queries.")] = None,
-    order_seed: Annotated[int | None, typer.Option(min=0, help="Seed for shuffling the queries.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
+    variant: Annotated[str, Option(help="standard, weighting or upsampling, as in ipate label.")] = "auto",
+    weights: options.Weights = "gdp",
+    sigma: options.Sigma = None,
+    check_sigma: options.CheckSigma = None,
+    threshold: options.Threshold = None,
+    delta: options.Delta = 1e-5,
+    classes: options.Classes = None,
+    max_queries: Annotated[int | None, Option(help="Ask at most this many queries.")] = None,
+    order_seed: Annotated[int | None, Option(min=0, help="Seed for shuffling the queries.")] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Design the test of the bound ptr from public information, before the votes are used."""
-    from ipate.errors import InputError
     from ipate.planning.reference import read_design, write_design
 
     if check is not None:
@@ -69,47 +67,46 @@ def command(
 
     from ipate.allocation import panel_for
     from ipate.allocation.layout import TrainedElsewhere
-    from ipate.cli.options import check_out, chosen_design
-    from ipate.cli.output import waiting
     from ipate.labelling.aggregators import build_aggregator
-    from ipate.labelling.tested import query_ids
     from ipate.people.budgets import read_groups
     from ipate.votes import read_votes
 
-    check_out(out, "a design")
+    options.check_out(out, "a design")
     chosen = build_aggregator("auto", sigma=sigma, check_sigma=check_sigma, threshold=threshold)
     given = TrainedElsewhere(
         votes=read_votes(votes, classes=classes), rows=read_groups(groups), delta=delta, weights=weights
     )
     ballot, panel, _ = panel_for(variant, given)
-    names = query_ids(ballot)
-    if order_seed is not None:
-        names = tuple(names[i] for i in np.random.default_rng(order_seed).permutation(ballot.n_queries))
-    with waiting("designing the test", quiet=as_json):
-        made = chosen_design(
-            None, panel, chosen.mechanism, n_classes=ballot.n_classes, queries=names[:max_queries],
-            reference=reference, accuracy=accuracy, spread=spread, confusion=confusion, reserve=reserve,
-            fallback=fallback,
-        )  # fmt: skip
+    order = None if order_seed is None else np.random.default_rng(order_seed).permutation(ballot.n_queries)
+    made = options.chosen_design(
+        None, ballot, panel, chosen.mechanism, order=order, max_queries=max_queries, quiet=as_json,
+        reference=reference, accuracy=accuracy, spread=spread, confusion=confusion, reserve=reserve, fallback=fallback,
+    )  # fmt: skip
     write_design(out, made)
     _show(made, f"{out}: written", as_json)
 
 
 def _show(design: "Design", title: str, as_json: bool) -> None:
-    from ipate.cli.options import design_facts
-    from ipate.cli.output import print_json, print_table
-
-    facts = design_facts(design)
-    if as_json:
-        print_json(facts)
-        return
-    print_table(
+    groups = design.setting.groups
+    payload = {
+        "queries": design.n_queries,
+        "levels": design.levels,
+        "pass_probability_at_best": float(design.pi[-1]),
+        "reserve": design.reserve,
+        "fallback": design.fallback,
+        "reference": design.reference,
+        "digest": design.digest,
+        "groups": [
+            {"group": group.id, "epsilon": group.epsilon, "delta": group.delta, "sensitivity": group.sensitivity}
+            for group in groups
+        ],
+    }
+    print_result(
+        as_json,
+        payload,
         f"{title}. {design.n_queries} queries, all asked if one private test is passed, none if not",
         ["group", "ε", "δ", "one person moves"],
-        [
-            [group.id, f"{group.epsilon:g}", f"{group.delta:g}", f"{group.sensitivity:.4g}"]
-            for group in design.setting.groups
-        ],
+        [[group.id, f"{group.epsilon:g}", f"{group.delta:g}", f"{group.sensitivity:.4g}"] for group in groups],
         [
             f"Made from: {design.reference}; reserve {design.reserve:.0%}.",
             f"Votes as clear as that pass with probability {float(design.pi[-1]):.2f}; privacy does not depend on it.",

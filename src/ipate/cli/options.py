@@ -1,22 +1,41 @@
-"""Parsing and validation of options that several commands share."""
+"""Options that several commands share: their declarations, and how they are read and validated."""
 
 import math
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from typer import Option
 
-from ipate.accounting.ptr.design import Design
+from ipate.cli.output import waiting
 from ipate.errors import InputError
-from ipate.labelling.aggregators import Mechanism
-from ipate.labelling.loop import check_probs
-from ipate.planning.reference import RESERVE, Reference, Simulator, design_for, read_design
-from ipate.votes import Votes, read_votes
-from ipate.votes.panel import Panel
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ipate.accounting.ptr.design import Design
+    from ipate.labelling.aggregators import Mechanism
+    from ipate.planning.reference import Reference
+    from ipate.votes import Votes
+    from ipate.votes.panel import Panel
+
+AsJson = Annotated[bool, Option("--json", help="Print only JSON on stdout.")]
+Aggregator = Annotated[
+    str, Option(help="gnmax, confident, interactive or lnmax; auto: derived from the other options.")
+]
+Sigma = Annotated[float | None, Option(help="σ: standard deviation of the label noise.")]
+CheckSigma = Annotated[float | None, Option(help="σ_T: standard deviation of the check noise.")]
+Threshold = Annotated[float | None, Option(help="T: threshold of the check.")]
+StudentProbs = Annotated[
+    Path | None, Option(help="npy file, queries × classes: the student's probabilities (interactive).")
+]
+Weights = Annotated[
+    str, Option(help="gdp, proportional, classic, algorithm2, uniform, or file: use the weights in the files.")
+]
+Delta = Annotated[float, Option(help="δ of groups without one in the group file.")]
+Orders = Annotated[str, Option(help="Rényi orders: FIRST:LAST or a comma-separated list.")]
+Classes = Annotated[int | None, Option(help="Number of classes (public).")]
 _MOST_ORDERS = 10_000  # time and memory grow with orders × queries; the paper uses 49
 
 
@@ -46,8 +65,10 @@ def check_out(path: Path, what: str) -> None:
         raise InputError(f"{path.parent}: no such folder; make it first, {what} needs one")
 
 
-def load_npy(path: Path, what: str) -> NDArray[Any]:
+def load_npy(path: Path, what: str) -> "NDArray[Any]":
     """Read one array from an npy file, without pickle."""
+    import numpy as np
+
     if not path.is_file():
         raise InputError(f"{path}: no such file; {what} must be an npy file")
     try:
@@ -66,57 +87,56 @@ def whole_number(text: str | None) -> int | str | None:
     return int(text) if text is not None and text.lstrip("-").isdecimal() else text
 
 
-def load_probs(path: Path | None, votes: Votes) -> NDArray[np.float64] | None:
+def load_probs(path: Path | None, votes: "Votes") -> "NDArray[np.float64] | None":
     """Read the student's probabilities, queries × classes, each row summing to 1."""
+    from ipate.labelling.loop import check_probs
+
     if path is None:
         return None
     return check_probs(load_npy(path, "--student-probs"), votes.n_queries, votes.n_classes)
 
 
 def make_reference(
-    *,
-    reference: Path | None,
-    accuracy: float | None,
-    spread: float | None,
-    confusion: float | None,
-    reserve: float | None,
-    fallback: bool,
-    classes: int | None,
-) -> Reference:
+    *, reference: Path | None, reserve: float | None, fallback: bool, classes: int | None, **parameters: float | None
+) -> "Reference":
     """Return the reference of a design: a simulator with these parameters, or the votes of other teachers."""
+    from ipate.planning.reference import RESERVE, Reference, Simulator
+    from ipate.votes import read_votes
+
     kept = RESERVE if reserve is None else reserve
+    given: dict[str, Any] = {name: value for name, value in parameters.items() if value is not None}
     if reference is not None:
-        if accuracy is not None or spread is not None or confusion is not None:
+        if given:
             raise InputError("reference is given, and accuracy, spread or confusion too: those are for a simulator")
-        return Reference(
-            votes=read_votes(reference, classes=classes),
-            source=f"votes of other teachers, {reference.name}",
-            reserve=kept,
-            fallback=fallback,
-        )
-    if accuracy is None:
+        votes, source = read_votes(reference, classes=classes), f"votes of other teachers, {reference.name}"
+        return Reference(votes=votes, source=source, reserve=kept, fallback=fallback)
+    if "accuracy" not in given:
         raise InputError(
             "bound is 'ptr' without a reference: say with --accuracy how often a teacher is expected to be right, from "
             "public knowledge, or name votes of other teachers on public data with --reference"
         )
-    usual = Simulator(accuracy=accuracy)
-    guess = Simulator(
-        accuracy=accuracy,
-        spread=usual.spread if spread is None else spread,
-        confusion=usual.confusion if confusion is None else confusion,
-    )
-    return Reference(simulator=guess, reserve=kept, fallback=fallback)
+    return Reference(simulator=Simulator(**given), reserve=kept, fallback=fallback)
 
 
 def chosen_design(
-    design: Path | None, panel: Panel, mechanism: Mechanism, *, n_classes: int, queries: Sequence[str], **options: Any
-) -> Design:
-    """Read and verify the named design, or make one from the options; one of the two is required."""
-    if design is not None:
-        refuse_unused("a design is named, and holds all that", **options)
-        return read_design(design)
-    made = make_reference(**options, classes=n_classes)
-    return design_for(made, panel, mechanism, n_classes=n_classes, queries=queries)
+    design: Path | None, votes: "Votes", panel: "Panel", mechanism: "Mechanism", *,
+    order: "NDArray[np.int64] | None", max_queries: int | None, quiet: bool, **options: Any,
+) -> "Design":  # fmt: skip
+    """Read and verify the named design, or make one from the options for the queries in this order.
+
+    Only public facts of the votes are used: query ids, numbers of teachers, and classes.
+    """
+    from ipate.labelling.tested import query_ids
+    from ipate.planning.reference import design_for, read_design
+
+    with waiting("designing the test", quiet=quiet):
+        if design is not None:
+            refuse_unused("a design is named, and holds all that", **options)
+            return read_design(design)
+        names = query_ids(votes)
+        asked = names if order is None else [names[index] for index in order.tolist()]
+        made = make_reference(**options, classes=votes.n_classes)
+        return design_for(made, panel, mechanism, n_classes=votes.n_classes, queries=asked[:max_queries])
 
 
 def refuse_unused(why: str, **options: Any) -> None:
@@ -124,20 +144,3 @@ def refuse_unused(why: str, **options: Any) -> None:
     for name, value in options.items():
         if value is not None and value is not False:
             raise InputError(f"{name} is {value}: {why}; leave it out")
-
-
-def design_facts(design: Design) -> dict[str, Any]:
-    """Return the contents of a design for JSON; all of it is public."""
-    return {
-        "queries": design.n_queries,
-        "levels": design.levels,
-        "pass_probability_at_best": float(design.pi[-1]),
-        "reserve": design.reserve,
-        "fallback": design.fallback,
-        "reference": design.reference,
-        "digest": design.digest,
-        "groups": [
-            {"group": group.id, "epsilon": group.epsilon, "delta": group.delta, "sensitivity": group.sensitivity}
-            for group in design.setting.groups
-        ],
-    }

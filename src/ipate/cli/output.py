@@ -5,11 +5,12 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from ipate.labelling.results import GroupResult, Guarantee
 
+Rows: TypeAlias = Sequence[Sequence[str]]
 COST_COLUMNS = ("sensitivity", "budget ε", "cost ε", "δ", "used")
 
 
@@ -27,7 +28,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> None:
+def print_table(title: str, columns: Sequence[str], rows: Rows, notes: Sequence[str]) -> None:
     """Print a table with right-aligned numbers, and notes below it."""
     from rich.console import Console
     from rich.table import Table
@@ -45,6 +46,16 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         console.print(Text(note))
 
 
+def print_result(
+    as_json: bool, payload: dict[str, Any], title: str, columns: Sequence[str], rows: Rows, notes: Sequence[str]
+) -> None:
+    """Print the result of a command: the payload as JSON, or the table."""
+    if as_json:
+        print_json(payload)
+    else:
+        print_table(title, columns, rows, notes)
+
+
 def cell(value: float | str | None, spec: str = "") -> str:
     """Format one cell of a table; a missing value is shown as a dash."""
     return "—" if value is None else format(value, spec)
@@ -52,13 +63,8 @@ def cell(value: float | str | None, spec: str = "") -> str:
 
 def cost_cells(group: "GroupResult") -> list[str]:
     """Format the cells of `COST_COLUMNS` for one group."""
-    return [
-        f"{group.sensitivity:.4g}",
-        f"{group.budget.epsilon:.4g}",
-        f"{group.cost:.4f}",
-        f"{group.budget.delta:g}",
-        f"{group.used:.0%}",
-    ]
+    epsilon, delta = group.budget.epsilon, group.budget.delta
+    return [f"{group.sensitivity:.4g}", f"{epsilon:.4g}", f"{group.cost:.4f}", f"{delta:g}", f"{group.used:.0%}"]
 
 
 def statement_line(guarantee: "Guarantee") -> str:

@@ -4,14 +4,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
+
+from ipate.cli.options import AsJson, Orders, make_reference, parse_orders, refuse_unused, whole_number
+from ipate.cli.output import cell, print_json, print_table, waiting
 
 if TYPE_CHECKING:
     from ipate.people.budgets import Group
     from ipate.planning.plan import GroupPlan, Plan, VariantPlan
     from ipate.planning.reference import Forecast, Reference
     from ipate.planning.settings import Settings
-
 
 EXAMPLE = (
     "Examples: ipate plan hospital.toml, for the people that ipate run hospital.toml would have; ipate plan --people "
@@ -23,80 +25,72 @@ POOL, CLASSES = 10_000, 10
 
 
 def command(
-    config: Annotated[Path | None, typer.Argument(help="A TOML file, as for ipate run.", metavar="CONFIG.toml")] = None,
+    config: Annotated[Path | None, Argument(help="A TOML file, as for ipate run.", metavar="CONFIG.toml")] = None,
     people: Annotated[
-        str | None,
-        typer.Option(help="The number of people, or a csv file with one row per person.", metavar="N|PEOPLE.csv"),
+        str | None, Option(help="The number of people, or a csv file with one row per person.", metavar="N|PEOPLE.csv")
     ] = None,
-    groups: Annotated[Path | None, typer.Option(help="csv file of group budgets.", metavar="GROUPS.csv")] = None,
+    groups: Annotated[Path | None, Option(help="csv file of group budgets.", metavar="GROUPS.csv")] = None,
     share: Annotated[
-        list[str] | None, typer.Option(help="A group's share of all people; once per group.", metavar="ID=SHARE")
+        list[str] | None, Option(help="A group's share of all people; once per group.", metavar="ID=SHARE")
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="One ε for everybody; with --people N.")] = None,
-    epsilon_column: Annotated[str | None, typer.Option(help="The people csv's column of ε.")] = None,
-    level: Annotated[
-        str | None, typer.Option(help="The people csv's column of consent levels; needs --policy.")
-    ] = None,
-    policy: Annotated[Path | None, typer.Option(help="TOML file with the ε of each consent level.")] = None,
+    epsilon: Annotated[float | None, Option(help="One ε for everybody; with --people N.")] = None,
+    epsilon_column: Annotated[str | None, Option(help="The people csv's column of ε.")] = None,
+    level: Annotated[str | None, Option(help="The people csv's column of consent levels; needs --policy.")] = None,
+    policy: Annotated[Path | None, Option(help="TOML file with the ε of each consent level.")] = None,
     person: Annotated[
-        str | None, typer.Option(help="The people csv's column of person ids, if a person has several rows.")
+        str | None, Option(help="The people csv's column of person ids, if a person has several rows.")
     ] = None,
-    delta_column: Annotated[str | None, typer.Option(help="The people csv's column of δ.")] = None,
+    delta_column: Annotated[str | None, Option(help="The people csv's column of δ.")] = None,
     delta: Annotated[
-        float | None, typer.Option(help="δ where no file gives one; default: the smaller of 1e-5 and 0.1/people.")
+        float | None, Option(help="δ where no file gives one; default: the smaller of 1e-5 and 0.1/people.")
     ] = None,
-    classes: Annotated[int | None, typer.Option(help=f"Number of classes (public); default: {CLASSES}.")] = None,
-    pool: Annotated[int | None, typer.Option(help="Number of public points; default: 10,000.")] = None,
-    variant: Annotated[str | None, typer.Option(help="Variant to choose noise for; default: weighting.")] = None,
-    teachers: Annotated[str | None, typer.Option(help="Number of teachers, k, or auto.", metavar="K|auto")] = None,
+    classes: Annotated[int | None, Option(help=f"Number of classes (public); default: {CLASSES}.")] = None,
+    pool: Annotated[int | None, Option(help="Number of public points; default: 10,000.")] = None,
+    variant: Annotated[str | None, Option(help="Variant to choose noise for; default: weighting.")] = None,
+    teachers: Annotated[str | None, Option(help="Number of teachers, k, or auto.", metavar="K|auto")] = None,
     points_per_teacher: Annotated[
-        int | None, typer.Option(help="People per teacher, if the number of teachers is auto.")
+        int | None, Option(help="People per teacher, if the number of teachers is auto.")
     ] = None,
-    aggregator: Annotated[str | None, typer.Option(help="auto, confident (with a check) or gnmax (without).")] = None,
-    sigma: Annotated[float | None, typer.Option(help="σ at k teachers; default: as in ipate run.")] = None,
-    check_sigma: Annotated[float | None, typer.Option(help="σ_T at k teachers; default: as in ipate run.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="T at k teachers; default: as in ipate run.")] = None,
-    bound: Annotated[str | None, typer.Option(help="gdp, loose or sup; default: gdp.")] = None,
-    conversion: Annotated[str | None, typer.Option(help="improved (default) or classic; ignored by gdp.")] = None,
-    orders: Annotated[str, typer.Option(help="Rényi orders: FIRST:LAST or a comma-separated list.")] = "2:50",
+    aggregator: Annotated[str | None, Option(help="auto, confident (with a check) or gnmax (without).")] = None,
+    sigma: Annotated[float | None, Option(help="σ at k teachers; default: as in ipate run.")] = None,
+    check_sigma: Annotated[float | None, Option(help="σ_T at k teachers; default: as in ipate run.")] = None,
+    threshold: Annotated[float | None, Option(help="T at k teachers; default: as in ipate run.")] = None,
+    bound: Annotated[str | None, Option(help="gdp, loose or sup; default: gdp.")] = None,
+    conversion: Annotated[str | None, Option(help="improved (default) or classic; ignored by gdp.")] = None,
+    orders: Orders = "2:50",
     weights: Annotated[
-        str, typer.Option(help="The rule of weighting: gdp, proportional, algorithm2, classic or uniform.")
+        str, Option(help="The rule of weighting: gdp, proportional, algorithm2, classic or uniform.")
     ] = "gdp",
-    copies: Annotated[str, typer.Option(help="The rule of upsampling: gdp, proportional, classic or uniform.")] = "gdp",
+    copies: Annotated[str, Option(help="The rule of upsampling: gdp, proportional, classic or uniform.")] = "gdp",
     tolerance: Annotated[
-        float, typer.Option(help="Tolerance of the ratios of copies; a larger one needs fewer teachers.")
+        float, Option(help="Tolerance of the ratios of copies; a larger one needs fewer teachers.")
     ] = 0.02,
-    max_copies: Annotated[int, typer.Option(help="Maximum number of copies of a person.")] = 20,
+    max_copies: Annotated[int, Option(help="Maximum number of copies of a person.")] = 20,
     power: Annotated[
-        float | None, typer.Option(help="Vanishing: participate in (ε/ε_max)^power of the queries, not (μ/μ_max)².")
+        float | None, Option(help="Vanishing: participate in (ε/ε_max)^power of the queries, not (μ/μ_max)².")
     ] = None,
-    parties: Annotated[bool, typer.Option("--parties", help="The groups are parties that cannot share data.")] = False,
+    parties: Annotated[bool, Option("--parties", help="The groups are parties that cannot share data.")] = False,
     accuracy: Annotated[
-        float | None,
-        typer.Option(help="Expected accuracy of one teacher; adds a comparison of gdp, sup and ptr."),
+        float | None, Option(help="Expected accuracy of one teacher; adds a comparison of gdp, sup and ptr.")
     ] = None,
-    spread: Annotated[
-        float | None, typer.Option(help="With --accuracy: spread of query difficulty; default: 2.")
-    ] = None,
+    spread: Annotated[float | None, Option(help="With --accuracy: spread of query difficulty; default: 2.")] = None,
     confusion: Annotated[
-        float | None, typer.Option(help="With --accuracy: share of wrong votes that agree; default: 0.65.")
+        float | None, Option(help="With --accuracy: share of wrong votes that agree; default: 0.65.")
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(help="Votes of other teachers on public data, instead of --accuracy.")
+        Path | None, Option(help="Votes of other teachers on public data, instead of --accuracy.")
     ] = None,
     reserve: Annotated[
-        float | None,
-        typer.Option(help="How much more than the reference the votes may cost under ptr; default: 0.1 (10 %)."),
+        float | None, Option(help="How much more than the reference the votes may cost under ptr; default: 0.1 (10 %).")
     ] = None,
     fallback: Annotated[
-        bool, typer.Option(help="ptr: reserve (ε/2, δ/10) for a data-independent run after a failed test.")
+        bool, Option(help="ptr: reserve (ε/2, δ/10) for a data-independent run after a failed test.")
     ] = False,
-    split_seed: Annotated[int | None, typer.Option(min=0, help="Vanishing: seed of the schedule; default: 0.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
+    split_seed: Annotated[int | None, Option(min=0, help="Vanishing: seed of the schedule; default: 0.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show before any training what the budgets afford under each variant, from public information only."""
     from ipate.allocation import options_by_variant
-    from ipate.cli.options import parse_orders, refuse_unused, whole_number
     from ipate.errors import check_count
     from ipate.planning.plan import make_plan
     from ipate.planning.settings import choose_settings
@@ -166,8 +160,6 @@ def _forecasts(
     plan: "Plan", pool: int, options: dict[str, Any], known: "Reference | None", *, quiet: bool
 ) -> "tuple[Forecast, ...]":
     """Return the labels to expect under each bound, if a reference is given."""
-    from ipate.cli.options import make_reference, refuse_unused
-    from ipate.cli.output import waiting
     from ipate.planning.reference import forecast
 
     if options["reference"] is not None or options["accuracy"] is not None:
@@ -222,7 +214,6 @@ def _read_groups(
 def _show(
     plan: "Plan", settings: "Settings", pool: int, notes: list[str], expected: "tuple[Forecast, ...]", as_json: bool
 ) -> None:
-    from ipate.cli.output import cell, print_json, print_table
     from ipate.planning.plan import FEWER_POINTS, RATES
 
     said = [*notes, *plan.notes]
@@ -261,11 +252,7 @@ def _show(
         "What more teachers would afford, at equal σ/k and 100% answered",
         ["teachers", "people each", *names],
         [
-            [
-                str(row.n_teachers),
-                f"{row.people_per_teacher:.4g}",
-                *(cell(row.labels[name]) for name in names),
-            ]
+            [str(row.n_teachers), f"{row.people_per_teacher:.4g}", *(cell(row.labels[name]) for name in names)]
             for row in plan.more
         ],
         [FEWER_POINTS, "From public information only: budgets, numbers and noise."],

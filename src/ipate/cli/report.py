@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, echo
+
+from ipate.cli.output import print_json
 
 EXAMPLE = (
     "Examples: ipate report first-run; ipate report first-run --private; ipate report first-run --out march.html. "
@@ -12,21 +14,20 @@ EXAMPLE = (
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    run: Annotated[Path, Argument(help="The run's folder.")],
     private: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--private/--public",
             help="Include private figures, for the data owner; or only what may be published (default).",
         ),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="The html file to write; default: report.html in the run's folder.")
+        Path | None, Option(help="The html file to write; default: report.html in the run's folder.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only the JSON report on stdout.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print only the JSON report on stdout.")] = False,
 ) -> None:
     """Write the report of a run: guarantees in plain words, costs, influence, results, and how to check them."""
-    from ipate.cli.output import print_json
     from ipate.report.claims import headline, marks
     from ipate.report.write import twin
     from ipate.runs.reporting import write_report
@@ -36,5 +37,5 @@ def command(
         print_json(twin(written.facts))
         return
     for line in (*marks(written.facts), headline(written.facts)):
-        typer.echo(f"{line}.")
-    typer.echo(f"Written: {written.html} and {written.json}")
+        echo(f"{line}.")
+    echo(f"Written: {written.html} and {written.json}")

@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, echo
+
+from ipate.cli.options import AsJson
+from ipate.cli.output import print_json, print_status, progress_bar
 
 EXAMPLE = (
     "Examples: ipate reproduce adult-labels --data-dir DIR; ipate reproduce table1 --device cuda --data-dir DIR. "
@@ -14,23 +17,22 @@ EXAMPLE = (
 
 
 def command(
-    name: Annotated[str, typer.Argument(help="A table or figure, or 'all'; an unknown name lists them.")],
-    ensembles: Annotated[int, typer.Option(help="Ensembles per setting (the paper: 10).")] = 3,
-    votings: Annotated[int, typer.Option(help="Labelling runs per ensemble (the paper: 5).")] = 5,
-    quick: Annotated[bool, typer.Option("--quick", help="Use one ensemble and one labelling run.")] = False,
-    device: Annotated[str, typer.Option(help="The device for training: cpu, cuda or auto.")] = "auto",
-    data_dir: Annotated[Path | None, typer.Option(help="The folder with the official files of the data sets.")] = None,
+    name: Annotated[str, Argument(help="A table or figure, or 'all'; an unknown name lists them.")],
+    ensembles: Annotated[int, Option(help="Ensembles per setting (the paper: 10).")] = 3,
+    votings: Annotated[int, Option(help="Labelling runs per ensemble (the paper: 5).")] = 5,
+    quick: Annotated[bool, Option("--quick", help="Use one ensemble and one labelling run.")] = False,
+    device: Annotated[str, Option(help="The device for training: cpu, cuda or auto.")] = "auto",
+    data_dir: Annotated[Path | None, Option(help="The folder with the official files of the data sets.")] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="The folder of stored votes; default: 'reproduce' in the data cache.")
+        Path | None, Option(help="The folder of stored votes; default: 'reproduce' in the data cache.")
     ] = None,
     jobs: Annotated[
-        Path | None, typer.Option(help="Do not train: write the missing trainings as job files for another machine.")
+        Path | None, Option(help="Do not train: write the missing trainings as job files for another machine.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder for NAME.json, NAME.md and figures.")] = Path("results"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
+    out: Annotated[Path, Option(help="The folder for NAME.json, NAME.md and figures.")] = Path("results"),
+    as_json: AsJson = False,
 ) -> None:
     """Reproduce a table or figure of the paper; teachers are trained once. Seeded: not for real people's data."""
-    from ipate.cli.output import print_json, print_status, progress_bar
     from ipate.data.fetch import cache_folder
     from ipate.errors import InputError, PendingError, refuse_name
     from ipate.reproduce import EXPERIMENTS, run_experiment
@@ -45,13 +47,9 @@ def command(
     if device not in ("auto", "cpu") and not device.startswith("cuda"):
         raise InputError(f"--device is {device!r}: it must be cpu, cuda or auto")
     options = Options(ensembles=1, votings=1) if quick else Options(ensembles=ensembles, votings=votings)
+    kept = cache or cache_folder() / "reproduce"
     models = TrainedModels(
-        cache=cache or cache_folder() / "reproduce",
-        data_dir=data_dir,
-        device=device,
-        jobs=jobs,
-        log=print_status,
-        progress_bar=progress_bar,
+        cache=kept, data_dir=data_dir, device=device, jobs=jobs, log=print_status, progress_bar=progress_bar
     )
     found, pending = {}, []
     for wanted in EXPERIMENTS if name == "all" else (name,):
@@ -65,11 +63,11 @@ def command(
         found[wanted] = page.json(typed)
         print_status(f"{wanted}: {', '.join(str(path) for path in written)}")
         if not as_json:
-            typer.echo(page.markdown(typed))
+            echo(page.markdown(typed))
     if as_json:
         print_json({"results": found, "pending_jobs": pending})
     elif pending:
-        typer.echo(
+        echo(
             f"{len(pending)} jobs are in {jobs}. On a machine with a GPU: python -m ipate.reproduce.training {jobs} "
             f"--data-dir DIR --device cuda --out CACHE; then run this command again with --cache CACHE."
         )

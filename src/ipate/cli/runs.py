@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, echo
+
+from ipate.cli.options import AsJson
+from ipate.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from ipate.runs.listing import RunState
-
 
 EXAMPLE = (
     "Examples: ipate runs; ipate runs studies --json. Continue an interrupted run with "
@@ -16,11 +18,9 @@ EXAMPLE = (
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="The folder of the runs.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
+    folder: Annotated[Path, Argument(help="The folder of the runs.")] = Path("runs"), as_json: AsJson = False
 ) -> None:
     """List runs with their state: complete, interrupted, running, or broken with the reason."""
-    from ipate.cli.output import print_json, print_table
     from ipate.runs.listing import list_runs
 
     found = list_runs(folder)
@@ -28,7 +28,7 @@ def command(
         print_json({"folder": str(folder), "runs": [_payload(run) for run in found]})
         return
     if not found:
-        typer.echo(f"There are no runs in {folder}.")
+        echo(f"There are no runs in {folder}.")
         return
     print_table(
         f"{len(found)} {'run' if len(found) == 1 else 'runs'} in {folder}",

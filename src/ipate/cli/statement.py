@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, echo
+
+from ipate.cli.options import AsJson
+from ipate.cli.output import print_json
 
 EXAMPLE = (
     "Examples: ipate statement march p1042; ipate statement march p1042 --private. Without --private the statement "
@@ -13,15 +16,14 @@ EXAMPLE = (
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
-    person: Annotated[str, typer.Argument(help="The person's id.")],
+    run: Annotated[Path, Argument(help="The run's folder.")],
+    person: Annotated[str, Argument(help="The person's id.")],
     private: Annotated[
-        bool, typer.Option("--private", help="Include costs computed from the votes, for the data owner only.")
+        bool, Option("--private", help="Include costs computed from the votes, for the data owner only.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print a person's budget, what all runs on the ledger spent of it, and what is left."""
-    from ipate.cli.output import print_json
     from ipate.report.statement import as_payload, sentences
     from ipate.runs.folder import RunFolder
     from ipate.runs.person import state
@@ -30,6 +32,6 @@ def command(
     if as_json:
         print_json(as_payload(found))
         return
-    typer.echo(f"Statement for person {found.person}, run {found.run}")
+    echo(f"Statement for person {found.person}, run {found.run}")
     for sentence in sentences(found):
-        typer.echo(sentence)
+        echo(sentence)

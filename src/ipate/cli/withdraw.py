@@ -4,7 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, echo
+
+from ipate.cli.options import AsJson
+from ipate.cli.output import print_json
 
 EXAMPLE = (
     "Example: ipate withdraw march p1042, then ipate run --resume march, which retrains only the person's teachers "
@@ -14,12 +17,11 @@ EXAMPLE = (
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
-    person: Annotated[str, typer.Argument(help="The person's id.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
+    run: Annotated[Path, Argument(help="The run's folder.")],
+    person: Annotated[str, Argument(help="The person's id.")],
+    as_json: AsJson = False,
 ) -> None:
     """Withdraw a person: retrain their teachers without them, and leave everybody else where they are."""
-    from ipate.cli.output import print_json
     from ipate.report.statement import left
     from ipate.runs.folder import RunFolder
     from ipate.runs.person import withdraw
@@ -32,4 +34,4 @@ def command(
         print_json({"run": str(run), **asdict(entry), "sentences": list(left(entry, str(run)))})
         return
     for sentence in left(entry, str(run)):
-        typer.echo(sentence)
+        echo(sentence)

@@ -28,14 +28,9 @@ from ipate.people.budgets import GroupRow, write_groups
 RULES = ("gdp", "proportional", "classic", "uniform")
 
 
-@dataclass(frozen=True, kw_only=True)
-class MergedGroup:
+class MergedGroup(DeclaredGroup):
     """An account of the merged votes: its budget, its number of teachers, its sites and its teachers' weight."""
 
-    id: str
-    epsilon: float
-    delta: float
-    teachers: int
     sites: tuple[str, ...]
     weight: float
 
@@ -62,7 +57,7 @@ class Merged:
         """The groups as `ipate label` and `ipate account` read them."""
         return tuple(GroupRow(group=g.id, epsilon=g.epsilon, delta=g.delta, weight=g.weight) for g in self.groups)
 
-    def write(self, out: Path, *, progress: Callable[[int], None] | None = None) -> None:
+    def write(self, out: Path, *, progress: Callable[[int], None] = lambda done: None) -> None:
         """Write `votes.npz`, `groups.csv` and `sites.json` into a new folder, atomically.
 
         `progress` receives the number of teachers whose votes are written.
@@ -79,14 +74,13 @@ class Merged:
             shutil.rmtree(aside, ignore_errors=True)
             raise
 
-    def _votes(self, progress: Callable[[int], None] | None) -> Iterator[NDArray[Any]]:
+    def _votes(self, progress: Callable[[int], None]) -> Iterator[NDArray[Any]]:
         """Yield every teacher's votes in turn, so that they are never all in memory."""
         for done, row in enumerate((row for file in self.files for row in file.votes), start=1):
             yield row
-            if progress is not None:
-                progress(done)
+            progress(done)
 
-    def _write_votes(self, path: Path, progress: Callable[[int], None] | None) -> None:
+    def _write_votes(self, path: Path, progress: Callable[[int], None]) -> None:
         classes = self.files[0].manifest.encoding.classes
         shape = (len(self.teacher_groups), self.files[0].manifest.n_queries)
         with new_npz(path) as archive:
@@ -115,7 +109,7 @@ class Merged:
                 }
                 for file in self.files
             ],
-            "groups": [{**vars(group), "sites": list(group.sites)} for group in self.groups],
+            "groups": [group.model_dump(mode="json") for group in self.groups],
         }
 
 

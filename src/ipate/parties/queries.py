@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ipate.data.columns import as_text, check_finite
 from ipate.errors import InputError, show
-from ipate.files import read_npz, read_table
+from ipate.files import plain_number, read_npz, read_table
 from ipate.parties.exchange import Encoding, array_sha256, canonical_json, first_problem, new_npz, require_new, sha256
 
 _MEMBERS = ("X", "ids", "encoding")
@@ -143,7 +143,7 @@ def _read_csv(pool: Path, features: Sequence[str] | None, id_column: str | None)
         try:
             X[:, column] = np.array(cells, dtype=np.float64)
         except ValueError:
-            row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
+            row = next(row for row, cell in enumerate(cells) if plain_number(cell) is None)
             raise InputError(
                 f"{table.where(row)}: feature {show(name)} is {show(cells[row])}: features must be numbers; encode "
                 "this column, or list the numeric ones with --features"
@@ -152,14 +152,6 @@ def _read_csv(pool: Path, features: Sequence[str] | None, id_column: str | None)
     if id_column is not None:
         arrays["queries"] = np.array(table.texts(id_column))
     return arrays
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _read_bounds(path: str, features: Sequence[str]) -> tuple[tuple[float, float], ...]:

@@ -1,4 +1,4 @@
-"""A fitted site: its people, budgets and teachers stay in its own folder, and only its votes leave it.
+"""A site: it trains teachers on its own people's rows in its own folder, and only their votes leave it.
 
 Teachers are stored by joblib, that is, pickled, and whoever can write such a file can run code here. So a teacher is
 loaded only from its own site's private folder, only while nobody but the owner can write to that folder, and only if
@@ -8,9 +8,10 @@ its file has the hash that was recorded after training. Vote files hold no model
 import io
 import json
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +19,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate._version import __version__
-from ipate.allocation.allocation import Allocation
-from ipate.errors import InputError, TeacherError, show
-from ipate.files import FileLock, write_text
-from ipate.parties.exchange import (
-    FORMAT,
-    DeclaredGroup,
-    DeclaredTeacher,
-    Encoding,
-    Manifest,
-    canonical_json,
-    check_site,
-    new_npz,
-    require_new,
-    sha256,
-)
+from ipate.allocation import VARIANTS, allocate
+from ipate.allocation.allocation import Allocation, class_warning
+from ipate.data.dataset import Dataset
+from ipate.data.files import read_data
+from ipate.errors import InputError, TeacherError, check_count, refuse_name, show
+from ipate.files import FileLock, read_npz, replacing, write_text
+from ipate.parties import exchange
+from ipate.parties.exchange import DeclaredGroup, DeclaredTeacher, Encoding, Manifest, check_site, sha256
 from ipate.parties.queries import Queries
+from ipate.people.people import make_people
+from ipate.people.policy import Policy
+from ipate.planning.choose import usual_points
 from ipate.teachers.engines import Engine, one_line
-from ipate.teachers.ensemble import predict_votes
+from ipate.teachers.ensemble import Ints, fingerprint, fit_teacher, predict_votes, run_teachers
 from ipate.votes.store import vote_dtype
 
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 SITE_FORMAT = "ipate site 1"
+_DELTA = 1e-5  # a δ computed from the number of people would reveal that number
+_README = """This folder is private: it holds the allocation of people to teachers, and the teachers. It never leaves
+this site; only the vote files of `ipate party vote` do. The teachers are pickled: load them from no other place.
+"""
 
 
 def no_bar(_title: str, _total: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -85,12 +86,11 @@ class Site:
     @property
     def groups(self) -> tuple[DeclaredGroup, ...]:
         """The groups that the site declares, with its name in their ids, in the order of the ids."""
-        declared = (
-            DeclaredGroup(
-                id=self._own(g.id), epsilon=g.epsilon, delta=g.delta, teachers=self.allocation.layout.teachers[g.id]
-            )
+        teachers = self.allocation.layout.teachers
+        declared = [
+            DeclaredGroup(id=self._own(g.id), epsilon=g.epsilon, delta=g.delta, teachers=teachers[g.id])
             for g in self.allocation.groups
-        )
+        ]
         return tuple(sorted(declared, key=lambda group: group.id))
 
     def _own(self, name: str) -> str:
@@ -105,7 +105,7 @@ class Site:
         Every labelling spends the people's budgets again, so a site that has voted on other queries is refused unless
         `again` says that its budgets hold for each labelling. The queries are recorded before the file is released.
         """
-        require_new(out)
+        exchange.require_new(out)
         Engine(n_jobs=n_jobs)
         with self._locked():
             self._check(queries, again)
@@ -135,19 +135,16 @@ class Site:
             DeclaredTeacher(id=self._own(str(number)), group=self._own(group))
             for number, group in enumerate(self.allocation.teacher_groups or ())
         )
-        with new_npz(out) as archive, bar("teachers voted", len(teachers)) as progress:
-            votes = archive.stream(
-                "votes",
-                dtype=vote_dtype(len(self.encoding.classes)),
-                shape=(len(teachers), len(queries)),
-                blocks=self._votes(queries, n_jobs, progress),
-            )
+        with exchange.new_npz(out) as archive, bar("teachers voted", len(teachers)) as progress:
+            dtype, shape = vote_dtype(len(self.encoding.classes)), (len(teachers), len(queries))
+            rows = self._votes(queries, n_jobs, progress)
+            votes = archive.stream("votes", dtype=dtype, shape=shape, blocks=rows)
             manifest = Manifest(
-                format=FORMAT, ipate=__version__, site=self.name, fit=self.fit, variant=self.allocation.variant,
-                queries=queries.sha256, votes=votes, n_queries=len(queries), encoding=self.encoding,
-                groups=self.groups, teachers=teachers,
+                format=exchange.FORMAT, ipate=__version__, site=self.name, fit=self.fit,
+                variant=self.allocation.variant, queries=queries.sha256, votes=votes, n_queries=len(queries),
+                encoding=self.encoding, groups=self.groups, teachers=teachers,
             )  # fmt: skip
-            stated = canonical_json(manifest.model_dump(mode="json"))
+            stated = exchange.canonical_json(manifest.model_dump(mode="json"))
             archive.add("manifest", np.frombuffer(stated, dtype=np.uint8))
             archive.add("sha256", np.frombuffer(bytes.fromhex(sha256(stated)), dtype=np.uint8))
             voted_on = sorted({*self._voted_on(), queries.sha256})
@@ -217,3 +214,159 @@ def _load_and_vote(path: Path, known: str, X: NDArray[Any], n_classes: int) -> N
         return predict_votes(joblib.load(io.BytesIO(data)), X, n_classes=n_classes)
     except Exception as error:  # a model may fail in any way
         raise TeacherError(f"{path}: the teacher cannot vote ({type(error).__name__}: {one_line(error)})") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteOptions:
+    """What a site says about its data, its people's budgets and its teachers."""
+
+    label: str | None = None  # this and the next three are columns, as in `ipate.data.read_data`
+    level: str | None = None
+    epsilon_column: str | None = None
+    person: str | None = None
+    policy: Policy | None = None
+    epsilon: float | None = None  # one ε for everybody, if the data has none
+    delta: float | None = None  # default: the policy's, else 1e-5
+    merge_within: float | None = None  # as in `People.from_budgets`
+    variant: str = "weighting"
+    n_teachers: int | None = None
+    points_per_teacher: int | None = None  # default: the chooser's rule, on the site's own people
+    seed: int = 0  # the public split seed
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            refuse_name("variant", self.variant, [name for name, made in VARIANTS.items() if not made.site_refusal])
+        refusal = VARIANTS[self.variant].site_refusal
+        if refusal is not None:
+            raise InputError(f"variant is {self.variant!r}: {refusal}")
+
+
+def fit_site(
+    data: Path,
+    out: Path,
+    *,
+    name: str,
+    encoding: Encoding,
+    options: SiteOptions,
+    estimator: Any,
+    n_jobs: int | None = None,
+    bar: Bar = no_bar,
+) -> Site:
+    """Allocate a site's people to teachers, train these and store both in the site's private folder.
+
+    An interrupted fit is continued if data and settings are the same.
+    """
+    check_site(name)
+    engine = Engine(n_jobs=n_jobs)
+    private, stated = out / "private", out / "private" / "site.json"
+    if stated.exists():
+        raise InputError(f"{out}: already holds a fitted site; name another folder, or remove this one")
+    rows = _read_rows(data, encoding, options)
+    X = encoding.transform(rows.X)
+    allocation = _allocate_people(rows, options, data)
+    class_warning(allocation, rows.y)
+    dealt = [allocation.rows_of_teacher(teacher) for teacher in range(allocation.n_teachers)]
+    budgets = [asdict(group) for group in allocation.groups]
+    mark = fingerprint(X, rows.y, *dealt, estimator, options.seed, name, budgets, allocation.teacher_groups)
+    _start_folder(out, mark)
+    allocation.save(private / "allocation.npz")
+    files = [teacher_file(private / "teachers", teacher) for teacher in range(allocation.n_teachers)]
+    missing = [teacher for teacher, file in enumerate(files) if not file.exists()]
+    shared = {"estimator": estimator, "X": X, "y": rows.y, "seed": options.seed, "folder": private / "teachers"}
+    with bar("teachers trained", len(dealt)) as progress:
+        run_teachers(
+            _fit_one, engine, rows=dealt, missing=missing, shared=shared, outcome="are stored", progress=progress
+        )
+    facts = {
+        "format": SITE_FORMAT,
+        "ipate": __version__,
+        "name": name,
+        "fit": secrets.token_hex(16),
+        "encoding": encoding.model_dump(mode="json"),
+        "teachers": [sha256(file.read_bytes()) for file in files],
+    }
+    write_text(stated, json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return Site.open(out)
+
+
+def _start_folder(out: Path, mark: str) -> None:
+    """Create the site's folder, or accept the one of an interrupted fit with the same mark."""
+    private = out / "private"
+    teachers, started = private / "teachers", private / "fitting"
+    if started.is_file() and started.read_text().strip() != mark:
+        raise InputError(f"{out}: holds an unfinished fit with other data or settings; name another folder")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out}: is a file; a site needs a folder, so name another path")
+    if not started.is_file() and any(teachers.glob("*")):
+        raise InputError(f"{teachers}: holds files that no fit has written; name another folder")
+    private.mkdir(parents=True, exist_ok=True)
+    private.chmod(0o700)
+    teachers.mkdir(mode=0o700, exist_ok=True)
+    write_text(private / "README", _README)
+    write_text(started, f"{mark}\n")
+
+
+def make_teacher(name: str) -> Any:
+    """Return the unfitted classifier of this name; 'logistic' standardises the features within each teacher.
+
+    Public bounds are wide, and a regularised linear model learns little from features that use a small part of [0, 1].
+    The scale comes from the teacher's own rows, so it is covered by the teacher's vote.
+    """
+    from ipate.teachers.models import make_model
+
+    model = make_model(name, {})
+    if name != "logistic":
+        return model
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), model)
+
+
+def _fit_one(
+    task: tuple[int, Ints], *, estimator: Any, X: NDArray[Any], y: Ints, seed: int, folder: Path
+) -> str | None:
+    """Train one teacher and store it; return the reason if it failed."""
+    import joblib
+
+    teacher, rows = task
+    try:
+        model = fit_teacher(estimator, X[rows], y[rows], teacher=teacher, seed=seed)
+        with replacing(teacher_file(folder, teacher), private=True) as file:
+            joblib.dump(model, file)
+    except Exception as error:  # a worker must return its reason, whatever the error is
+        return f"{type(error).__name__}: {one_line(error)}"
+    return None
+
+
+def _read_rows(data: Path, encoding: Encoding, options: SiteOptions) -> Dataset:
+    """Read a site's rows in the encoding of the queries: the same features by name, the same classes in order."""
+    if data.suffix.lower() == ".npz" and data.is_file():
+        stated = tuple(str(name) for name in read_npz(data, ["classes"]).get("classes", np.array([])).ravel())
+        if stated and stated != encoding.classes:
+            wanted = show(encoding.classes)
+            raise InputError(f"{data}: its classes are {show(stated)}, and those of the queries {wanted}")
+    rows = read_data(
+        data, label=options.label, level=options.level, epsilon=options.epsilon_column, person=options.person,
+        features=encoding.features or None, classes=encoding.classes,
+    )  # fmt: skip
+    encoding.check_rows(rows.X, file=str(data))
+    return rows
+
+
+def _allocate_people(rows: Dataset, options: SiteOptions, data: Path) -> Allocation:
+    """Allocate a site's people to its teachers, at least one teacher per group; δ never depends on their number."""
+    delta: float | str = _DELTA if options.delta is None else options.delta
+    if options.delta is None and options.policy is not None and options.policy.delta is not None:
+        delta = "auto"  # the policy's
+    people = make_people(
+        rows.n_rows, budgets=rows.epsilon, levels=rows.levels, policy=options.policy, epsilon=options.epsilon,
+        delta=delta, person_id=rows.person_id, merge_within=options.merge_within, source=str(data),
+    )  # fmt: skip
+    wanted = options.n_teachers
+    if wanted is None:
+        points = usual_points(people.n_people, rows.n_classes)
+        if options.points_per_teacher is not None:
+            points = check_count("points_per_teacher", options.points_per_teacher)
+        wanted = max(len(people.groups), people.n_people // points)
+    return allocate(options.variant, people=people, n_teachers=wanted, seed=options.seed)
