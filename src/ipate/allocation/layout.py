@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError, check_count, refuse_name, show
 from ipate.people.budgets import Account, Budget, Group, GroupRow
-from ipate.people.meaning import plain
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -169,9 +168,9 @@ class Variant(ABC):
         """Return what differs between groups, by group id, for plans."""
         return layout.group_weights or {group.id: 1.0 for group in layout.groups}
 
-    def show_influence(self, group: GroupInfluence) -> str:
-        """Return the group's entry in the column `influence_title` of a report."""
-        return plain(group.weight or 0.0)
+    def show_influence(self, group: GroupInfluence) -> str | float:
+        """Return the group's entry in the column `influence_title` of a report, which formats a number."""
+        return group.weight or 0.0
 
     def suits(self, groups: Sequence[Group], *, parties: bool) -> str | None:
         """Return why a plan should recommend the variant for these groups; None where it should not."""

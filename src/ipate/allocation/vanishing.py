@@ -15,7 +15,6 @@ from ipate.allocation.participation import Participation
 from ipate.allocation.weighting import blocs_of
 from ipate.errors import InputError, check_count, show
 from ipate.people.budgets import Account, Group
-from ipate.people.meaning import percent
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -85,7 +84,7 @@ class Vanishing(Variant):
 
     def show_influence(self, group: GroupInfluence) -> str:
         """Return the share of the queries in which the group's teachers take part."""
-        return percent(group.participation)
+        return f"{group.participation:.1%}"
 
     def recognises(self, votes: Votes) -> bool:
         """Take votes that say who takes part for those of teachers that take turns."""

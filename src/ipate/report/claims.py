@@ -4,14 +4,17 @@ These are pure functions of the facts, and no other module of the report states 
 decided by `ipate.labelling.results`; this module puts it into words.
 """
 
+import math
 from collections.abc import Sequence
 
 from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import SEEDED, GroupResult
-from ipate.people.meaning import assured, percent, plain, small, up, used
 from ipate.report.facts import DesignFacts, Facts, GroupFacts, Outcome
+from ipate.report.formats import down, percent, plain, small, up, used
 
 _MOST = 12  # groups whose promise is spelt out; a table holds the others
+_WEAK = 10.0
+_HUGE = 700.0  # a larger exponent overflows a float
 
 
 def marks(facts: Facts) -> tuple[str, ...]:
@@ -165,7 +168,7 @@ def promised_epsilon(facts: Facts, group: GroupFacts) -> float | None:
 
 def promise(facts: Facts, group: GroupFacts) -> str:
     """Return the guarantee for one person of a group."""
-    who = f"A person at level {group.id}" if facts.levels else f"A person of group {group.id}"
+    who = person_of(group.id, levels=facts.levels)
     epsilon = promised_epsilon(facts, group)
     if epsilon is None:
         allowed = f"allowed ε = {plain(group.budget.epsilon)} at δ = {small(group.budget.delta)}"
@@ -178,6 +181,35 @@ def promise(facts: Facts, group: GroupFacts) -> str:
 def _shown(epsilon: float, group: GroupFacts) -> str:
     """Format a budget as it was set, and a cost rounded up."""
     return plain(epsilon) if epsilon == group.budget.epsilon else up(epsilon, 4)
+
+
+def person_of(group: str, *, levels: bool) -> str:
+    """Return the words for a person of a group, which is a consent level or has a number that people chose."""
+    return f"A person at level {group}" if levels else f"A person of group {group}"
+
+
+def assured(who: str, epsilon: float, delta: float, *, shown: str | None = None) -> str:
+    """Return the meaning of (ε, δ) for one person in plain words; `shown` overrides the text for ε."""
+    factor = up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
+    sentence = (
+        f"{who}: whatever anyone learns from the student, its labels or anything made of them, their own data changes "
+        f"the probability of any outcome by at most a factor {factor} (ε = {shown or plain(epsilon)}), "
+        f"except for a chance of δ = {small(delta)}. {_example(epsilon, delta)}"
+    )
+    if epsilon > _WEAK:
+        sentence += " A factor as large as this rules out little: it is a weak promise."
+    return sentence
+
+
+def _example(epsilon: float, delta: float, chance: float = 0.1) -> str:
+    """Return the range of an outcome's probability if it is `chance` without the person's data."""
+    most = min(math.exp(min(epsilon, _HUGE)) * chance + delta, 1 - (1 - chance - delta) * math.exp(-epsilon))
+    least = max(0.0, (chance - delta) * math.exp(-epsilon))
+    most_text = "99.9…" if most > 0.999 else up(100 * most)
+    return (
+        f"For example, an outcome that would have a probability of {percent(chance, 0)} with their data replaced has "
+        f"between {down(100 * least)}% and {most_text}% with it."
+    )
 
 
 def promises(facts: Facts) -> tuple[tuple[str, str], ...]:

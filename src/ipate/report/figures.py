@@ -13,8 +13,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ipate.labelling.history import Point
-from ipate.people.meaning import percent, plain
 from ipate.report.facts import GroupFacts, Outcome
+from ipate.report.formats import percent, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

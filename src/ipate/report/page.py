@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 
 from ipate.allocation import find_variant
-from ipate.people.meaning import percent, plain, small, used
 from ipate.report import claims, results
 from ipate.report.facts import WITHHELD, Facts, Outcome
 from ipate.report.figures import Figure, history_figure, influence_figure
-from ipate.report.markup import Markup, bullets, element, table, text
+from ipate.report.formats import Markup, bullets, element, percent, plain, small, table, text, used
 from ipate.report.recipe import recipe, ways_to_check
 
 _PRIVATE = "This report is private. Publish the public report of the same run instead."
@@ -165,7 +164,7 @@ def _influence(facts: Facts) -> Markup:
     columns += ["one person moves at most", "share of people", "share of votes", "one person's influence"]
     rows = [
         [group.id, f"{group.account.people:,}", f"{group.teachers:,}"]
-        + ([variant.show_influence(group)] if how else [])
+        + ([_shown(variant.show_influence(group))] if how else [])
         + [
             plain(group.account.sensitivity, 3),
             percent(group.people_share),
@@ -186,6 +185,10 @@ def _influence(facts: Facts) -> Markup:
         table("Influence", columns, rows),
         _figure(influence_figure(facts.groups)) if len(facts.groups) > 1 else "",
     )
+
+
+def _shown(influence: str | float) -> str:
+    return influence if isinstance(influence, str) else plain(influence)
 
 
 def _check(facts: Facts) -> Markup:

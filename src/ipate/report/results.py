@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from ipate.accounting.bounds import find_bound
 from ipate.allocation import find_variant
-from ipate.people.meaning import percent, plain, signed_points
 from ipate.report.facts import Comparison, Facts, Scores
-from ipate.report.markup import Markup, element, table
+from ipate.report.formats import Markup, element, percent, plain, signed_points, table
 
 _STOPS = {
     "budget": "before a query that could pass anybody's budget",

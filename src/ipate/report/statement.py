@@ -5,7 +5,8 @@ from typing import Any
 
 from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import SEEDED, Kind
-from ipate.people.meaning import assured, down, plain, small, up
+from ipate.report.claims import assured
+from ipate.report.formats import down, plain, small, up
 
 PRIVATE = (
     "PRIVATE: FOR THE DATA OWNER ONLY. The figures below were computed from other people's data too. Do not publish "
