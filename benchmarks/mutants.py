@@ -954,8 +954,8 @@ MUTANTS = (
     Mutant(
         "a report forgets what was spent before",
         "labelling/history.py",
-        "cost + self.opening.get(account, 0.0) for account",
-        "cost for account",
+        "for *_, own in path]) + opening[account] for account",
+        "for *_, own in path]) for account",
         (f"{CARRIED}::test_report_adds_costs_of_both_runs",),
     ),
     Mutant(

@@ -307,6 +307,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         before = self._extract.before
         record = Record.of(self.labelling_, n_public=len(self.labels_), ledger_head=self._extract.head, before=before)
+        if self._extract.answers:
+            record.check_answers(self._extract.answers)
         source = Source(
             record=record,
             allocation=self.allocation_,

@@ -12,7 +12,7 @@ from ipate.accounting.ptr.design import Design
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.labelling.costs import fixed_orders
-from ipate.labelling.history import Extract, Point
+from ipate.labelling.history import Extract
 from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
 from ipate.planning.settings import Settings
 from ipate.report.facts import (
@@ -55,7 +55,7 @@ class Source:
 def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owner]) -> Facts:
     """Return the facts that this audience may see; `owner` adds those for the data owner only.
 
-    Private numbers are not computed at all for a public report of a run whose costs are private.
+    A public report of a run whose costs are private does not read them.
     """
     if audience not in ("public", "private"):
         raise InputError(f"audience is {audience!r}: it must be public or private")
@@ -195,44 +195,33 @@ def _design_facts(design: Design | None) -> DesignFacts | None:
 def _outcome(source: Source) -> Outcome:
     """Read costs and history from the ledger's charges; refuse a record that disagrees with them."""
     record, extract = source.record, source.extract
-    names = [account.id for account in source.allocation.groups]
-    if {group.id for group in record.groups} != set(names):
-        raise InputError("the record and the allocation name different groups: the files do not belong together")
-    if extract.answers:
-        record.check_answers(extract.answers)
-    costs = {name: float(cost) for name, cost in extract.epsilon(extract.spent(extract.own)).items()}
-    before, own = extract.before, {name: float(cost) for name, cost in extract.epsilon(extract.own).items()}
-    free = [query for query in record.queries if query in extract.reused]
-    history = extract.history(names)
-    if not source.settings.meter.whole:
-        _compare(record, history[-1], free)
     by_id = {group.id: group for group in record.groups}
-    for group, cost in costs.items():
+    names = [account.id for account in source.allocation.groups]
+    if set(by_id) != set(names):
+        raise InputError("the record and the allocation name different groups: the files do not belong together")
+    free = [query for query in record.queries if query in extract.reused]
+    reused_labels = int(np.count_nonzero(record.labels[free] >= 0))
+    last = extract.history[-1]
+    charged = last.queries + len(free), last.labels + reused_labels
+    if charged != (record.n_queries, record.n_labels) and not source.settings.meter.whole:
+        raise InputError(
+            f"the record has {record.n_queries} queries and {record.n_labels} labels, but the ledger was charged for "
+            f"{charged[0]} and {charged[1]}: the files do not belong together, or were edited"
+        )
+    for group, cost in last.costs.items():
         if abs(by_id[group].cost - cost) > _AGREE * max(1.0, cost):
             raise InputError(
                 f"group {group!r}: the record states another cost than the ledger; the files do not belong together, "
                 "or were edited"
             )
-    accounts = {terms.account.group.id: account for account, terms in extract.terms.items()}
-    unit = {group: extract.opening.get(account, np.zeros(1)) for group, account in accounts.items()}
     return Outcome(
         ended=record.stopped_by,
         n_labels=record.n_labels,
         n_queries=record.n_queries,
-        groups=tuple(replace(by_id[name], before=before[name], own=own[name]) for name in names),
-        history=history,
-        opening={group: float(spent[0]) for group, spent in unit.items()},
+        groups=tuple(replace(by_id[name], before=extract.before[name], own=extract.own[name]) for name in names),
+        history=extract.history,
+        opening=extract.opening,
         reused_queries=len(free),
-        reused_labels=int(np.count_nonzero(record.labels[free] >= 0)),
+        reused_labels=reused_labels,
         passed=record.passed,
     )
-
-
-def _compare(record: Record, last: Point, free: list[int]) -> None:
-    """Refuse a record whose numbers of queries or labels differ from those charged or reused."""
-    queries, labels = last.queries + len(free), last.labels + int(np.count_nonzero(record.labels[free] >= 0))
-    if (queries, labels) != (record.n_queries, record.n_labels):
-        raise InputError(
-            f"the record has {record.n_queries} queries and {record.n_labels} labels, but the ledger was charged for "
-            f"{queries} and {labels}: the files do not belong together, or were edited"
-        )

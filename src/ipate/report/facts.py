@@ -107,9 +107,9 @@ class Outcome:
     """What labelling released and its cost.
 
     `groups` has the results in the order of the facts' groups, and `history` the growth of costs in this run. `opening`
-    is the cost of earlier runs by group id, in the unit of the account (μ² under gdp, a Rényi cost at the account's
-    order), and `reused_queries` counts the queries that those runs paid for. `passed` is the result of the private
-    test, if there was one.
+    is what earlier runs cost a group, by its id and in the unit of its account (μ² under gdp, a Rényi cost at the
+    account's order), and `reused_queries` counts the queries that those runs paid for. `passed` is the result of the
+    private test, if there was one.
     """
 
     ended: Ending

@@ -87,7 +87,7 @@ def _history_axes(
     labels = [point.labels for point in points]
     for place, index in enumerate(shown):
         colour = _SERIES[place]
-        costs = [point.costs[index] for point in points]
+        costs = [point.costs[groups[index].id] for point in points]
         axes.axhline(groups[index].budget.epsilon, color=colour, linewidth=0.9, linestyle=(0, (2, 3)))
         axes.plot(labels, costs, color=colour, linewidth=2.2, linestyle=_DASHES[place], label=_short(groups[index].id))
         axes.plot(labels[-1:], costs[-1:], color=colour, marker=_MARKERS[place], markersize=7, linestyle="none")

@@ -142,7 +142,10 @@ def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
         "reused": {"labels": outcome.reused_labels, "queries": outcome.reused_queries},
         "history": {
             "groups": [group.id for group in facts.groups],
-            "points": [[point.queries, point.labels, *point.costs] for point in outcome.history],
+            "points": [
+                [point.queries, point.labels, *(point.costs[group.id] for group in facts.groups)]
+                for point in outcome.history
+            ],
         },
     }
 

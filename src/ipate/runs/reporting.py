@@ -54,10 +54,10 @@ def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Pa
 
 def collect(folder: RunFolder, audience: Audience) -> Facts:
     """Return the facts that this audience may see; a rolled-back ledger is refused."""
-    return assemble(_source(folder), audience, lambda outcome: _owner(folder, outcome))
+    return assemble(_source(folder, audience), audience, lambda outcome: _owner(folder, outcome))
 
 
-def _source(folder: RunFolder) -> Source:
+def _source(folder: RunFolder, audience: Audience) -> Source:
     config, record = folder.config, read_record(folder)
     data = folder.read(folder.path / "data.json")
     path = folder.private / "allocation.npz"
@@ -69,6 +69,8 @@ def _source(folder: RunFolder) -> Source:
     settings = folder.settings
     with reading(folder) as ledger:
         extract = Extract.of(ledger)
+    if audience == "private" or record.publishable:
+        record.check_answers(extract.answers)
     return Source(
         record=record,
         allocation=allocation,
