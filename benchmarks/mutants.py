@@ -911,7 +911,7 @@ MUTANTS = (
     ),
     Mutant(
         "a private report is readable until it is done",
-        "report/write.py",
+        "report/assemble.py",
         'private=facts.audience == "private"',
         "private=False",
         ("tests/report/test_leaks.py::test_private_report_is_never_readable_by_others",),

@@ -300,9 +300,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Path
             The path of the HTML file.
         """
-        from ipate.report.assemble import Source, assemble
+        from ipate.report.assemble import Source, assemble, check_target, write_facts
         from ipate.report.facts import Outcome, Owner, Scores
-        from ipate.report.write import check_target, write_facts
 
         check_is_fitted(self)
         before = self._extract.before

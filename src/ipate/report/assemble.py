@@ -5,26 +5,21 @@ A `Source` comes from a run's folder or from a fitted classifier; nothing here r
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from ipate.accounting.ptr.design import Design
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
+from ipate.files import write_text
 from ipate.labelling.costs import fixed_orders
 from ipate.labelling.history import Extract
 from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
 from ipate.planning.settings import Settings
-from ipate.report.facts import (
-    Audience,
-    DesignFacts,
-    Facts,
-    GroupFacts,
-    Outcome,
-    Owner,
-    Parameters,
-    for_audience,
-)
+from ipate.report.exports import as_json
+from ipate.report.facts import Audience, DesignFacts, Facts, GroupFacts, Outcome, Owner, Parameters, for_audience
+from ipate.report.page import page
 
 _AGREE = 1e-9  # relative tolerance: the same charges are added in the same order
 
@@ -225,3 +220,30 @@ def _outcome(source: Source) -> Outcome:
         reused_labels=reused_labels,
         passed=record.passed,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A written report: its files and its facts."""
+
+    html: Path
+    json: Path
+    facts: Facts
+
+
+def write_facts(facts: Facts, html: Path) -> Report:
+    """Write the HTML and JSON files; private ones are readable by the file's owner only."""
+    texts = {html: page(facts), html.with_suffix(".json"): as_json(facts)}
+    for path, content in texts.items():
+        write_text(path, content, private=facts.audience == "private")
+    return Report(html=html, json=html.with_suffix(".json"), facts=facts)
+
+
+def check_target(out: str | Path) -> Path:
+    """Check that a path ends in .html and lies in an existing folder."""
+    path = Path(out)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"out is {str(path)!r}: it must end in .html; the JSON file is written beside it")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent}: no such folder")
+    return path

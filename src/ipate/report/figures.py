@@ -1,4 +1,4 @@
-"""The figures as inline SVG: colours follow the page's colour scheme, and text is kept as text.
+"""The figures as HTML with inline SVG: colours follow the page's colour scheme, and text is kept as text.
 
 Every figure is drawn for wide and for narrow screens, because text in a scaled-down figure is unreadable. The palette
 is Okabe and Ito's, which is safe for colour-blind readers, and line styles differ.
@@ -7,14 +7,13 @@ is Okabe and Ito's, which is safe for colour-blind readers, and line styles diff
 import io
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ipate.labelling.history import Point
 from ipate.report.facts import GroupFacts, Outcome
-from ipate.report.formats import percent, plain
+from ipate.report.formats import Markup, element, percent, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,24 +34,9 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 _SIZES = {"wide": (8.6, 4.0), "narrow": (4.3, 4.4)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A figure for both widths, with a caption and a text alternative."""
-
-    name: str
-    caption: str
-    alternative: str
-    wide: str
-    narrow: str
-
-
-def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Figure:
+def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Markup:
     """Plot cost against labels, with every group's budget and the point where labelling stopped."""
     shown = _chosen(groups)
-
-    def draw(axes: "Axes", *, narrow: bool) -> None:
-        _history_axes(axes, groups, outcome, shown, narrow=narrow)
-
     ends = "; ".join(
         f"{groups[i].id} from {plain(outcome.groups[i].before)} to {plain(outcome.groups[i].cost)} of "
         f"{plain(groups[i].budget.epsilon)}"
@@ -64,12 +48,20 @@ def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Figure:
     )
     if len(shown) < len(groups):
         caption += f" {len(shown)} of {len(groups)} groups are shown."
-    return Figure(
-        name="history",
-        caption=caption,
-        alternative=f"Line chart: cost ε against the number of labels, 0 to {outcome.history[-1].labels}. {ends}.",
-        **_both("history", draw),
-    )
+    alternative = f"Line chart: cost ε against the number of labels, 0 to {outcome.history[-1].labels}. {ends}."
+    return _figure("history", caption, alternative, partial(_history_axes, groups, outcome, shown), _SIZES)
+
+
+def _figure(
+    name: str, caption: str, alternative: str, draw: Callable[..., None], sizes: dict[str, tuple[float, float]]
+) -> Markup:
+    """Return a figure for both widths, with a caption and a text alternative."""
+    drawings = [
+        element("div", _svg(f"{name}-{width}", draw, size, narrow=width == "narrow"), class_=width, role="img",
+                aria_label=alternative)
+        for width, size in sizes.items()
+    ]  # fmt: skip
+    return element("figure", *drawings, element("figcaption", caption))
 
 
 def _chosen(groups: Sequence[GroupFacts]) -> list[int]:
@@ -81,7 +73,7 @@ def _chosen(groups: Sequence[GroupFacts]) -> list[int]:
 
 
 def _history_axes(
-    axes: "Axes", groups: Sequence[GroupFacts], outcome: Outcome, shown: Sequence[int], *, narrow: bool
+    groups: Sequence[GroupFacts], outcome: Outcome, shown: Sequence[int], axes: "Axes", *, narrow: bool
 ) -> None:
     points = _thinned(outcome.history)
     labels = [point.labels for point in points]
@@ -111,7 +103,7 @@ def _thinned(points: Sequence[Point], most: int = 90) -> list[Point]:
 
 
 @lru_cache(maxsize=8)  # the public and the private report share it
-def influence_figure(groups: tuple[GroupFacts, ...]) -> Figure:
+def influence_figure(groups: tuple[GroupFacts, ...]) -> Markup:
     """Plot each group's share of the people beside its share of the votes."""
     shown = _chosen(groups)
 
@@ -142,12 +134,8 @@ def influence_figure(groups: tuple[GroupFacts, ...]) -> Figure:
     )
     height = 1.3 + 0.72 * len(shown)
     sizes = {name: (width, height) for name, (width, _) in _SIZES.items()}
-    return Figure(
-        name="influence",
-        caption="Share of all people, and share of all votes. Those who allow more count more.",
-        alternative=f"Bar chart: {words}.",
-        **_both("influence", draw, sizes),
-    )
+    caption = "Share of all people, and share of all votes. Those who allow more count more."
+    return _figure("influence", caption, f"Bar chart: {words}.", draw, sizes)
 
 
 def _short(name: str, most: int = 18) -> str:
@@ -164,14 +152,7 @@ def _legend(axes: "Axes", *, narrow: bool) -> None:
     )  # fmt: skip
 
 
-def _both(name: str, draw: Callable[..., None], sizes: dict[str, tuple[float, float]] | None = None) -> dict[str, str]:
-    return {
-        width: _svg(f"{name}-{width}", draw, size, narrow=width == "narrow")
-        for width, size in (sizes or _SIZES).items()
-    }
-
-
-def _svg(salt: str, draw: Callable[..., None], size: tuple[float, float], *, narrow: bool) -> str:
+def _svg(salt: str, draw: Callable[..., None], size: tuple[float, float], *, narrow: bool) -> Markup:
     """Draw one figure without pyplot: no global state, no window, reproducible bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
@@ -196,7 +177,7 @@ def _svg(salt: str, draw: Callable[..., None], size: tuple[float, float], *, nar
     return _inline(stream.getvalue(), salt)
 
 
-def _inline(text: str, salt: str) -> str:
+def _inline(text: str, salt: str) -> Markup:
     """Prepare an SVG file for inlining: drop prolog and metadata, use CSS colours, and make ids unique."""
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
@@ -210,4 +191,4 @@ def _inline(text: str, salt: str) -> str:
     for index, colour in enumerate(_SERIES):
         body = body.replace(colour, f"var(--series-{index + 1})")
     body = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px; font-family: inherit", body)
-    return body.strip()
+    return Markup(body.strip())

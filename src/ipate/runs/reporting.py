@@ -7,10 +7,9 @@ from typing import Any
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.labelling.history import Extract
-from ipate.report.assemble import Source, assemble
+from ipate.report.assemble import Report, Source, assemble, check_target, write_facts
 from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
 from ipate.report.statement import owed
-from ipate.report.write import Report, check_target, write_facts
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import reading
 from ipate.runs.person import withdrawals
