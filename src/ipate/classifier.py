@@ -315,7 +315,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             extract=self._extract,
             data_name=name,
             classes=tuple(str(label) for label in self.classes_.tolist()),
-            n_classes=len(self.classes_),
             teacher_model=type(self._teacher()).__name__,
             student_model=type(self.student_).__name__,
             noise_seed=self.noise_seed,

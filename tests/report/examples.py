@@ -54,7 +54,6 @@ def facts(
         data_source="",
         data_notes=(),
         classes=("a", "b"),
-        n_classes=2,
         n_people=120,
         n_pool=1000,
         groups=own,
@@ -64,7 +63,7 @@ def facts(
         parameters=Parameters(
             variant=variant, rule="gdp", teachers=30, sigma=10.0, check_sigma=20.0 if check else None,
             threshold=15.0 if check else None, bound=bound, conversion="gdp" if bound == "gdp" else "improved",
-            orders=tuple((entry.id, 12.0) for entry in own) if bound in ("loose", "sup") else (), stop=stop,
+            orders=dict.fromkeys(ids, 12.0) if bound in ("loose", "sup") else {}, stop=stop,
             max_labels=999 if stopped_by == "fixed" else None, teacher_model="bayes", student_model="logistic",
             reason="parameters as given",
         ),

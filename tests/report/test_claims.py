@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from ipate.allocation.layout import Merge
 from ipate.labelling.results import SEEDED
 from ipate.report import claims
 from ipate.report.claims import assured, person_of
@@ -146,7 +147,7 @@ def test_chosen_budgets_are_not_called_levels():
 
 
 def test_merged_and_withdrawn_people_are_counted():
-    found = replace(facts(), merged=(("tiny", "high", 2),), withdrawn=1)
+    found = replace(facts(), merged=(Merge(group="tiny", into="high", people=2),), withdrawn=1)
     said = " ".join(claims.covered(found))
     assert "2 people of group tiny count with the stricter group high" in said
     assert "1 people withdrew" not in said

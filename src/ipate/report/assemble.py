@@ -3,13 +3,12 @@
 A `Source` comes from a run's folder or from a fitted classifier; nothing here reads files or votes.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 
-from ipate.accounting.ptr.design import Design
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.files import write_text
@@ -18,33 +17,22 @@ from ipate.labelling.history import Extract
 from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
 from ipate.planning.settings import Settings
 from ipate.report.exports import as_json
-from ipate.report.facts import Audience, DesignFacts, Facts, GroupFacts, Outcome, Owner, Parameters, for_audience
+from ipate.report.facts import Audience, DesignFacts, Facts, Given, GroupFacts, Outcome, Owner, Parameters, for_audience
 from ipate.report.page import page
 
 _AGREE = 1e-9  # relative tolerance: the same charges are added in the same order
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(Given):
     """The input of a report: the record, allocation and settings of a run, and the extract of its ledger."""
 
     record: Record
     allocation: Allocation
     settings: Settings
-    data_name: str
-    data_source: str = ""
-    data_notes: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    n_classes: int
-    n_test: int | None = None
+    extract: Extract
     teacher_model: str
     student_model: str
-    noise_seed: int | None
-    split_seed: int | None
-    versions: Mapping[str, str]
-    later_versions: tuple[Mapping[str, str], ...] = ()
-    levels: bool = True
-    extract: Extract
 
 
 def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owner]) -> Facts:
@@ -84,39 +72,40 @@ def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
 def _public(source: Source) -> Facts:
     guarantee, stopped_by = _guarantee(source)
     record, allocation = source.record, source.allocation
+    given = {entry.name: getattr(source, entry.name) for entry in fields(Given)}
+    if not record.seeded:
+        given["noise_seed"] = None
     return Facts(
+        **given,
         audience="public",
-        data_name=source.data_name,
-        data_source=source.data_source,
-        data_notes=source.data_notes,
-        classes=source.classes,
-        n_classes=source.n_classes,
         n_people=allocation.people.n_people,
         n_pool=len(record.labels),
-        n_test=source.n_test,
         groups=_groups(allocation),
-        merged=tuple((merge.group, merge.into, merge.people) for merge in allocation.merged),
+        merged=allocation.merged,
         withdrawn=len(allocation.withdrawn),
         notes=allocation.notes,
         parameters=_parameters(source),
         guarantee=guarantee,
         stopped_by=stopped_by,
-        noise_seed=source.noise_seed if record.seeded else None,
-        split_seed=source.split_seed,
-        versions=source.versions,
-        later_versions=source.later_versions,
         ledger_head=record.ledger_head or None,
         private_history=source.extract.private_history and stopped_by == "other",
-        levels=source.levels,
     )
 
 
 def _groups(allocation: Allocation) -> tuple[GroupFacts, ...]:
-    layout = allocation.layout
-    share = _vote_shares(allocation)
-    n_people = max(1, sum(group.people for group in allocation.groups))
+    layout, groups = allocation.layout, allocation.groups
+    n_people = max(1, sum(group.people for group in groups))
     weights = layout.group_weights or {}
     turns = {} if allocation.participation is None else allocation.participation.fractions
+    if allocation.teacher_groups is None:  # teachers mix groups: places in teachers instead of weighted votes
+        votes = {group.id: float(group.people * layout.copies.get(group.id, 1)) for group in groups}
+    else:
+        owner = np.array(allocation.teacher_groups)
+        votes = {
+            group.id: float(allocation.weights[owner == group.id].sum()) * float(turns.get(group.id, 1.0))
+            for group in groups
+        }
+    n_votes = sum(votes.values()) or 1.0
     return tuple(
         GroupFacts(
             account=group,
@@ -125,36 +114,18 @@ def _groups(allocation: Allocation) -> tuple[GroupFacts, ...]:
             copies=int(layout.copies.get(group.id, 1)),
             participation=float(turns.get(group.id, 1.0)),
             people_share=group.people / n_people,
-            vote_share=share[group.id],
+            vote_share=votes[group.id] / n_votes,
         )
-        for group in allocation.groups
+        for group in groups
     )
-
-
-def _vote_shares(allocation: Allocation) -> dict[str, float]:
-    """Return each group's share of weighted votes, or of places in teachers where teachers mix groups."""
-    names = [group.id for group in allocation.groups]
-    if allocation.teacher_groups is None:
-        mass = {
-            group.id: float(group.people * allocation.layout.copies.get(group.id, 1)) for group in allocation.groups
-        }
-    else:
-        owner = np.array(allocation.teacher_groups)
-        mass = {name: float(allocation.weights[owner == name].sum()) for name in names}
-        if allocation.participation is not None:
-            mass = {name: mass[name] * float(allocation.participation.fractions[name]) for name in names}
-    total = sum(mass.values()) or 1.0
-    return {name: mass[name] / total for name in names}
 
 
 def _parameters(source: Source) -> Parameters:
-    allocation, settings = source.allocation, source.settings
+    allocation, settings, design = source.allocation, source.settings, source.settings.design
     mechanism = settings.aggregator(allocation.scale).mechanism
     panel = allocation.panel()
     orders = fixed_orders(panel, settings.meter, mechanism)
-    by_group = (
-        {} if orders is None else dict(zip((panel.groups[i].id for i in panel.account_group), orders, strict=True))
-    )
+    names = [panel.groups[index].id for index in panel.account_group]
     return Parameters(
         variant=allocation.variant,
         rule=allocation.layout.rule,
@@ -164,26 +135,22 @@ def _parameters(source: Source) -> Parameters:
         threshold=mechanism.threshold,
         bound=settings.meter.bound,
         conversion=settings.meter.conversion,
-        orders=tuple(by_group.items()),
+        orders={} if orders is None else dict(zip(names, orders, strict=True)),
         stop=settings.stop,
         max_labels=settings.max_labels,
         teacher_model=source.teacher_model,
         student_model=source.student_model,
         reason=settings.reason,
-        design=_design_facts(settings.design),
-    )
-
-
-def _design_facts(design: Design | None) -> DesignFacts | None:
-    if design is None:
-        return None
-    return DesignFacts(
-        queries=design.n_queries,
-        reference=design.reference,
-        reserve=design.reserve,
-        likely=float(design.pi[-1]),
-        fallback=design.fallback,
-        digest=design.digest,
+        design=None
+        if design is None
+        else DesignFacts(
+            queries=design.n_queries,
+            reference=design.reference,
+            reserve=design.reserve,
+            likely=float(design.pi[-1]),
+            fallback=design.fallback,
+            digest=design.digest,
+        ),
     )
 
 

@@ -15,6 +15,10 @@ from ipate.report.formats import down, percent, plain, small, up, used
 _MOST = 12  # groups whose promise is spelt out; a table holds the others
 _WEAK = 10.0
 _HUGE = 700.0  # a larger exponent overflows a float
+CARRIED = (
+    "Before: what earlier runs on the same ledger had spent of the budget, for the worst-off of a group. The cost is "
+    "everything that was spent, counted together, so the columns need not add up."
+)
 
 
 def marks(facts: Facts) -> tuple[str, ...]:
@@ -159,9 +163,8 @@ def promised_epsilon(facts: Facts, group: GroupFacts) -> float | None:
     """
     if not facts.publishable:
         return None
-    if facts.design is not None:
-        return group.budget.epsilon
-    if facts.stopped_by != "fixed" or facts.parameters.check_sigma is not None or facts.outcome is None:
+    counted = facts.stopped_by == "fixed" and facts.design is None and facts.parameters.check_sigma is None
+    if not counted or facts.outcome is None:
         return group.budget.epsilon
     return min(group.budget.epsilon, next(spent.cost for spent in facts.outcome.groups if spent.id == group.id))
 
@@ -175,12 +178,8 @@ def promise(facts: Facts, group: GroupFacts) -> str:
         if facts.guarantee.seeded:
             return f"{who} {allowed} and is promised nothing: the noise was seeded."
         return f"{who} {allowed}. No guarantee is stated for this run."
-    return assured(who, epsilon, group.budget.delta, shown=_shown(epsilon, group))
-
-
-def _shown(epsilon: float, group: GroupFacts) -> str:
-    """Format a budget as it was set, and a cost rounded up."""
-    return plain(epsilon) if epsilon == group.budget.epsilon else up(epsilon, 4)
+    cost = None if epsilon == group.budget.epsilon else up(epsilon, 4)
+    return assured(who, epsilon, group.budget.delta, shown=cost)
 
 
 def person_of(group: str, *, levels: bool) -> str:
@@ -189,7 +188,7 @@ def person_of(group: str, *, levels: bool) -> str:
 
 
 def assured(who: str, epsilon: float, delta: float, *, shown: str | None = None) -> str:
-    """Return the meaning of (ε, δ) for one person in plain words; `shown` overrides the text for ε."""
+    """Return the meaning of (ε, δ) for one person in plain words; `shown` overrides the text for ε, as it was set."""
     factor = up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
     sentence = (
         f"{who}: whatever anyone learns from the student, its labels or anything made of them, their own data changes "
@@ -234,9 +233,9 @@ def covered(facts: Facts) -> tuple[str, ...]:
         "The figures of the public report: they follow from budgets, parameters and released answers alone.",
     ]
     found += [
-        f"{people:,} people of group {group} count with the stricter group {into}: they are protected at least as well "
-        "as they asked."
-        for group, into, people in facts.merged
+        f"{merge.people:,} people of group {merge.group} count with the stricter group {merge.into}: they are "
+        "protected at least as well as they asked."
+        for merge in facts.merged
     ]
     if facts.withdrawn:
         found.append(
@@ -313,16 +312,6 @@ def _after_test(test: DesignFacts, outcome: Outcome) -> str:
     )
 
 
-def carried(outcome: Outcome) -> str:
-    """Explain the costs of several runs on one ledger; empty where there was one."""
-    if not outcome.carried:
-        return ""
-    return (
-        "Before: what earlier runs on the same ledger had spent of the budget, for the worst-off of a group. The cost "
-        "is everything that was spent, counted together, so the columns need not add up."
-    )
-
-
 def balance(spent: Sequence[GroupResult]) -> str:
     """Describe how evenly the groups' budgets were used."""
     shares = [(paid.used, paid.id) for paid in spent]
@@ -332,18 +321,16 @@ def balance(spent: Sequence[GroupResult]) -> str:
     if most[0] == 0:
         return "No budget was used."
     if most[0] - least[0] < 0.02:
+        low, high = used(least[0]), used(most[0])
+        share = low if low == high else f"between {low} and {high}"
         return (
-            f"The groups used {_between(used(least[0]), used(most[0]))} of their budgets: evenly, so that nobody's "
-            "allowance was left unused because of another's."
+            f"The groups used {share} of their budgets: evenly, so that nobody's allowance was left unused because of "
+            "another's."
         )
     return (
         f"Group {most[1]} used {used(most[0])} of its budget and group {least[1]} {used(least[0])}: what the "
         "latter allowed beyond that was not used."
     )
-
-
-def _between(least: str, most: str) -> str:
-    return least if least == most else f"between {least} and {most}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,13 +2,14 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from ipate.accounting.bounds import find_bound
 from ipate.allocation import find_variant
 from ipate.report import claims
-from ipate.report.facts import Facts, Outcome
+from ipate.report.facts import Facts, Outcome, Owner
 
 FORMAT = "ipate report 1"
 
@@ -55,12 +56,12 @@ def recipe(facts: Facts) -> str | None:
     if used.check_sigma is not None:
         formula += f" + {check}"
     if not bound.has_orders:
-        return _GDP.format(numbers=numbers, formula=formula, groups=_table(facts, outcome, ()), **earlier)
+        return _GDP.format(numbers=numbers, formula=formula, groups=_table(facts, outcome, {}), **earlier)
     conversion = "log(1 / delta) / (order - 1)"
     if used.conversion == "improved":
         conversion = "log(1 - 1 / order) - log(order * delta) / (order - 1)"
-    table = _table(facts, outcome, used.orders)
-    return _LOOSE.format(numbers=numbers, formula=formula, conversion=conversion, groups=table, **earlier)
+    groups = _table(facts, outcome, used.orders)
+    return _LOOSE.format(numbers=numbers, formula=formula, conversion=conversion, groups=groups, **earlier)
 
 
 def _numbers(facts: Facts, outcome: Outcome) -> str:
@@ -74,13 +75,12 @@ def _numbers(facts: Facts, outcome: Outcome) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(facts: Facts, outcome: Outcome, orders: tuple[tuple[str, float], ...]) -> str:
-    by_group = dict(orders)
+def _table(facts: Facts, outcome: Outcome, orders: Mapping[str, float]) -> str:
     unit = "cost at that order" if orders else "μ²"
     lines = ["groups = {  # the most that one person moves, δ" + (", Rényi order" if orders else "")]
     lines[0] += f", {unit} of earlier runs" if outcome.carried else ""
     for group in facts.groups:
-        extra = f", {by_group[group.id]!r}" if orders else ""
+        extra = f", {orders[group.id]!r}" if orders else ""
         extra += f", {outcome.opening.get(group.id, 0.0)!r}" if outcome.carried else ""
         lines.append(f"    {group.id!r}: ({group.account.sensitivity!r}, {group.budget.delta!r}{extra}),")
     return "\n".join([*lines, "}"])
@@ -122,7 +122,7 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
 def twin(facts: Facts) -> dict[str, Any]:
     """Return the facts as plain values for JSON, from the same filtered facts as the page."""
     outcome = facts.outcome
-    found: dict[str, Any] = {
+    return {
         "format": FORMAT,
         "audience": facts.audience,
         "marks": list(claims.marks(facts)),
@@ -147,17 +147,14 @@ def twin(facts: Facts) -> dict[str, Any]:
             "test": facts.n_test,
             "n_classes": facts.n_classes,
             "classes": list(facts.classes),
-            "merged": [{"group": group, "into": into, "people": people} for group, into, people in facts.merged],
+            "merged": [asdict(merge) for merge in facts.merged],
             "withdrawn": facts.withdrawn,
             "notes": [*facts.data_notes, *facts.notes],
         },
         "groups": _groups(facts),
         "labelling": None if outcome is None else _labelling(facts, outcome),
-        "scores": None,
-        "comparison": None,
-        "teachers": None,
-        "withdrawals": None,
-        "parameters": {**asdict(facts.parameters), "orders": dict(facts.parameters.orders)},
+        **_for_owner(facts.owner),
+        "parameters": asdict(facts.parameters),
         "noise": "seeded" if facts.guarantee.seeded else "secure",
         "noise_seed": facts.noise_seed,
         "split_seed": facts.split_seed,
@@ -165,16 +162,17 @@ def twin(facts: Facts) -> dict[str, Any]:
         "later_versions": [dict(later) for later in facts.later_versions],
         "ledger_head": facts.ledger_head,
     }
-    if facts.owner is not None:
-        compared = facts.owner.comparison
-        found["scores"] = {**asdict(facts.owner.scores), "labels_of_standard_pate": facts.owner.standard_labels}
-        found["withdrawals"] = list(facts.owner.owed)
-        found["comparison"] = None if compared is None else asdict(compared)
-        found["teachers"] = {
-            "accuracy": facts.owner.teacher_accuracy,
-            "plurality_accuracy": facts.owner.plurality_accuracy,
-        }
-    return found
+
+
+def _for_owner(owner: Owner | None) -> dict[str, Any]:
+    if owner is None:
+        return dict.fromkeys(("scores", "comparison", "teachers", "withdrawals"))
+    return {
+        "scores": {**asdict(owner.scores), "labels_of_standard_pate": owner.standard_labels},
+        "comparison": None if owner.comparison is None else asdict(owner.comparison),
+        "teachers": {"accuracy": owner.teacher_accuracy, "plurality_accuracy": owner.plurality_accuracy},
+        "withdrawals": list(owner.owed),
+    }
 
 
 def _groups(facts: Facts) -> list[dict[str, Any]]:

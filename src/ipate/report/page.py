@@ -22,28 +22,34 @@ _STOPS = {
 
 def page(facts: Facts) -> str:
     """Return the whole page."""
+    private = facts.audience == "private"
+    title = f"{facts.data_name}: {'private report' if private else 'privacy report'}"
     style = files("ipate.report").joinpath("style.css").read_text(encoding="utf-8")
+    owed = () if facts.owner is None else facts.owner.owed
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="robots", content="noindex") if facts.audience == "private" else "",
-        element("title", _title(facts)),
+        element("meta", name="robots", content="noindex") if private else "",
+        element("title", title),
         element("style", Markup(f"\n{style}")),
     )
     main = element(
         "main",
-        _opening(facts),
-        *(section for section in _sections(facts) if section),
-        element("footer", element("p", _PRIVATE if facts.audience == "private" else _PUBLIC)),
+        _opening(facts, title),
+        _promises(facts),
+        _scope(facts),
+        _section("People who withdrew", bullets(owed)) if owed else "",
+        _budgets(facts),
+        _influence(facts),
+        _results(facts),
+        _comparison(facts),
+        _check(facts),
+        _parameters(facts),
+        element("footer", element("p", _PRIVATE if private else _PUBLIC)),
     )
     body = element("body", element("div", _marks(facts), main, class_="sheet"))
     return "<!DOCTYPE html>\n" + element("html", head, "\n", body, lang="en") + "\n"
-
-
-def _title(facts: Facts) -> str:
-    whose = "private report" if facts.audience == "private" else "privacy report"
-    return f"{facts.data_name}: {whose}"
 
 
 def _marks(facts: Facts) -> Markup:
@@ -54,7 +60,7 @@ def _marks(facts: Facts) -> Markup:
     return element("header", *lines, class_="marks", role="note") if lines else Markup("")
 
 
-def _opening(facts: Facts) -> Markup:
+def _opening(facts: Facts, title: str) -> Markup:
     used = facts.parameters
     became = "whose noisy votes labelled public points; a student learnt from those labels alone"
     if facts.outcome is not None and facts.outcome.ended == "failed":
@@ -65,7 +71,7 @@ def _opening(facts: Facts) -> Markup:
     )
     return element(
         "section",
-        element("h1", _title(facts)),
+        element("h1", title),
         element("p", claims.headline(facts), class_="lead"),
         element("p", about, class_="soft"),
     )
@@ -73,19 +79,6 @@ def _opening(facts: Facts) -> Markup:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
-def _sections(facts: Facts) -> Iterator[Markup]:
-    yield _promises(facts)
-    yield _scope(facts)
-    if facts.owner is not None and facts.owner.owed:
-        yield _section("People who withdrew", bullets(facts.owner.owed))
-    yield _budgets(facts)
-    yield _influence(facts)
-    yield _results(facts)
-    yield _comparison(facts)
-    yield _check(facts)
-    yield _parameters(facts)
 
 
 def _section(title: str, *children: object) -> Markup:
@@ -146,7 +139,7 @@ def _budgets(facts: Facts) -> Markup:
         "Budgets and costs",
         element("p", claims.ending(facts, outcome)),
         table("What people allowed, and what was spent", columns, rows),
-        element("p", claims.carried(outcome), class_="soft") if shared else "",
+        element("p", claims.CARRIED, class_="soft") if shared else "",
         element("p", claims.balance(outcome.groups)),
         history_figure(facts.groups, outcome) if grown else "",
     )
@@ -302,7 +295,8 @@ def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
         yield ["hash of the design", used.design.digest]
     yield ["conversion to ε", used.conversion]
     if used.orders:
-        yield ["Rényi orders, fixed beforehand", ", ".join(f"{group}: {order:g}" for group, order in used.orders[:12])]
+        first = list(used.orders.items())[:12]
+        yield ["Rényi orders, fixed beforehand", ", ".join(f"{group}: {order:g}" for group, order in first)]
     elif bound.has_orders:
         yield ["Rényi orders", "2 to 50, the best for the cost"]
     yield ["stops", _STOPS.get(used.stop, used.stop)]

@@ -78,7 +78,6 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
         data_source="" if config.data.file is not None else str(data["source"]),
         data_notes=tuple(data["notes"]),
         classes=tuple(data["classes"]),
-        n_classes=len(data["classes"]),
         n_test=int(data["rows"]["test"]),
         teacher_model=config.teachers.model,
         student_model=config.student.model,
