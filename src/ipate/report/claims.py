@@ -5,7 +5,7 @@ decided by `ipate.labelling.results`; this module puts it into words.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import SEEDED, GroupResult
@@ -23,12 +23,8 @@ CARRIED = (
 
 def marks(facts: Facts) -> tuple[str, ...]:
     """Return the marks for every page: a private report, and a seeded run that protects nobody."""
-    found = []
-    if facts.audience == "private":
-        found.append("PRIVATE: for the data owner only, do not publish")
-    if facts.guarantee.seeded:
-        found.append(SEEDED)
-    return tuple(found)
+    private = ("PRIVATE: for the data owner only, do not publish",) if facts.audience == "private" else ()
+    return (*private, SEEDED) if facts.guarantee.seeded else private
 
 
 def headline(facts: Facts) -> str:
@@ -65,7 +61,7 @@ def summary(facts: Facts) -> tuple[str, ...]:
         "else they know."
     )
     if facts.design is not None:
-        found += _tested(facts, facts.design)
+        found += _tested(facts.design, None if facts.outcome is None else facts.outcome.passed)
     elif facts.stopped_by == "fixed" and facts.parameters.check_sigma is not None:
         found.append(
             "The number of labels was fixed beforehand, but how many queries it took depended on noisy checks. So the "
@@ -86,30 +82,26 @@ def summary(facts: Facts) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _tested(facts: Facts, test: DesignFacts) -> list[str]:
+def _tested(test: DesignFacts, passed: bool | None) -> Iterator[str]:
     """Explain the private test and the meaning of its answer."""
-    question = (
+    yield (
         "Before any label, one yes/no question was put to the private votes: do the teachers agree clearly enough on "
         f"these {test.queries:,} points for all labels to keep within everybody's budget, with room to spare? The "
         "answer was drawn with noise, so that one person's data hardly changes it, and it is the only thing that was "
         "learnt from the question. How close it was is not stored and not stated anywhere."
     )
-    charge = (
+    yield (
         "Everybody's whole budget was charged before the question was asked, whatever the answer would be. So the "
         "promise to rely on is the budget, for the answer, the labels and all that follows."
     )
-    found = [question, charge]
-    if facts.outcome is not None and facts.outcome.passed is not None:
-        said = (
-            "yes, so the labels were released" if facts.outcome.passed else "no, so none of these labels was released"
-        )
-        if not facts.outcome.passed and test.fallback:
+    if passed is not None:
+        said = "yes, so the labels were released" if passed else "no, so none of these labels was released"
+        if not passed and test.fallback:
             said += "; a part of the budget that had been kept for this case paid for other labels"
-        found.append(
+        yield (
             f"The answer was {said}. Votes as clear as was supposed beforehand get a yes with a probability of "
             f"{percent(test.likely)}; less clear ones less often, and a no may be chance."
         )
-    return found
 
 
 def withheld(facts: Facts) -> str:
@@ -254,7 +246,7 @@ def public_facts(facts: Facts) -> tuple[str, ...]:
             "table of groups must not be published."
         ),
         "Which teacher holds whose data (the partition), and how many withdrew: they leave an empty place.",
-        f"The set of {facts.n_classes} classes.",
+        f"The set of {len(facts.classes)} classes.",
         f"The {facts.n_pool:,} points that could be asked about (the pool), and their order.",
         "The number of teachers, the noise parameters, the threshold, the way of accounting and the rule for stopping.",
     )

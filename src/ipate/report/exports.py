@@ -12,6 +12,7 @@ from ipate.report import claims
 from ipate.report.facts import Facts, Outcome, Owner
 
 FORMAT = "ipate report 1"
+_INFLUENCE = ("weight", "copies", "participation", "people_share", "vote_share", "influence")
 
 _GDP = """\
 from math import exp, sqrt
@@ -145,7 +146,7 @@ def twin(facts: Facts) -> dict[str, Any]:
             "people": facts.n_people,
             "pool": facts.n_pool,
             "test": facts.n_test,
-            "n_classes": facts.n_classes,
+            "n_classes": len(facts.classes),
             "classes": list(facts.classes),
             "merged": [asdict(merge) for merge in facts.merged],
             "withdrawn": facts.withdrawn,
@@ -185,12 +186,7 @@ def _groups(facts: Facts) -> list[dict[str, Any]]:
             "budget": group.budget.epsilon,
             "delta": group.budget.delta,
             "sensitivity": group.account.sensitivity,
-            "weight": group.weight,
-            "copies": group.copies,
-            "participation": group.participation,
-            "people_share": group.people_share,
-            "vote_share": group.vote_share,
-            "influence": group.influence,
+            **{name: getattr(group, name) for name in _INFLUENCE},
             "promised_epsilon": claims.promised_epsilon(facts, group),
             "promise": claims.promise(facts, group),
         }

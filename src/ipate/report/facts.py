@@ -170,11 +170,6 @@ class Given:
     later_versions: tuple[Mapping[str, str], ...] = ()
     levels: bool = True  # whether groups are consent levels, rather than numbers that people chose
 
-    @property
-    def n_classes(self) -> int:
-        """The number of classes."""
-        return len(self.classes)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Facts(Given):

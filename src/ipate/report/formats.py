@@ -100,21 +100,15 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]
 
     The first `words` columns hold text; the others hold numbers and are aligned to the right.
     """
-
-    def kind(place: int) -> str | None:
-        return None if place < words else "number"
-
-    head = element(
-        "tr", *(element("th", column, scope="col", class_=kind(place)) for place, column in enumerate(columns))
-    )
+    kinds = [None if place < words else "number" for place in range(len(columns))]
+    shape = list(zip(columns, kinds, strict=True))
+    head = element("tr", *(element("th", column, scope="col", class_=kind) for column, kind in shape))
     lines = []
-    for row in rows:
-        first = element("th", row[0], scope="row")
-        rest = [
-            element("td", cell, class_=kind(place), data_label=columns[place])
-            for place, cell in enumerate(row)
-            if place > 0
+    for first, *rest in rows:
+        cells = [
+            element("td", cell, class_=kind, data_label=column)
+            for cell, (column, kind) in zip(rest, shape[1:], strict=True)
         ]
-        lines.append(element("tr", first, *rest))
+        lines.append(element("tr", element("th", first, scope="row"), *cells))
     pair = "pair" if len(columns) == 2 else None
     return element("table", element("caption", caption), element("thead", head), element("tbody", *lines), class_=pair)

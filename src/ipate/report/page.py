@@ -13,6 +13,7 @@ from ipate.report.formats import Markup, bullets, element, percent, plain, signe
 
 _PRIVATE = "This report is private. Publish the public report of the same run instead."
 _PUBLIC = "This report holds nothing that was computed from private votes, unless a guarantee covers it."
+_NO_SCORES = "How often labels and student are right was found with true labels that are not public: ask the owner."
 _STOPS = {
     "budget": "before a query that could pass anybody's budget",
     "drop": "groups leave when their budget is used up; the others go on",
@@ -185,10 +186,7 @@ def _results(facts: Facts) -> Markup:
         return Markup("")
     rows = [["queries asked", f"{outcome.n_queries:,}"], ["labels given", f"{outcome.n_labels:,}"]]
     if owner is None:
-        missing = (
-            "How often labels and student are right was found with true labels that are not public: ask the owner."
-        )
-        return _section("Labels", table("Results", ["result", "value"], rows), element("p", missing, class_="soft"))
+        return _section("Labels", table("Results", ["result", "value"], rows), element("p", _NO_SCORES, class_="soft"))
     shares = {
         "labels that are right": owner.scores.label_accuracy,
         "student right on test data": owner.scores.student_accuracy,
@@ -277,7 +275,7 @@ def _parameters(facts: Facts) -> Markup:
 def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
     used, bound = facts.parameters, find_bound(facts.parameters.bound)
     yield ["data", facts.data_name if not facts.data_source else f"{facts.data_name} ({facts.data_source})"]
-    yield ["classes", f"{facts.n_classes}: {', '.join(facts.classes)}"]
+    yield ["classes", f"{len(facts.classes)}: {', '.join(facts.classes)}"]
     yield ["points in the pool", f"{facts.n_pool:,}"]
     if facts.n_test is not None:
         yield ["test points", f"{facts.n_test:,}"]
@@ -303,16 +301,10 @@ def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
     if used.max_labels is not None:
         yield ["labels at most", f"{used.max_labels:,}"]
     yield ["how they were chosen", used.reason]
-    yield ["noise", _noise(facts)]
+    seeded = "seeded; the seed is not published" if facts.noise_seed is None else f"seeded with {facts.noise_seed}"
+    secure = "secure: drawn from the operating system's randomness, not kept"
+    yield ["noise", seeded if facts.guarantee.seeded else secure]
     if facts.split_seed is not None:
         yield ["seed of partition, allocation and training", str(facts.split_seed)]
     if facts.ledger_head is not None:
         yield ["head of the ledger", facts.ledger_head]
-
-
-def _noise(facts: Facts) -> str:
-    if not facts.guarantee.seeded:
-        return "secure: drawn from the operating system's randomness, not kept"
-    if facts.noise_seed is None:
-        return "seeded; the seed is not published"
-    return f"seeded with {facts.noise_seed}"
