@@ -990,7 +990,7 @@ MUTANTS = (
     Mutant(
         "a cost with earlier runs in it is promised",
         "report/assemble.py",
-        "elif settings.meter.data_independent and source.extract.opening:",
+        "elif meter.data_independent and source.extract.opening:",
         "elif False:",
         ("tests/test_classifier.py",),
     ),

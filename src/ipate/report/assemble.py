@@ -1,7 +1,4 @@
-"""Assemble the facts of a report: a public part, and what only the data owner may see.
-
-A `Source` comes from a run's folder or from a fitted classifier; nothing here reads files or votes.
-"""
+"""From a run or a fitted classifier to the facts that an audience may see, and to the files of its report."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -53,18 +50,18 @@ def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owne
 
 def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
     """Derive the guarantee from the charges and the ending; the record must state the same one."""
-    record, settings = source.record, source.settings
-    fixed = settings.stop == "count" and record.stopped_by != "budget"
+    record, meter = source.record, source.settings.meter
+    fixed = source.settings.stop == "count" and record.stopped_by != "budget"
     stopped_by: StoppedBy = "fixed" if fixed else "account"
-    if settings.meter.data_independent and source.extract.private_history:
+    if meter.data_independent and source.extract.private_history:
         stopped_by = "other"
-    elif settings.meter.whole:  # the queries were fixed and no budget had been spent before
+    elif meter.whole:  # the queries were fixed and no budget had been spent before
         stopped_by = "fixed"
-    elif settings.meter.data_independent and source.extract.opening:  # costs of earlier runs were not fixed
+    elif meter.data_independent and source.extract.opening:  # costs of earlier runs were not fixed
         stopped_by = "account"
-    stated: StoppedBy = "account" if stopped_by == "fixed" and settings.meter.data_independent else stopped_by
-    made = state_guarantee(settings.meter, stopped_by=stated, seeded=record.seeded)  # as stated by the labelling
-    if (made.kind, settings.meter.bound, settings.meter.conversion) != (record.kind, record.bound, record.conversion):
+    stated: StoppedBy = "account" if stopped_by == "fixed" and meter.data_independent else stopped_by
+    made = state_guarantee(meter, stopped_by=stated, seeded=record.seeded)  # as stated by the labelling
+    if (made.kind, meter.bound, meter.conversion) != (record.kind, record.bound, record.conversion):
         raise InputError("the record's guarantee does not match the run's configuration: one of them was edited")
     return made, stopped_by
 

@@ -60,8 +60,8 @@ def summary(facts: Facts) -> tuple[str, ...]:
         "that was set for each person's group beforehand. This holds for all data and for anybody who looks, whatever "
         "else they know."
     )
-    if facts.design is not None:
-        found += _tested(facts.design, None if facts.outcome is None else facts.outcome.passed)
+    if (design := facts.parameters.design) is not None:
+        found += _tested(design, None if facts.outcome is None else facts.outcome.passed)
     elif facts.stopped_by == "fixed" and facts.parameters.check_sigma is not None:
         found.append(
             "The number of labels was fixed beforehand, but how many queries it took depended on noisy checks. So the "
@@ -155,7 +155,8 @@ def promised_epsilon(facts: Facts, group: GroupFacts) -> float | None:
     """
     if not facts.publishable:
         return None
-    counted = facts.stopped_by == "fixed" and facts.design is None and facts.parameters.check_sigma is None
+    parameters = facts.parameters
+    counted = facts.stopped_by == "fixed" and parameters.design is None and parameters.check_sigma is None
     if not counted or facts.outcome is None:
         return group.budget.epsilon
     return min(group.budget.epsilon, next(spent.cost for spent in facts.outcome.groups if spent.id == group.id))
@@ -219,7 +220,7 @@ def covered(facts: Facts) -> tuple[str, ...]:
             "group. All rows of one person count together."
         ),
         "The labels, the queries that got none, and the moment at which labelling stopped."
-        if facts.design is None
+        if facts.parameters.design is None
         else "The answer of the private test, the labels, and the queries that got none.",
         "The student, its predictions, and whatever anybody computes from them, now or later.",
         "The figures of the public report: they follow from budgets, parameters and released answers alone.",
@@ -279,8 +280,8 @@ def ending(facts: Facts, outcome: Outcome) -> str:
             "earlier runs, and given again for nothing)"
         )
     out = [spent.id for spent in outcome.groups if spent.labels_until_exhausted is not None]
-    if facts.design is not None:
-        return asked + _after_test(facts.design, outcome)
+    if facts.parameters.design is not None:
+        return asked + _after_test(facts.parameters.design, outcome)
     if outcome.ended == "budget":
         whose = f" of {_listed(out)}" if out else ""
         if facts.parameters.stop == "drop":
@@ -307,21 +308,20 @@ def _after_test(test: DesignFacts, outcome: Outcome) -> str:
 def balance(spent: Sequence[GroupResult]) -> str:
     """Describe how evenly the groups' budgets were used."""
     shares = [(paid.used, paid.id) for paid in spent]
-    most, least = max(shares), min(shares)
+    (least, thrifty), (most, busy) = min(shares), max(shares)
+    low, high = used(least), used(most)
     if len(shares) == 1:
-        return f"{used(most[0])} of the budget was used."
-    if most[0] == 0:
+        return f"{high} of the budget was used."
+    if most == 0:
         return "No budget was used."
-    if most[0] - least[0] < 0.02:
-        low, high = used(least[0]), used(most[0])
-        share = low if low == high else f"between {low} and {high}"
+    if most - least < 0.02:
         return (
-            f"The groups used {share} of their budgets: evenly, so that nobody's allowance was left unused because of "
-            "another's."
+            f"The groups used {low if low == high else f'between {low} and {high}'} of their budgets: evenly, so that "
+            "nobody's allowance was left unused because of another's."
         )
     return (
-        f"Group {most[1]} used {used(most[0])} of its budget and group {least[1]} {used(least[0])}: what the "
-        "latter allowed beyond that was not used."
+        f"Group {busy} used {high} of its budget and group {thrifty} {low}: what the latter allowed beyond that was "
+        "not used."
     )
 
 

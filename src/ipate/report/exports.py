@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -51,35 +50,32 @@ def recipe(facts: Facts) -> str | None:
     simple = not find_variant(used.variant).takes_turns and used.stop != "drop"
     if outcome is None or not facts.publishable or not simple or not outcome.n_queries or bound.recipe is None:
         return None
-    numbers = _numbers(facts, outcome)
-    earlier = {"before": ", before", "plus": " + before"} if outcome.carried else {"before": "", "plus": ""}
+    queries, labels = outcome.n_queries - outcome.reused_queries, outcome.n_labels - outcome.reused_labels
+    without = ", without those of earlier runs" if outcome.reused_queries else ""
+    numbers = f"queries, labels = {queries}, {labels}  # rows of labels.csv; those answered{without}\n"
+    numbers += f"sigma = {used.sigma!r}\n"
     formula, check = bound.recipe
     if used.check_sigma is not None:
+        numbers += f"check_sigma = {used.check_sigma!r}\n"
         formula += f" + {check}"
-    if not bound.has_orders:
-        return _GDP.format(numbers=numbers, formula=formula, groups=_table(facts, outcome, {}), **earlier)
     conversion = "log(1 / delta) / (order - 1)"
     if used.conversion == "improved":
         conversion = "log(1 - 1 / order) - log(order * delta) / (order - 1)"
-    groups = _table(facts, outcome, used.orders)
-    return _LOOSE.format(numbers=numbers, formula=formula, conversion=conversion, groups=groups, **earlier)
+    return (_LOOSE if bound.has_orders else _GDP).format(
+        numbers=numbers,
+        formula=formula,
+        conversion=conversion,
+        groups=_table(facts, outcome),
+        before=", before" if outcome.carried else "",
+        plus=" + before" if outcome.carried else "",
+    )
 
 
-def _numbers(facts: Facts, outcome: Outcome) -> str:
-    used = facts.parameters
-    queries, labels = outcome.n_queries - outcome.reused_queries, outcome.n_labels - outcome.reused_labels
-    without = ", without those of earlier runs" if outcome.reused_queries else ""
-    lines = [f"queries, labels = {queries}, {labels}  # rows of labels.csv; those answered{without}"]
-    lines.append(f"sigma = {used.sigma!r}")
-    if used.check_sigma is not None:
-        lines.append(f"check_sigma = {used.check_sigma!r}")
-    return "\n".join(lines) + "\n"
-
-
-def _table(facts: Facts, outcome: Outcome, orders: Mapping[str, float]) -> str:
-    unit = "cost at that order" if orders else "μ²"
+def _table(facts: Facts, outcome: Outcome) -> str:
+    orders = facts.parameters.orders
     lines = ["groups = {  # the most that one person moves, δ" + (", Rényi order" if orders else "")]
-    lines[0] += f", {unit} of earlier runs" if outcome.carried else ""
+    if outcome.carried:
+        lines[0] += f", {'cost at that order' if orders else 'μ²'} of earlier runs"
     for group in facts.groups:
         extra = f", {orders[group.id]!r}" if orders else ""
         extra += f", {outcome.opening.get(group.id, 0.0)!r}" if outcome.carried else ""
@@ -98,7 +94,7 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
             "(labels), and take noise, weights and δ from the tables of this report."
             + (" What earlier runs had spent is added." if facts.outcome.carried else "")
         )
-    if facts.design is not None:
+    if facts.parameters.design is not None:
         found = [
             "The budgets were charged as a whole, before the test: nothing has to be added up.",
             (

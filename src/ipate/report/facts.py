@@ -202,11 +202,6 @@ class Facts(Given):
         return self.guarantee.kind == "releasable" and not self.guarantee.seeded
 
     @property
-    def design(self) -> DesignFacts | None:
-        """The design, where the release was tested as a whole."""
-        return self.parameters.design
-
-    @property
     def outcome(self) -> Outcome | None:
         """The outcome that this audience may see, or None."""
         return self.owner.outcome if self.owner is not None else self.released

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_VOID = frozenset({"meta", "br", "hr"})
 
 
 def plain(value: float, digits: int = 4) -> str:
@@ -85,7 +84,7 @@ def element(tag: str, /, *children: object, **attributes: str | None) -> Markup:
         for key, value in attributes.items()
         if value is not None
     )
-    if tag in _VOID:
+    if tag == "meta":  # the only void element of the page
         return Markup(f"<{tag}{parts}>")
     return Markup(f"<{tag}{parts}>{''.join(text(child) for child in children)}</{tag}>")
 
@@ -100,8 +99,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]
 
     The first `words` columns hold text; the others hold numbers and are aligned to the right.
     """
-    kinds = [None if place < words else "number" for place in range(len(columns))]
-    shape = list(zip(columns, kinds, strict=True))
+    shape = [(column, None if place < words else "number") for place, column in enumerate(columns)]
     head = element("tr", *(element("th", column, scope="col", class_=kind) for column, kind in shape))
     lines = []
     for first, *rest in rows:

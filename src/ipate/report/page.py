@@ -9,7 +9,7 @@ from ipate.report import claims
 from ipate.report.exports import recipe, ways_to_check
 from ipate.report.facts import WITHHELD, Facts, Owner
 from ipate.report.figures import history_figure, influence_figure
-from ipate.report.formats import Markup, bullets, element, percent, plain, signed_points, small, table, text, used
+from ipate.report.formats import Markup, bullets, element, percent, plain, signed_points, small, table, used
 
 _PRIVATE = "This report is private. Publish the public report of the same run instead."
 _PUBLIC = "This report holds nothing that was computed from private votes, unless a guarantee covers it."
@@ -135,7 +135,7 @@ def _budgets(facts: Facts) -> Markup:
             used(spent.used),
             "—" if after is None else _count(after, "label"),
         ]
-    grown = outcome.history[-1].labels > 0 and facts.design is None  # costs grew label by label
+    grown = outcome.history[-1].labels > 0 and facts.parameters.design is None  # costs grew label by label
     return _section(
         "Budgets and costs",
         element("p", claims.ending(facts, outcome)),
@@ -252,22 +252,18 @@ def _check(facts: Facts) -> Markup:
     return _section(
         "How to check it",
         bullets(ways_to_check(facts)),
-        element("pre", text(program), tabindex="0") if program else "",
+        element("pre", program, tabindex="0") if program else "",
     )
 
 
 def _parameters(facts: Facts) -> Markup:
-    rows = list(_parameter_rows(facts))
-    versions = [[name, number] for name, number in facts.versions.items()]
+    programs = [("Versions of the programs that made the run", facts.versions)]
+    programs += [("It was continued with", later) for later in facts.later_versions]
     notes = [*facts.data_notes, *facts.notes]
     return _section(
         "Parameters, seeds and versions",
-        table("Parameters", ["parameter", "value"], rows, words=2),
-        table("Versions of the programs that made the run", ["program", "version"], versions, words=2),
-        *(
-            table("It was continued with", ["program", "version"], [[*pair] for pair in later.items()], words=2)
-            for later in facts.later_versions
-        ),
+        table("Parameters", ["parameter", "value"], _parameter_rows(facts), words=2),
+        *(table(caption, ["program", "version"], used.items(), words=2) for caption, used in programs),
         Markup(element("h3", "Notes on the data") + bullets(notes)) if notes else "",
     )
 
