@@ -912,7 +912,7 @@ MUTANTS = (
     ),
     Mutant(
         "a private report is readable until it is done",
-        "report/write.py",
+        "report/assemble.py",
         'private=facts.audience == "private"',
         "private=False",
         ("tests/report/test_leaks.py::test_private_report_is_never_readable_by_others",),
@@ -955,8 +955,8 @@ MUTANTS = (
     Mutant(
         "a report forgets what was spent before",
         "labelling/history.py",
-        "cost + self.opening.get(account, 0.0) for account",
-        "cost for account",
+        "for *_, own in path]) + opening[account] for account",
+        "for *_, own in path]) for account",
         (f"{CARRIED}::test_report_adds_costs_of_both_runs",),
     ),
     Mutant(
@@ -991,7 +991,7 @@ MUTANTS = (
     Mutant(
         "a cost with earlier runs in it is promised",
         "report/assemble.py",
-        "elif settings.meter.data_independent and source.extract.opening:",
+        "elif meter.data_independent and source.extract.opening:",
         "elif False:",
         ("tests/test_classifier.py",),
     ),

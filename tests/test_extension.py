@@ -23,7 +23,7 @@ from ipate.labelling.aggregators import AGGREGATORS, NamedAggregator
 from ipate.labelling.noise import make_noise
 from ipate.people.budgets import Budget, Group
 from ipate.planning.plan import make_plan
-from ipate.report.recipe import recipe
+from ipate.report.exports import recipe
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import reading
 from ipate.runs.reporting import write_report

@@ -300,12 +300,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Path
             The path of the HTML file.
         """
-        from ipate.report.assemble import Source, assemble
+        from ipate.report.assemble import Source, assemble, check_target, write_facts
         from ipate.report.facts import Outcome, Owner, Scores
-        from ipate.report.write import check_target, write_facts
 
         check_is_fitted(self)
         record = Record.of(self.labelling_, n_public=len(self.labels_), ledger_head=self._extract.head)
+        if self._extract.answers:
+            record.check_answers(self._extract.answers)
         source = Source(
             record=record,
             allocation=self.allocation_,
@@ -313,7 +314,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             extract=self._extract,
             data_name=name,
             classes=tuple(str(label) for label in self.classes_.tolist()),
-            n_classes=len(self.classes_),
             teacher_model=type(self._teacher()).__name__,
             student_model=type(self.student_).__name__,
             noise_seed=self.noise_seed,

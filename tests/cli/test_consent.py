@@ -43,6 +43,7 @@ def test_json_is_only_output_for_any_result(files, run):
         found = json.loads(told.out)
         assert found["ok"] == (code == 0)
         assert [entry["level"] for entry in found["levels"]] == ["high", "average", "low"]
+        assert found["levels"][0]["meaning"].startswith("A person at level high: whatever anyone learns")
     assert found["problems"][1]["nearest"] == "high"
     assert found["groups"] == []
 

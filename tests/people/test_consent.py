@@ -1,7 +1,5 @@
 """Consent checks of a file of people: the counts match a plain loop, and problems name their lines."""
 
-import math
-import re
 from collections import Counter
 from dataclasses import replace
 
@@ -11,11 +9,9 @@ from hypothesis import strategies as st
 
 from ipate.errors import DeltaWarning, InputError
 from ipate.people.budgets import read_groups, write_groups
-from ipate.people.consent import check_consent, meaning
+from ipate.people.consent import check_consent
 from ipate.people.people import People
 from ipate.people.policy import Policy
-from ipate.report.claims import promise
-from report.examples import facts, group
 
 POLICY = Policy(levels={"high": 1.0, "average": 2.0, "low": 3.0}, max_epsilon=3.0, delta=1e-5)
 
@@ -150,15 +146,3 @@ def test_consent_counts_match_a_plain_loop(tmp_path, rows):
     if not found.problems:
         people = People.from_levels([level for _, level in good], policy=POLICY, person_id=[who for who, _ in good])
         assert [(row.group, row.epsilon) for row in found.groups] == [(g.id, g.epsilon) for g in people.groups]
-
-
-@pytest.mark.parametrize("epsilon", [0.1, math.log(2), 1.0, 3.0, 12.0, 800.0])
-def test_meaning_of_level_equals_the_report_sentence(epsilon):
-    said = meaning("high", epsilon, 1e-5)
-    report = facts(groups=(group("high", budget=epsilon),))
-    assert said == promise(report, report.groups[0])
-    factor = re.search(r"at most a factor (\S+) \(ε", said).group(1).replace(",", "")
-    if epsilon < 700:
-        assert factor.startswith("10") or float(factor) >= math.exp(epsilon) * (1 - 1e-12)
-    assert ("weak promise" in said) == (epsilon > 10)
-    assert "A person of group eps=1:" in meaning("eps=1", 1.0, 1e-5, named=False)

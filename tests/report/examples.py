@@ -33,6 +33,7 @@ def facts(
     """Return unfiltered facts, with everything that the data owner may see."""
     own = groups or (group("high", budget=1.0), group("low", budget=3.0))
     paid = costs or [COSTS.get(entry.id, entry.budget.epsilon / 2) for entry in own]
+    ids = [entry.id for entry in own]
     made = state_guarantee(Meter(bound), stopped_by=stopped_by, seeded=seeded)
     outcome = Outcome(
         ended="count" if stopped_by == "fixed" else "budget",
@@ -43,8 +44,8 @@ def facts(
             for entry, cost in zip(own, paid, strict=True)
         ),
         history=(
-            Point(queries=0, labels=0, costs=(0.0,) * len(own)),
-            Point(queries=n_labels + 152, labels=n_labels, costs=tuple(paid)),
+            Point(queries=0, labels=0, costs=dict.fromkeys(ids, 0.0)),
+            Point(queries=n_labels + 152, labels=n_labels, costs=dict(zip(ids, paid, strict=True))),
         ),
     )
     return Facts(
@@ -53,7 +54,6 @@ def facts(
         data_source="",
         data_notes=(),
         classes=("a", "b"),
-        n_classes=2,
         n_people=120,
         n_pool=1000,
         groups=own,
@@ -63,7 +63,7 @@ def facts(
         parameters=Parameters(
             variant=variant, rule="gdp", teachers=30, sigma=10.0, check_sigma=20.0 if check else None,
             threshold=15.0 if check else None, bound=bound, conversion="gdp" if bound == "gdp" else "improved",
-            orders=tuple((entry.id, 12.0) for entry in own) if bound in ("loose", "sup") else (), stop=stop,
+            orders=dict.fromkeys(ids, 12.0) if bound in ("loose", "sup") else {}, stop=stop,
             max_labels=999 if stopped_by == "fixed" else None, teacher_model="bayes", student_model="logistic",
             reason="parameters as given",
         ),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ipate.errors import InputError, IpateError
-from ipate.report.recipe import recipe
+from ipate.report.exports import recipe
 from ipate.runs.reporting import write_report
 from runs.making import labels, run
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from ipate.allocation.layout import Merge
 from ipate.labelling.results import SEEDED
 from ipate.report import claims
+from ipate.report.claims import assured, person_of
 from ipate.report.facts import DesignFacts, for_audience
 from report.examples import COSTS, facts, group
 
@@ -145,7 +147,7 @@ def test_chosen_budgets_are_not_called_levels():
 
 
 def test_merged_and_withdrawn_people_are_counted():
-    found = replace(facts(), merged=(("tiny", "high", 2),), withdrawn=1)
+    found = replace(facts(), merged=(Merge(group="tiny", into="high", people=2),), withdrawn=1)
     said = " ".join(claims.covered(found))
     assert "2 people of group tiny count with the stricter group high" in said
     assert "1 people withdrew" not in said
@@ -168,3 +170,15 @@ def test_ending_and_budget_use_are_described():
     assert claims.balance(one.outcome.groups) == "50.0% of the budget was used."
     none = facts(costs=[0.0, 0.0])
     assert claims.balance(none.outcome.groups) == "No budget was used."
+
+
+@pytest.mark.parametrize("epsilon", [0.1, math.log(2), 1.0, 3.0, 12.0, 800.0])
+def test_meaning_of_level_equals_the_report_sentence(epsilon):
+    said = assured(person_of("high", levels=True), epsilon, 1e-5)
+    report = facts(groups=(group("high", budget=epsilon),))
+    assert said == claims.promise(report, report.groups[0])
+    factor = re.search(r"at most a factor (\S+) \(ε", said).group(1).replace(",", "")
+    if epsilon < 700:
+        assert factor.startswith("10") or float(factor) >= math.exp(epsilon) * (1 - 1e-12)
+    assert ("weak promise" in said) == (epsilon > 10)
+    assert "A person of group eps=1:" in assured(person_of("eps=1", levels=False), 1.0, 1e-5)

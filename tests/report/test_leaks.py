@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ipate.people.meaning import percent, plain, used
+from ipate.report.exports import as_json
 from ipate.report.facts import for_audience
+from ipate.report.formats import percent, plain, used
 from ipate.report.page import page
-from ipate.report.write import as_json
 from ipate.runs.reporting import write_report
 from report.examples import facts
 

@@ -13,10 +13,9 @@ from typer.testing import CliRunner
 
 from ipate.cli import report as command
 from ipate.errors import InputError
+from ipate.report.exports import as_json, recipe, twin
 from ipate.report.facts import Comparison, Scores, for_audience
 from ipate.report.page import page
-from ipate.report.recipe import recipe
-from ipate.report.write import as_json, twin
 from ipate.runs.reporting import write_report
 from report.examples import facts, group
 

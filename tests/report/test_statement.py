@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ipate.people.meaning import assured
+from ipate.report.claims import assured
 from ipate.report.statement import Statement, Withdrawal, for_the_person, left, owed, sentences
 
 STATEMENT = Statement(

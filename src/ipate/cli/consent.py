@@ -40,6 +40,7 @@ def command(
     from ipate.people.budgets import write_groups
     from ipate.people.consent import check_consent
     from ipate.people.policy import Policy
+    from ipate.report.claims import assured, person_of
 
     if out is not None:
         check_out(out, "a group file")
@@ -48,19 +49,25 @@ def command(
         found = check_consent(
             people, policy=rules, level=level, epsilon_column=epsilon_column, person=person, delta=delta, progress=bar
         )
+    meanings = [
+        assured(person_of(entry.level, levels=epsilon_column is None), entry.epsilon, entry.delta)
+        for entry in found.levels
+    ]
     written = out if out is not None and not found.problems else None
     if written is not None:
         write_groups(written, found.groups)
     if as_json:
-        print_json({**asdict(found), "ok": not found.problems, "out": None if written is None else str(written)})
+        levels = [{**asdict(entry), "meaning": meaning} for entry, meaning in zip(found.levels, meanings, strict=True)]
+        result = {"ok": not found.problems, "out": None if written is None else str(written)}
+        print_json({**asdict(found), "levels": levels, **result})
     else:
-        _show(found, written)
+        _show(found, meanings, written)
     if found.problems:
         end = "correct them and check again" if out is None else f"{out} was not written"
         raise InputError(f"{people}: {found.unusable:,} {_rows(found.unusable)} cannot be used; {end}")
 
 
-def _show(found: "Consent", written: Path | None) -> None:
+def _show(found: "Consent", meanings: list[str], written: Path | None) -> None:
     total = max(1, found.people)
     shown = found.levels[:_SHOWN]
     print_table(
@@ -72,8 +79,8 @@ def _show(found: "Consent", written: Path | None) -> None:
         ],
         [f"… and {len(found.levels) - _SHOWN:,} more."] if len(found.levels) > _SHOWN else [],
     )
-    for entry in shown:
-        echo(f"- {entry.meaning}")
+    for meaning in meanings[:_SHOWN]:
+        echo(f"- {meaning}")
     if found.repeated:
         who = "1 person has" if found.repeated == 1 else f"{found.repeated:,} people have"
         echo(f"{who} several rows with the same consent: they are counted as one person.")

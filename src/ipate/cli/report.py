@@ -29,7 +29,7 @@ def command(
 ) -> None:
     """Write the report of a run: guarantees in plain words, costs, influence, results, and how to check them."""
     from ipate.report.claims import headline, marks
-    from ipate.report.write import twin
+    from ipate.report.exports import twin
     from ipate.runs.reporting import write_report
 
     written = write_report(run, audience="private" if private else "public", out=out)

@@ -1,7 +1,7 @@
-"""Cost history of a run, read from the charges that its ledger recorded."""
+"""Costs of a run and of the runs before it, read from the charges that its ledger recorded."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,112 +15,100 @@ _POINTS = 160  # at most, in a figure
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """Every group's cost after some queries; `costs` are in the order of the groups."""
+    """Every group's cost ε after some queries, by group id."""
 
     queries: int
     labels: int
-    costs: tuple[float, ...]
+    costs: Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extract:
-    """The part of a ledger that a report reads: one run's accounts and charges, and earlier spending."""
+    """What a report reads from a ledger about one run; costs are the largest over the accounts of a group."""
 
-    terms: Mapping[str, Terms]  # by account id
-    charges: tuple[Charge, ...]  # of the run, in order
-    opening: Mapping[str, Floats] = field(default_factory=dict)  # account id to the spending of earlier runs
-    reused: frozenset[int] = frozenset()  # queries whose answers earlier runs had paid for
-    private_history: bool = False  # whether one of those runs was charged by private costs
-    head: str = ""  # of the ledger's hash chain; empty in memory
-    answers: Mapping[str, int] = field(default_factory=dict)  # query id to its paid label, −1 for none; empty in memory
+    before: Mapping[str, float]  # ε of earlier runs, by group id
+    own: Mapping[str, float]  # ε of the run alone, by group id
+    history: tuple[Point, ...]  # ε of all runs while the run went on; the first point is before any query
+    opening: Mapping[str, float]  # group id to the spending of earlier runs in the account's unit, where there was any
+    reused: frozenset[int]  # queries whose answers earlier runs had paid for
+    private_history: bool  # whether one of those runs was charged by private costs
+    head: str  # of the ledger's hash chain; empty in memory
+    answers: Mapping[str, int]  # query id to its paid label, −1 for none; empty in memory
 
     @classmethod
     def of(cls, ledger: Ledger) -> "Extract":
         """Read the current run of a ledger whose query ids are positions in the pool."""
+        terms = ledger.terms
+        opening = {account: ledger.opening(account) for account in terms}
+        path = _charged(terms, ledger.charges)
+        spent = {account: np.stack([own[account] for *_, own in path]) + opening[account] for account in terms}
+        costs = _epsilon(terms, spent)
         return cls(
-            terms=dict(ledger.terms),
-            charges=ledger.charges,
-            opening={name: spent for name in ledger.terms if (spent := ledger.opening(name)).any()},
+            before=ledger.before,
+            own={group: float(cost) for group, cost in _epsilon(terms, path[-1][-1]).items()},
+            history=tuple(
+                Point(queries=queries, labels=labels, costs={group: float(cost[i]) for group, cost in costs.items()})
+                for i, (queries, labels, _) in enumerate(path)
+            ),
+            opening={
+                terms[account].account.group.id: float(cost[0]) for account, cost in opening.items() if cost.any()
+            },
             reused=frozenset(int(query) for query in ledger.inherited()),
             private_history=bool(ledger.private_history),
             head=str(ledger.head) if ledger.durable else "",
             answers={query: answer[0] for query, answer in ledger.stored().answers.items()},
         )
 
-    @property
-    def own(self) -> dict[str, Floats]:
-        """The cost of the run alone, by account id."""
-        spent = {account: np.zeros(terms.meter.width) for account, terms in self.terms.items()}
-        for charge in self.charges:
-            for account, cost in charge.cost.items():
-                spent[account] = spent[account] + cost
-        return spent
 
-    def spent(self, charged: Mapping[str, Floats]) -> dict[str, Floats]:
-        """Return these costs plus the spending of earlier runs, by account id."""
-        return {account: cost + self.opening.get(account, 0.0) for account, cost in charged.items()}
+def _epsilon(terms: Mapping[str, Terms], spent: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Return ε by group id; costs by account id may have the shape (..., width)."""
+    worst: dict[str, Floats] = {}
+    for account, cost in spent.items():
+        held = terms[account]
+        epsilon = np.where(cost.any(axis=-1), held.meter.epsilon(cost, held.account.delta)[0], 0.0)
+        worst[held.account.group.id] = np.maximum(worst.get(held.account.group.id, 0.0), epsilon)
+    return worst
 
-    def epsilon(self, spent: Mapping[str, Floats]) -> dict[str, Floats]:
-        """Return ε by group id, the largest over the group's accounts; costs may have the shape (..., width)."""
-        worst: dict[str, Floats] = {}
-        for account, cost in spent.items():
-            terms = self.terms[account]
-            some = cost.any(axis=-1)
-            epsilon = np.where(some, terms.meter.epsilon(cost, terms.account.delta)[0], 0.0)
-            group = terms.account.group.id
-            worst[group] = np.maximum(worst.get(group, np.zeros(())), epsilon)
-        return worst
 
-    @property
-    def before(self) -> dict[str, float]:
-        """ε that earlier runs had spent, by group id."""
-        groups = {terms.account.group.id: 0.0 for terms in self.terms.values()}
-        return groups | {group: float(epsilon) for group, epsilon in self.epsilon(self.opening).items()}
+def _charged(terms: Mapping[str, Terms], charges: Sequence[Charge]) -> list[tuple[int, int, dict[str, Floats]]]:
+    """Return queries, labels and costs by account id as the run went on: at least the beginning and the end.
 
-    def history(self, groups: Sequence[str]) -> tuple[Point, ...]:
-        """Return the cost history; its first point is before any query.
+    A charge pays for a batch. Under a data-independent bound the costs within a batch follow from its recorded
+    releases; under a data-dependent bound they are known only at the end of each batch.
+    """
+    asked = sum(len(charge.queries) for charge in charges if charge.kind == "labels")
+    step = max(1, -(-asked // _POINTS))
+    queries, labels = 0, 0
+    charged = {account: np.zeros(held.meter.width) for account, held in terms.items()}
+    path = [(queries, labels, charged)]
+    for charge in charges:
+        for within, given, cost in _within(terms, charge, step):
+            path.append((queries + within, labels + given, _plus(charged, cost)))
+        charged = _plus(charged, charge.cost)
+        if charge.kind == "labels":
+            queries, labels = queries + len(charge.queries), labels + int(charge.answered.sum())
+            path.append((queries, labels, charged))
+    if len(path) == 1 or path[-1][-1] is not charged:  # nothing was asked; a test is charged before the first query
+        path.append((queries, labels, charged))
+    return path
 
-        A charge pays for a batch. Under a data-independent bound the costs within a batch follow from its recorded
-        releases; under a data-dependent bound they are known only at the end of each batch.
-        """
-        charged = {account: np.zeros(terms.meter.width) for account, terms in self.terms.items()}
-        asked = sum(len(charge.queries) for charge in self.charges if charge.kind == "labels")
-        step = max(1, -(-asked // _POINTS))
-        counts, costs = [(0, 0)], [dict(charged)]
-        for charge in self.charges:
-            queries, labels = counts[-1]
-            for within, given, more in self._within(charge, step):
-                counts.append((queries + within, labels + given))
-                costs.append({account: cost + more.get(account, 0.0) for account, cost in charged.items()})
-            for account, cost in charge.cost.items():
-                charged[account] = charged[account] + cost
-            if charge.kind == "labels":
-                counts.append((queries + len(charge.queries), labels + int(charge.answered.sum())))
-                costs.append(dict(charged))
-        counts.append(counts[-1])
-        costs.append(dict(charged))  # a test is charged before the first query
-        grown = self.epsilon(self.spent({account: np.stack([row[account] for row in costs]) for account in charged}))
-        points = [
-            Point(queries=queries, labels=labels, costs=tuple(float(grown[group][place]) for group in groups))
-            for place, (queries, labels) in enumerate(counts)
-        ]
-        return tuple(points if points[-1] != points[-2] or len(points) == 2 else points[:-1])
 
-    def _within(self, charge: Charge, step: int) -> Iterator[tuple[int, int, dict[str, Floats]]]:
-        """Yield queries, labels and costs at steps within a batch charged under data-independent bounds."""
-        meters = {account: self.terms[account].meter for account in charge.cost}
-        if charge.kind != "labels" or any(meter.whole or not meter.data_independent for meter in meters.values()):
-            return
-        shape = charge.answered.shape
-        running = {}
-        for account, meter in meters.items():
-            moved = np.asarray(charge.sensitivity[account])
-            cost = charge.answered[:, None] * meter.worst_label(
-                sensitivity=moved, sigma=charge.sigma, noise=charge.noise
-            )
-            if charge.check_sigma is not None:
-                cost = cost + meter.worst_check(sensitivity=moved, check_sigma=charge.check_sigma)
-            running[account] = np.cumsum(np.broadcast_to(cost, (*shape, meter.width)), axis=0)
-        given = np.cumsum(charge.answered)
-        for asked in range(step, shape[0], step):
-            yield asked, int(given[asked - 1]), {account: cost[asked - 1] for account, cost in running.items()}
+def _plus(spent: dict[str, Floats], cost: Mapping[str, Floats]) -> dict[str, Floats]:
+    return spent | {account: spent[account] + more for account, more in cost.items()}
+
+
+def _within(terms: Mapping[str, Terms], charge: Charge, step: int) -> Iterator[tuple[int, int, dict[str, Floats]]]:
+    """Yield queries, labels and costs at steps within a batch charged under data-independent bounds."""
+    meters = {account: terms[account].meter for account in charge.cost}
+    if charge.kind != "labels" or any(meter.whole or not meter.data_independent for meter in meters.values()):
+        return
+    running = {}
+    for account, meter in meters.items():
+        moved = np.asarray(charge.sensitivity[account])
+        cost = charge.answered[:, None] * meter.worst_label(sensitivity=moved, sigma=charge.sigma, noise=charge.noise)
+        if charge.check_sigma is not None:
+            cost = cost + meter.worst_check(sensitivity=moved, check_sigma=charge.check_sigma)
+        running[account] = np.cumsum(np.broadcast_to(cost, (len(charge.answered), meter.width)), axis=0)
+    given = np.cumsum(charge.answered)
+    for asked in range(step, len(charge.answered), step):
+        yield asked, int(given[asked - 1]), {account: cost[asked - 1] for account, cost in running.items()}

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from ipate.errors import LIMITS, InputError, check_number, nearest, show
 from ipate.files import FilePath, Table, read_table
 from ipate.people.budgets import GroupRow
-from ipate.people.meaning import assured
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 
@@ -109,7 +108,6 @@ class Level:
     delta: float
     rows: int
     people: int  # each person counts once, with their strictest level
-    meaning: str  # the guarantee in plain words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +124,6 @@ class Consent:
     levels: tuple[Level, ...] = ()
     notes: tuple[str, ...] = ()
     groups: tuple[GroupRow, ...] = ()  # rows of the group file; empty if there are problems
-
-
-def meaning(level: str, epsilon: float, delta: float, *, named: bool = True) -> str:
-    """Return the guarantee of a level or chosen ε for one person, in the report's wording."""
-    return assured(f"A person at level {level}" if named else f"A person of group {level}", epsilon, delta)
 
 
 def check_consent(
@@ -235,12 +228,9 @@ def _by_level(people: People, usable: Usable, least: Floats, policy: Policy, del
     binding[people.person_of_row[rows]] = said[rows]
     counts, bound = np.bincount(said, minlength=len(names)), np.bincount(binding, minlength=len(names))
     return tuple(
-        Level(
-            level=name, epsilon=policy.levels[name], delta=delta, rows=int(counts[index]), people=int(bound[index]),
-            meaning=meaning(name, policy.levels[name], delta),
-        )
+        Level(level=name, epsilon=policy.levels[name], delta=delta, rows=int(counts[index]), people=int(bound[index]))
         for index, name in enumerate(names)
-    )  # fmt: skip
+    )
 
 
 def _by_number(people: People, usable: Usable) -> tuple[Level, ...]:
@@ -248,11 +238,10 @@ def _by_number(people: People, usable: Usable) -> tuple[Level, ...]:
     rows = dict(zip(values.tolist(), counts.tolist(), strict=True))
     return tuple(
         Level(
-            level=group.id, epsilon=group.epsilon, delta=group.delta, rows=rows[group.epsilon],
-            people=group.people or 0, meaning=meaning(group.id, group.epsilon, group.delta, named=False),
+            level=group.id, epsilon=group.epsilon, delta=group.delta, rows=rows[group.epsilon], people=group.people or 0
         )
         for group in sorted(people.groups, key=lambda group: group.epsilon)
-    )  # fmt: skip
+    )
 
 
 def _conflicts(people: People, torn: NDArray[np.bool_], usable: Usable) -> Iterator[str]:

@@ -1,61 +1,41 @@
-"""Assemble the facts of a report: a public part, and what only the data owner may see.
+"""From a run or a fitted classifier to the facts that an audience may see, and to the files of its report."""
 
-A `Source` comes from a run's folder or from a fitted classifier; nothing here reads files or votes.
-"""
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import numpy as np
 
-from ipate.accounting.ptr.design import Design
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
+from ipate.files import write_text
 from ipate.labelling.costs import fixed_orders
-from ipate.labelling.history import Extract, Point
+from ipate.labelling.history import Extract
 from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
 from ipate.planning.settings import Settings
-from ipate.report.facts import (
-    Audience,
-    DesignFacts,
-    Facts,
-    GroupFacts,
-    Outcome,
-    Owner,
-    Parameters,
-    for_audience,
-)
+from ipate.report.exports import as_json
+from ipate.report.facts import Audience, DesignFacts, Facts, Given, GroupFacts, Outcome, Owner, Parameters, for_audience
+from ipate.report.page import page
 
 _AGREE = 1e-9  # relative tolerance: the same charges are added in the same order
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(Given):
     """The input of a report: the record, allocation and settings of a run, and the extract of its ledger."""
 
     record: Record
     allocation: Allocation
     settings: Settings
-    data_name: str
-    data_source: str = ""
-    data_notes: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    n_classes: int
-    n_test: int | None = None
+    extract: Extract
     teacher_model: str
     student_model: str
-    noise_seed: int | None
-    split_seed: int | None
-    versions: Mapping[str, str]
-    later_versions: tuple[Mapping[str, str], ...] = ()
-    levels: bool = True
-    extract: Extract
 
 
 def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owner]) -> Facts:
     """Return the facts that this audience may see; `owner` adds those for the data owner only.
 
-    Private numbers are not computed at all for a public report of a run whose costs are private.
+    A public report of a run whose costs are private does not read them.
     """
     if audience not in ("public", "private"):
         raise InputError(f"audience is {audience!r}: it must be public or private")
@@ -70,18 +50,18 @@ def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owne
 
 def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
     """Derive the guarantee from the charges and the ending; the record must state the same one."""
-    record, settings = source.record, source.settings
-    fixed = settings.stop == "count" and record.stopped_by != "budget"
+    record, meter = source.record, source.settings.meter
+    fixed = source.settings.stop == "count" and record.stopped_by != "budget"
     stopped_by: StoppedBy = "fixed" if fixed else "account"
-    if settings.meter.data_independent and source.extract.private_history:
+    if meter.data_independent and source.extract.private_history:
         stopped_by = "other"
-    elif settings.meter.whole:  # the queries were fixed and no budget had been spent before
+    elif meter.whole:  # the queries were fixed and no budget had been spent before
         stopped_by = "fixed"
-    elif settings.meter.data_independent and source.extract.opening:  # costs of earlier runs were not fixed
+    elif meter.data_independent and source.extract.opening:  # costs of earlier runs were not fixed
         stopped_by = "account"
-    stated: StoppedBy = "account" if stopped_by == "fixed" and settings.meter.data_independent else stopped_by
-    made = state_guarantee(settings.meter, stopped_by=stated, seeded=record.seeded)  # as stated by the labelling
-    if (made.kind, settings.meter.bound, settings.meter.conversion) != (record.kind, record.bound, record.conversion):
+    stated: StoppedBy = "account" if stopped_by == "fixed" and meter.data_independent else stopped_by
+    made = state_guarantee(meter, stopped_by=stated, seeded=record.seeded)  # as stated by the labelling
+    if (made.kind, meter.bound, meter.conversion) != (record.kind, record.bound, record.conversion):
         raise InputError("the record's guarantee does not match the run's configuration: one of them was edited")
     return made, stopped_by
 
@@ -89,39 +69,40 @@ def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
 def _public(source: Source) -> Facts:
     guarantee, stopped_by = _guarantee(source)
     record, allocation = source.record, source.allocation
+    given = {entry.name: getattr(source, entry.name) for entry in fields(Given)}
+    if not record.seeded:
+        given["noise_seed"] = None
     return Facts(
+        **given,
         audience="public",
-        data_name=source.data_name,
-        data_source=source.data_source,
-        data_notes=source.data_notes,
-        classes=source.classes,
-        n_classes=source.n_classes,
         n_people=allocation.people.n_people,
         n_pool=len(record.labels),
-        n_test=source.n_test,
         groups=_groups(allocation),
-        merged=tuple((merge.group, merge.into, merge.people) for merge in allocation.merged),
+        merged=allocation.merged,
         withdrawn=len(allocation.withdrawn),
         notes=allocation.notes,
         parameters=_parameters(source),
         guarantee=guarantee,
         stopped_by=stopped_by,
-        noise_seed=source.noise_seed if record.seeded else None,
-        split_seed=source.split_seed,
-        versions=source.versions,
-        later_versions=source.later_versions,
         ledger_head=record.ledger_head or None,
         private_history=source.extract.private_history and stopped_by == "other",
-        levels=source.levels,
     )
 
 
 def _groups(allocation: Allocation) -> tuple[GroupFacts, ...]:
-    layout = allocation.layout
-    share = _vote_shares(allocation)
-    n_people = max(1, sum(group.people for group in allocation.groups))
+    layout, groups = allocation.layout, allocation.groups
+    n_people = max(1, sum(group.people for group in groups))
     weights = layout.group_weights or {}
     turns = {} if allocation.participation is None else allocation.participation.fractions
+    if allocation.teacher_groups is None:  # teachers mix groups: places in teachers instead of weighted votes
+        votes = {group.id: float(group.people * layout.copies.get(group.id, 1)) for group in groups}
+    else:
+        owner = np.array(allocation.teacher_groups)
+        votes = {
+            group.id: float(allocation.weights[owner == group.id].sum()) * float(turns.get(group.id, 1.0))
+            for group in groups
+        }
+    n_votes = sum(votes.values()) or 1.0
     return tuple(
         GroupFacts(
             account=group,
@@ -130,36 +111,18 @@ def _groups(allocation: Allocation) -> tuple[GroupFacts, ...]:
             copies=int(layout.copies.get(group.id, 1)),
             participation=float(turns.get(group.id, 1.0)),
             people_share=group.people / n_people,
-            vote_share=share[group.id],
+            vote_share=votes[group.id] / n_votes,
         )
-        for group in allocation.groups
+        for group in groups
     )
-
-
-def _vote_shares(allocation: Allocation) -> dict[str, float]:
-    """Return each group's share of weighted votes, or of places in teachers where teachers mix groups."""
-    names = [group.id for group in allocation.groups]
-    if allocation.teacher_groups is None:
-        mass = {
-            group.id: float(group.people * allocation.layout.copies.get(group.id, 1)) for group in allocation.groups
-        }
-    else:
-        owner = np.array(allocation.teacher_groups)
-        mass = {name: float(allocation.weights[owner == name].sum()) for name in names}
-        if allocation.participation is not None:
-            mass = {name: mass[name] * float(allocation.participation.fractions[name]) for name in names}
-    total = sum(mass.values()) or 1.0
-    return {name: mass[name] / total for name in names}
 
 
 def _parameters(source: Source) -> Parameters:
-    allocation, settings = source.allocation, source.settings
+    allocation, settings, design = source.allocation, source.settings, source.settings.design
     mechanism = settings.aggregator(allocation.scale).mechanism
     panel = allocation.panel()
     orders = fixed_orders(panel, settings.meter, mechanism)
-    by_group = (
-        {} if orders is None else dict(zip((panel.groups[i].id for i in panel.account_group), orders, strict=True))
-    )
+    names = [panel.groups[index].id for index in panel.account_group]
     return Parameters(
         variant=allocation.variant,
         rule=allocation.layout.rule,
@@ -169,70 +132,82 @@ def _parameters(source: Source) -> Parameters:
         threshold=mechanism.threshold,
         bound=settings.meter.bound,
         conversion=settings.meter.conversion,
-        orders=tuple(by_group.items()),
+        orders={} if orders is None else dict(zip(names, orders, strict=True)),
         stop=settings.stop,
         max_labels=settings.max_labels,
         teacher_model=source.teacher_model,
         student_model=source.student_model,
         reason=settings.reason,
-        design=_design_facts(settings.design),
-    )
-
-
-def _design_facts(design: Design | None) -> DesignFacts | None:
-    if design is None:
-        return None
-    return DesignFacts(
-        queries=design.n_queries,
-        reference=design.reference,
-        reserve=design.reserve,
-        likely=float(design.pi[-1]),
-        fallback=design.fallback,
-        digest=design.digest,
+        design=None
+        if design is None
+        else DesignFacts(
+            queries=design.n_queries,
+            reference=design.reference,
+            reserve=design.reserve,
+            likely=float(design.pi[-1]),
+            fallback=design.fallback,
+            digest=design.digest,
+        ),
     )
 
 
 def _outcome(source: Source) -> Outcome:
     """Read costs and history from the ledger's charges; refuse a record that disagrees with them."""
     record, extract = source.record, source.extract
-    names = [account.id for account in source.allocation.groups]
-    if {group.id for group in record.groups} != set(names):
-        raise InputError("the record and the allocation name different groups: the files do not belong together")
-    if extract.answers:
-        record.check_answers(extract.answers)
-    costs = {name: float(cost) for name, cost in extract.epsilon(extract.spent(extract.own)).items()}
-    before, own = extract.before, {name: float(cost) for name, cost in extract.epsilon(extract.own).items()}
-    free = [query for query in record.queries if query in extract.reused]
-    history = extract.history(names)
-    if not source.settings.meter.whole:
-        _compare(record, history[-1], free)
     by_id = {group.id: group for group in record.groups}
-    for group, cost in costs.items():
+    names = [account.id for account in source.allocation.groups]
+    if set(by_id) != set(names):
+        raise InputError("the record and the allocation name different groups: the files do not belong together")
+    free = [query for query in record.queries if query in extract.reused]
+    reused_labels = int(np.count_nonzero(record.labels[free] >= 0))
+    last = extract.history[-1]
+    charged = last.queries + len(free), last.labels + reused_labels
+    if charged != (record.n_queries, record.n_labels) and not source.settings.meter.whole:
+        raise InputError(
+            f"the record has {record.n_queries} queries and {record.n_labels} labels, but the ledger was charged for "
+            f"{charged[0]} and {charged[1]}: the files do not belong together, or were edited"
+        )
+    for group, cost in last.costs.items():
         if abs(by_id[group].cost - cost) > _AGREE * max(1.0, cost):
             raise InputError(
                 f"group {group!r}: the record states another cost than the ledger; the files do not belong together, "
                 "or were edited"
             )
-    accounts = {terms.account.group.id: account for account, terms in extract.terms.items()}
-    unit = {group: extract.opening.get(account, np.zeros(1)) for group, account in accounts.items()}
     return Outcome(
         ended=record.stopped_by,
         n_labels=record.n_labels,
         n_queries=record.n_queries,
-        groups=tuple(replace(by_id[name], before=before[name], own=own[name]) for name in names),
-        history=history,
-        opening={group: float(spent[0]) for group, spent in unit.items()},
+        groups=tuple(replace(by_id[name], before=extract.before[name], own=extract.own[name]) for name in names),
+        history=extract.history,
+        opening=extract.opening,
         reused_queries=len(free),
-        reused_labels=int(np.count_nonzero(record.labels[free] >= 0)),
+        reused_labels=reused_labels,
         passed=record.passed,
     )
 
 
-def _compare(record: Record, last: Point, free: list[int]) -> None:
-    """Refuse a record whose numbers of queries or labels differ from those charged or reused."""
-    queries, labels = last.queries + len(free), last.labels + int(np.count_nonzero(record.labels[free] >= 0))
-    if (queries, labels) != (record.n_queries, record.n_labels):
-        raise InputError(
-            f"the record has {record.n_queries} queries and {record.n_labels} labels, but the ledger was charged for "
-            f"{queries} and {labels}: the files do not belong together, or were edited"
-        )
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A written report: its files and its facts."""
+
+    html: Path
+    json: Path
+    facts: Facts
+
+
+def write_facts(facts: Facts, html: Path) -> Report:
+    """Write the HTML and JSON files; private ones are readable by the file's owner only."""
+    texts = {html: page(facts), html.with_suffix(".json"): as_json(facts)}
+    for path, content in texts.items():
+        write_text(path, content, private=facts.audience == "private")
+    return Report(html=html, json=html.with_suffix(".json"), facts=facts)
+
+
+def check_target(out: str | Path) -> Path:
+    """Check that a path ends in .html and lies in an existing folder."""
+    path = Path(out)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"out is {str(path)!r}: it must end in .html; the JSON file is written beside it")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent}: no such folder")
+    return path

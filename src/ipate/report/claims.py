@@ -4,24 +4,27 @@ These are pure functions of the facts, and no other module of the report states 
 decided by `ipate.labelling.results`; this module puts it into words.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import SEEDED, GroupResult
-from ipate.people.meaning import assured, percent, plain, small, up, used
 from ipate.report.facts import DesignFacts, Facts, GroupFacts, Outcome
+from ipate.report.formats import down, percent, plain, small, up, used
 
 _MOST = 12  # groups whose promise is spelt out; a table holds the others
+_WEAK = 10.0
+_HUGE = 700.0  # a larger exponent overflows a float
+CARRIED = (
+    "Before: what earlier runs on the same ledger had spent of the budget, for the worst-off of a group. The cost is "
+    "everything that was spent, counted together, so the columns need not add up."
+)
 
 
 def marks(facts: Facts) -> tuple[str, ...]:
     """Return the marks for every page: a private report, and a seeded run that protects nobody."""
-    found = []
-    if facts.audience == "private":
-        found.append("PRIVATE: for the data owner only, do not publish")
-    if facts.guarantee.seeded:
-        found.append(SEEDED)
-    return tuple(found)
+    private = ("PRIVATE: for the data owner only, do not publish",) if facts.audience == "private" else ()
+    return (*private, SEEDED) if facts.guarantee.seeded else private
 
 
 def headline(facts: Facts) -> str:
@@ -57,8 +60,8 @@ def summary(facts: Facts) -> tuple[str, ...]:
         "that was set for each person's group beforehand. This holds for all data and for anybody who looks, whatever "
         "else they know."
     )
-    if facts.design is not None:
-        found += _tested(facts, facts.design)
+    if (design := facts.parameters.design) is not None:
+        found += _tested(design, None if facts.outcome is None else facts.outcome.passed)
     elif facts.stopped_by == "fixed" and facts.parameters.check_sigma is not None:
         found.append(
             "The number of labels was fixed beforehand, but how many queries it took depended on noisy checks. So the "
@@ -79,30 +82,26 @@ def summary(facts: Facts) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _tested(facts: Facts, test: DesignFacts) -> list[str]:
+def _tested(test: DesignFacts, passed: bool | None) -> Iterator[str]:
     """Explain the private test and the meaning of its answer."""
-    question = (
+    yield (
         "Before any label, one yes/no question was put to the private votes: do the teachers agree clearly enough on "
         f"these {test.queries:,} points for all labels to keep within everybody's budget, with room to spare? The "
         "answer was drawn with noise, so that one person's data hardly changes it, and it is the only thing that was "
         "learnt from the question. How close it was is not stored and not stated anywhere."
     )
-    charge = (
+    yield (
         "Everybody's whole budget was charged before the question was asked, whatever the answer would be. So the "
         "promise to rely on is the budget, for the answer, the labels and all that follows."
     )
-    found = [question, charge]
-    if facts.outcome is not None and facts.outcome.passed is not None:
-        said = (
-            "yes, so the labels were released" if facts.outcome.passed else "no, so none of these labels was released"
-        )
-        if not facts.outcome.passed and test.fallback:
+    if passed is not None:
+        said = "yes, so the labels were released" if passed else "no, so none of these labels was released"
+        if not passed and test.fallback:
             said += "; a part of the budget that had been kept for this case paid for other labels"
-        found.append(
+        yield (
             f"The answer was {said}. Votes as clear as was supposed beforehand get a yes with a probability of "
             f"{percent(test.likely)}; less clear ones less often, and a no may be chance."
         )
-    return found
 
 
 def withheld(facts: Facts) -> str:
@@ -156,28 +155,53 @@ def promised_epsilon(facts: Facts, group: GroupFacts) -> float | None:
     """
     if not facts.publishable:
         return None
-    if facts.design is not None:
-        return group.budget.epsilon
-    if facts.stopped_by != "fixed" or facts.parameters.check_sigma is not None or facts.outcome is None:
+    parameters = facts.parameters
+    counted = facts.stopped_by == "fixed" and parameters.design is None and parameters.check_sigma is None
+    if not counted or facts.outcome is None:
         return group.budget.epsilon
     return min(group.budget.epsilon, next(spent.cost for spent in facts.outcome.groups if spent.id == group.id))
 
 
 def promise(facts: Facts, group: GroupFacts) -> str:
     """Return the guarantee for one person of a group."""
-    who = f"A person at level {group.id}" if facts.levels else f"A person of group {group.id}"
+    who = person_of(group.id, levels=facts.levels)
     epsilon = promised_epsilon(facts, group)
     if epsilon is None:
         allowed = f"allowed ε = {plain(group.budget.epsilon)} at δ = {small(group.budget.delta)}"
         if facts.guarantee.seeded:
             return f"{who} {allowed} and is promised nothing: the noise was seeded."
         return f"{who} {allowed}. No guarantee is stated for this run."
-    return assured(who, epsilon, group.budget.delta, shown=_shown(epsilon, group))
+    cost = None if epsilon == group.budget.epsilon else up(epsilon, 4)
+    return assured(who, epsilon, group.budget.delta, shown=cost)
 
 
-def _shown(epsilon: float, group: GroupFacts) -> str:
-    """Format a budget as it was set, and a cost rounded up."""
-    return plain(epsilon) if epsilon == group.budget.epsilon else up(epsilon, 4)
+def person_of(group: str, *, levels: bool) -> str:
+    """Return the words for a person of a group, which is a consent level or has a number that people chose."""
+    return f"A person at level {group}" if levels else f"A person of group {group}"
+
+
+def assured(who: str, epsilon: float, delta: float, *, shown: str | None = None) -> str:
+    """Return the meaning of (ε, δ) for one person in plain words; `shown` overrides the text for ε, as it was set."""
+    factor = up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
+    sentence = (
+        f"{who}: whatever anyone learns from the student, its labels or anything made of them, their own data changes "
+        f"the probability of any outcome by at most a factor {factor} (ε = {shown or plain(epsilon)}), "
+        f"except for a chance of δ = {small(delta)}. {_example(epsilon, delta)}"
+    )
+    if epsilon > _WEAK:
+        sentence += " A factor as large as this rules out little: it is a weak promise."
+    return sentence
+
+
+def _example(epsilon: float, delta: float, chance: float = 0.1) -> str:
+    """Return the range of an outcome's probability if it is `chance` without the person's data."""
+    most = min(math.exp(min(epsilon, _HUGE)) * chance + delta, 1 - (1 - chance - delta) * math.exp(-epsilon))
+    least = max(0.0, (chance - delta) * math.exp(-epsilon))
+    most_text = "99.9…" if most > 0.999 else up(100 * most)
+    return (
+        f"For example, an outcome that would have a probability of {percent(chance, 0)} with their data replaced has "
+        f"between {down(100 * least)}% and {most_text}% with it."
+    )
 
 
 def promises(facts: Facts) -> tuple[tuple[str, str], ...]:
@@ -196,15 +220,15 @@ def covered(facts: Facts) -> tuple[str, ...]:
             "group. All rows of one person count together."
         ),
         "The labels, the queries that got none, and the moment at which labelling stopped."
-        if facts.design is None
+        if facts.parameters.design is None
         else "The answer of the private test, the labels, and the queries that got none.",
         "The student, its predictions, and whatever anybody computes from them, now or later.",
         "The figures of the public report: they follow from budgets, parameters and released answers alone.",
     ]
     found += [
-        f"{people:,} people of group {group} count with the stricter group {into}: they are protected at least as well "
-        "as they asked."
-        for group, into, people in facts.merged
+        f"{merge.people:,} people of group {merge.group} count with the stricter group {merge.into}: they are "
+        "protected at least as well as they asked."
+        for merge in facts.merged
     ]
     if facts.withdrawn:
         found.append(
@@ -223,7 +247,7 @@ def public_facts(facts: Facts) -> tuple[str, ...]:
             "table of groups must not be published."
         ),
         "Which teacher holds whose data (the partition), and how many withdrew: they leave an empty place.",
-        f"The set of {facts.n_classes} classes.",
+        f"The set of {len(facts.classes)} classes.",
         f"The {facts.n_pool:,} points that could be asked about (the pool), and their order.",
         "The number of teachers, the noise parameters, the threshold, the way of accounting and the rule for stopping.",
     )
@@ -256,8 +280,8 @@ def ending(facts: Facts, outcome: Outcome) -> str:
             "earlier runs, and given again for nothing)"
         )
     out = [spent.id for spent in outcome.groups if spent.labels_until_exhausted is not None]
-    if facts.design is not None:
-        return asked + _after_test(facts.design, outcome)
+    if facts.parameters.design is not None:
+        return asked + _after_test(facts.parameters.design, outcome)
     if outcome.ended == "budget":
         whose = f" of {_listed(out)}" if out else ""
         if facts.parameters.stop == "drop":
@@ -281,37 +305,24 @@ def _after_test(test: DesignFacts, outcome: Outcome) -> str:
     )
 
 
-def carried(outcome: Outcome) -> str:
-    """Explain the costs of several runs on one ledger; empty where there was one."""
-    if not outcome.carried:
-        return ""
-    return (
-        "Before: what earlier runs on the same ledger had spent of the budget, for the worst-off of a group. The cost "
-        "is everything that was spent, counted together, so the columns need not add up."
-    )
-
-
 def balance(spent: Sequence[GroupResult]) -> str:
     """Describe how evenly the groups' budgets were used."""
     shares = [(paid.used, paid.id) for paid in spent]
-    most, least = max(shares), min(shares)
+    (least, thrifty), (most, busy) = min(shares), max(shares)
+    low, high = used(least), used(most)
     if len(shares) == 1:
-        return f"{used(most[0])} of the budget was used."
-    if most[0] == 0:
+        return f"{high} of the budget was used."
+    if most == 0:
         return "No budget was used."
-    if most[0] - least[0] < 0.02:
+    if most - least < 0.02:
         return (
-            f"The groups used {_between(used(least[0]), used(most[0]))} of their budgets: evenly, so that nobody's "
-            "allowance was left unused because of another's."
+            f"The groups used {low if low == high else f'between {low} and {high}'} of their budgets: evenly, so that "
+            "nobody's allowance was left unused because of another's."
         )
     return (
-        f"Group {most[1]} used {used(most[0])} of its budget and group {least[1]} {used(least[0])}: what the "
-        "latter allowed beyond that was not used."
+        f"Group {busy} used {high} of its budget and group {thrifty} {low}: what the latter allowed beyond that was "
+        "not used."
     )
-
-
-def _between(least: str, most: str) -> str:
-    return least if least == most else f"between {least} and {most}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from ipate.allocation.layout import Merge
 from ipate.labelling.history import Point
 from ipate.labelling.results import Ending, GroupResult, Guarantee, StoppedBy
 from ipate.people.budgets import Account, Budget
@@ -81,7 +82,7 @@ class Parameters:
     threshold: float | None
     bound: str
     conversion: str
-    orders: tuple[tuple[str, float], ...]
+    orders: Mapping[str, float]
     stop: str
     max_labels: int | None
     teacher_model: str
@@ -107,9 +108,9 @@ class Outcome:
     """What labelling released and its cost.
 
     `groups` has the results in the order of the facts' groups, and `history` the growth of costs in this run. `opening`
-    is the cost of earlier runs by group id, in the unit of the account (μ² under gdp, a Rényi cost at the account's
-    order), and `reused_queries` counts the queries that those runs paid for. `passed` is the result of the private
-    test, if there was one.
+    is what earlier runs cost a group, by its id and in the unit of its account (μ² under gdp, a Rényi cost at the
+    account's order), and `reused_queries` counts the queries that those runs paid for. `passed` is the result of the
+    private test, if there was one.
     """
 
     ended: Ending
@@ -155,38 +156,43 @@ class Owner:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class Given:
+    """What is known about the data and the programs of a run, as it was given to the report."""
+
+    data_name: str
+    data_source: str = ""
+    data_notes: tuple[str, ...] = ()
+    classes: tuple[str, ...]
+    n_test: int | None = None
+    noise_seed: int | None
+    split_seed: int | None
+    versions: Mapping[str, str]
+    later_versions: tuple[Mapping[str, str], ...] = ()
+    levels: bool = True  # whether groups are consent levels, rather than numbers that people chose
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts(Given):
     """Everything that a report is written from.
 
     `released` is the outcome where the guarantee permits its publication, and `owner` is None in every public report.
     `stopped_by`, `ledger_head` (its count reveals the length of a run) and `noise_seed` are None where they are
     private. `private_history` means that an earlier run on the same ledger was charged private costs, which determine
-    the budget left for this one. `levels` says whether groups are consent levels or chosen numbers.
+    the budget left for this one.
     """
 
     audience: Audience
-    data_name: str
-    data_source: str
-    data_notes: tuple[str, ...]
-    classes: tuple[str, ...]
-    n_classes: int
     n_people: int
     n_pool: int
     groups: tuple[GroupFacts, ...]
-    merged: tuple[tuple[str, str, int], ...]
+    merged: tuple[Merge, ...]
     withdrawn: int
     notes: tuple[str, ...]
     parameters: Parameters
     guarantee: Guarantee
     stopped_by: StoppedBy | None
-    noise_seed: int | None
-    split_seed: int | None
-    versions: Mapping[str, str]
-    n_test: int | None = None
-    later_versions: tuple[Mapping[str, str], ...] = ()
     ledger_head: str | None = None
     private_history: bool = False
-    levels: bool = True
     released: Outcome | None = None
     owner: Owner | None = None
 
@@ -194,11 +200,6 @@ class Facts:
     def publishable(self) -> bool:
         """Whether there is a guarantee: releasable costs and secure noise."""
         return self.guarantee.kind == "releasable" and not self.guarantee.seeded
-
-    @property
-    def design(self) -> DesignFacts | None:
-        """The design, where the release was tested as a whole."""
-        return self.parameters.design
 
     @property
     def outcome(self) -> Outcome | None:

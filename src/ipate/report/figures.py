@@ -1,4 +1,4 @@
-"""The figures as inline SVG: colours follow the page's colour scheme, and text is kept as text.
+"""The figures as HTML with inline SVG: colours follow the page's colour scheme, and text is kept as text.
 
 Every figure is drawn for wide and for narrow screens, because text in a scaled-down figure is unreadable. The palette
 is Okabe and Ito's, which is safe for colour-blind readers, and line styles differ.
@@ -7,56 +7,34 @@ is Okabe and Ito's, which is safe for colour-blind readers, and line styles diff
 import io
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ipate.labelling.history import Point
-from ipate.people.meaning import percent, plain
 from ipate.report.facts import GroupFacts, Outcome
+from ipate.report.formats import Markup, element, percent, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-MOST_LINES = 6
+_POINTS, _LINES = 90, 6  # at most
 _INK, _FAINT = "#010203", "#010204"
-_SERIES = tuple(f"#0102{10 + index}" for index in range(MOST_LINES))
+_SERIES = tuple(f"#0102{10 + index}" for index in range(_LINES))
 _DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (6, 1.5)),
-    (0, (6, 1.5, 1, 1.5)),
-    (0, (1.5, 1.2)),
-    (0, (9, 2)),
-    (0, (3, 1.5, 1, 1.5, 1, 1.5)),
-)
+    "-", (0, (6, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1.5, 1.2)), (0, (9, 2)), (0, (3, 1.5, 1, 1.5, 1, 1.5))
+)  # fmt: skip
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _SIZES = {"wide": (8.6, 4.0), "narrow": (4.3, 4.4)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A figure for both widths, with a caption and a text alternative."""
-
-    name: str
-    caption: str
-    alternative: str
-    wide: str
-    narrow: str
-
-
-def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Figure:
+def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Markup:
     """Plot cost against labels, with every group's budget and the point where labelling stopped."""
     shown = _chosen(groups)
-
-    def draw(axes: "Axes", *, narrow: bool) -> None:
-        _history_axes(axes, groups, outcome, shown, narrow=narrow)
-
+    spent = {result.id: result for result in outcome.groups}
     ends = "; ".join(
-        f"{groups[i].id} from {plain(outcome.groups[i].before)} to {plain(outcome.groups[i].cost)} of "
-        f"{plain(groups[i].budget.epsilon)}"
-        for i in shown
+        f"{group.id} from {plain(spent[group.id].before)} to {plain(spent[group.id].cost)} of "
+        f"{plain(group.budget.epsilon)}"
+        for group in shown
     )
     caption = (
         "What the labels cost each group as they were given. Thin horizontal lines are budgets; the mark is where "
@@ -64,34 +42,41 @@ def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Figure:
     )
     if len(shown) < len(groups):
         caption += f" {len(shown)} of {len(groups)} groups are shown."
-    return Figure(
-        name="history",
-        caption=caption,
-        alternative=f"Line chart: cost ε against the number of labels, 0 to {outcome.history[-1].labels}. {ends}.",
-        **_both("history", draw),
-    )
+    alternative = f"Line chart: cost ε against the number of labels, 0 to {outcome.history[-1].labels}. {ends}."
+    return _figure("history", caption, alternative, partial(_history_axes, shown, outcome), _SIZES)
 
 
-def _chosen(groups: Sequence[GroupFacts]) -> list[int]:
+def _figure(
+    name: str, caption: str, alternative: str, draw: Callable[..., None], sizes: dict[str, tuple[float, float]]
+) -> Markup:
+    """Return a figure for both widths, with a caption and a text alternative."""
+    drawings = [
+        element("div", _svg(f"{name}-{width}", draw, size, narrow=width == "narrow"), class_=width, role="img",
+                aria_label=alternative)
+        for width, size in sizes.items()
+    ]  # fmt: skip
+    return element("figure", *drawings, element("figcaption", caption))
+
+
+def _chosen(groups: Sequence[GroupFacts]) -> list[GroupFacts]:
     """Return the groups to draw, strictest first; of many, a selection spread evenly over the budgets."""
-    order = sorted(range(len(groups)), key=lambda index: (groups[index].budget.epsilon, groups[index].id))
-    if len(order) <= MOST_LINES:
+    order = sorted(groups, key=lambda group: (group.budget.epsilon, group.id))
+    if len(order) <= _LINES:
         return order
-    return [order[round(step * (len(order) - 1) / (MOST_LINES - 1))] for step in range(MOST_LINES)]
+    return [order[round(step * (len(order) - 1) / (_LINES - 1))] for step in range(_LINES)]
 
 
-def _history_axes(
-    axes: "Axes", groups: Sequence[GroupFacts], outcome: Outcome, shown: Sequence[int], *, narrow: bool
-) -> None:
-    points = _thinned(outcome.history)
+def _history_axes(shown: Sequence[GroupFacts], outcome: Outcome, axes: "Axes", *, narrow: bool) -> None:
+    step = -(-len(outcome.history) // _POINTS)
+    points = [*outcome.history[:-1:step], outcome.history[-1]]
     labels = [point.labels for point in points]
-    for place, index in enumerate(shown):
+    for place, group in enumerate(shown):
         colour = _SERIES[place]
-        costs = [point.costs[index] for point in points]
-        axes.axhline(groups[index].budget.epsilon, color=colour, linewidth=0.9, linestyle=(0, (2, 3)))
-        axes.plot(labels, costs, color=colour, linewidth=2.2, linestyle=_DASHES[place], label=_short(groups[index].id))
+        costs = [point.costs[group.id] for point in points]
+        axes.axhline(group.budget.epsilon, color=colour, linewidth=0.9, linestyle=(0, (2, 3)))
+        axes.plot(labels, costs, color=colour, linewidth=2.2, linestyle=_DASHES[place], label=_short(group.id))
         axes.plot(labels[-1:], costs[-1:], color=colour, marker=_MARKERS[place], markersize=7, linestyle="none")
-    top = max(groups[index].budget.epsilon for index in shown)
+    top = max(group.budget.epsilon for group in shown)
     axes.set_ylim(0, top * 1.16)
     axes.set_xlim(0, max(1, labels[-1]) * 1.06)
     axes.axvline(labels[-1], color=_INK, linewidth=0.8, linestyle="-", alpha=0.6)
@@ -104,20 +89,13 @@ def _history_axes(
     _legend(axes, narrow=narrow)
 
 
-def _thinned(points: Sequence[Point], most: int = 90) -> list[Point]:
-    step = -(-len(points) // most)
-    kept = list(points[::step])
-    return kept if kept[-1] is points[-1] else [*kept, points[-1]]
-
-
 @lru_cache(maxsize=8)  # the public and the private report share it
-def influence_figure(groups: tuple[GroupFacts, ...]) -> Figure:
+def influence_figure(groups: tuple[GroupFacts, ...]) -> Markup:
     """Plot each group's share of the people beside its share of the votes."""
     shown = _chosen(groups)
 
     def draw(axes: "Axes", *, narrow: bool) -> None:
-        for place, index in enumerate(shown):
-            group = groups[index]
+        for place, group in enumerate(shown):
             rows = ((-0.19, group.people_share, 0, "//"), (0.19, group.vote_share, 1, ""))
             for offset, share, colour, hatch in rows:
                 axes.barh(
@@ -129,7 +107,7 @@ def influence_figure(groups: tuple[GroupFacts, ...]) -> Figure:
                     percent(share), (100 * share, place + offset), xytext=(4, 0), textcoords="offset points",
                     va="center", color=_INK, fontsize=10,
                 )  # fmt: skip
-        axes.set_yticks(range(len(shown)), [_short(groups[index].id) for index in shown])
+        axes.set_yticks(range(len(shown)), [_short(group.id) for group in shown])
         axes.invert_yaxis()
         axes.set_xlim(0, 100 * max(max(g.people_share, g.vote_share) for g in groups) * (1.3 if narrow else 1.15))
         axes.set_xlabel("share in %")
@@ -138,16 +116,12 @@ def influence_figure(groups: tuple[GroupFacts, ...]) -> Figure:
 
     words = "; ".join(
         f"{group.id}: {percent(group.people_share)} of the people, {percent(group.vote_share)} of the votes"
-        for group in (groups[index] for index in shown)
+        for group in shown
     )
     height = 1.3 + 0.72 * len(shown)
     sizes = {name: (width, height) for name, (width, _) in _SIZES.items()}
-    return Figure(
-        name="influence",
-        caption="Share of all people, and share of all votes. Those who allow more count more.",
-        alternative=f"Bar chart: {words}.",
-        **_both("influence", draw, sizes),
-    )
+    caption = "Share of all people, and share of all votes. Those who allow more count more."
+    return _figure("influence", caption, f"Bar chart: {words}.", draw, sizes)
 
 
 def _short(name: str, most: int = 18) -> str:
@@ -164,14 +138,7 @@ def _legend(axes: "Axes", *, narrow: bool) -> None:
     )  # fmt: skip
 
 
-def _both(name: str, draw: Callable[..., None], sizes: dict[str, tuple[float, float]] | None = None) -> dict[str, str]:
-    return {
-        width: _svg(f"{name}-{width}", draw, size, narrow=width == "narrow")
-        for width, size in (sizes or _SIZES).items()
-    }
-
-
-def _svg(salt: str, draw: Callable[..., None], size: tuple[float, float], *, narrow: bool) -> str:
+def _svg(salt: str, draw: Callable[..., None], size: tuple[float, float], *, narrow: bool) -> Markup:
     """Draw one figure without pyplot: no global state, no window, reproducible bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
@@ -196,7 +163,7 @@ def _svg(salt: str, draw: Callable[..., None], size: tuple[float, float], *, nar
     return _inline(stream.getvalue(), salt)
 
 
-def _inline(text: str, salt: str) -> str:
+def _inline(text: str, salt: str) -> Markup:
     """Prepare an SVG file for inlining: drop prolog and metadata, use CSS colours, and make ids unique."""
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
@@ -210,4 +177,4 @@ def _inline(text: str, salt: str) -> str:
     for index, colour in enumerate(_SERIES):
         body = body.replace(colour, f"var(--series-{index + 1})")
     body = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px; font-family: inherit", body)
-    return body.strip()
+    return Markup(body.strip())

@@ -1,42 +1,56 @@
 """The report as one self-contained HTML page without scripts, from the same facts as the JSON file."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
 
+from ipate.accounting.bounds import find_bound
 from ipate.allocation import find_variant
-from ipate.people.meaning import percent, plain, small, used
-from ipate.report import claims, results
-from ipate.report.facts import WITHHELD, Facts, GroupFacts, Outcome
-from ipate.report.figures import Figure, history_figure, influence_figure
-from ipate.report.markup import Markup, bullets, element, table, text
-from ipate.report.recipe import recipe, ways_to_check
+from ipate.report import claims
+from ipate.report.exports import recipe, ways_to_check
+from ipate.report.facts import WITHHELD, Facts, GroupFacts, Owner
+from ipate.report.figures import history_figure, influence_figure
+from ipate.report.formats import Markup, bullets, element, percent, plain, signed_points, small, table, used
 
 _PRIVATE = "This report is private. Publish the public report of the same run instead."
 _PUBLIC = "This report holds nothing that was computed from private votes, unless a guarantee covers it."
+_NO_SCORES = "How often labels and student are right was found with true labels that are not public: ask the owner."
+_STOPS = {
+    "budget": "before a query that could pass anybody's budget",
+    "drop": "groups leave when their budget is used up; the others go on",
+    "count": "at a number of labels fixed beforehand",
+}
 
 
 def page(facts: Facts) -> str:
     """Return the whole page."""
+    private = facts.audience == "private"
+    title = f"{facts.data_name}: {'private report' if private else 'privacy report'}"
+    style = files("ipate.report").joinpath("style.css").read_text(encoding="utf-8")
+    owed = () if facts.owner is None else facts.owner.owed
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="robots", content="noindex") if facts.audience == "private" else "",
-        element("title", _title(facts)),
-        element("style", Markup(STYLE)),
+        element("meta", name="robots", content="noindex") if private else "",
+        element("title", title),
+        element("style", Markup(f"\n{style}")),
     )
     main = element(
         "main",
-        _opening(facts),
-        *(section for section in _sections(facts) if section),
-        element("footer", element("p", _PRIVATE if facts.audience == "private" else _PUBLIC)),
+        _opening(facts, title),
+        _promises(facts),
+        _scope(facts),
+        _section("People who withdrew", bullets(owed)) if owed else "",
+        _budgets(facts),
+        _influence(facts),
+        _results(facts),
+        _comparison(facts),
+        _check(facts),
+        _parameters(facts),
+        element("footer", element("p", _PRIVATE if private else _PUBLIC)),
     )
     body = element("body", element("div", _marks(facts), main, class_="sheet"))
     return "<!DOCTYPE html>\n" + element("html", head, "\n", body, lang="en") + "\n"
-
-
-def _title(facts: Facts) -> str:
-    whose = "private report" if facts.audience == "private" else "privacy report"
-    return f"{facts.data_name}: {whose}"
 
 
 def _marks(facts: Facts) -> Markup:
@@ -47,7 +61,7 @@ def _marks(facts: Facts) -> Markup:
     return element("header", *lines, class_="marks", role="note") if lines else Markup("")
 
 
-def _opening(facts: Facts) -> Markup:
+def _opening(facts: Facts, title: str) -> Markup:
     used = facts.parameters
     became = "whose noisy votes labelled public points; a student learnt from those labels alone"
     if facts.outcome is not None and facts.outcome.ended == "failed":
@@ -58,7 +72,7 @@ def _opening(facts: Facts) -> Markup:
     )
     return element(
         "section",
-        element("h1", _title(facts)),
+        element("h1", title),
         element("p", claims.headline(facts), class_="lead"),
         element("p", about, class_="soft"),
     )
@@ -68,21 +82,7 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
-def _sections(facts: Facts) -> Iterable[Markup]:
-    yield _promises(facts)
-    yield _scope(facts)
-    if facts.owner is not None and facts.owner.owed:
-        yield section("People who withdrew", bullets(facts.owner.owed))
-    yield _budgets(facts)
-    yield _influence(facts)
-    yield results.results(facts)
-    yield results.comparison(facts)
-    yield _check(facts)
-    yield _parameters(facts)
-
-
-def section(title: str, *children: object) -> Markup:
-    """Return a section of the page with its title."""
+def _section(title: str, *children: object) -> Markup:
     return element("section", element("h2", title), *children)
 
 
@@ -95,7 +95,7 @@ def _promises(facts: Facts) -> Markup:
     rest = len(facts.groups) - len(cards)
     statement = "" if facts.guarantee.statement == WITHHELD else facts.guarantee.statement
     more = element("p", f"{rest} more groups are in the table of budgets; the same holds with their own ε.")
-    return section(
+    return _section(
         "What was promised, and to whom",
         *(element("p", sentence) for sentence in claims.summary(facts)),
         *cards,
@@ -106,7 +106,7 @@ def _promises(facts: Facts) -> Markup:
 
 def _scope(facts: Facts) -> Markup:
     held = claims.covered(facts)
-    return section(
+    return _section(
         "What is covered, what is public, what is not covered",
         Markup(element("h3", "Covered") + bullets(held)) if held else "",
         element("h3", "Taken as public"),
@@ -124,7 +124,7 @@ def _budgets(facts: Facts) -> Markup:
         for group in facts.groups
     ]
     if outcome is None:
-        return section("Budgets", table("What people allowed", columns, rows))
+        return _section("Budgets", table("What people allowed", columns, rows))
     shared = outcome.carried
     columns += [*(["before ε", "this run alone ε"] if shared else []), "cost ε", "budget used", "used up after"]
     for row, spent in zip(rows, outcome.groups, strict=True):
@@ -135,27 +135,15 @@ def _budgets(facts: Facts) -> Markup:
             used(spent.used),
             "—" if after is None else _count(after, "label"),
         ]
-    return section(
+    grown = outcome.history[-1].labels > 0 and facts.parameters.design is None  # costs grew label by label
+    return _section(
         "Budgets and costs",
         element("p", claims.ending(facts, outcome)),
         table("What people allowed, and what was spent", columns, rows),
-        element("p", claims.carried(outcome), class_="soft") if shared else "",
+        element("p", claims.CARRIED, class_="soft") if shared else "",
         element("p", claims.balance(outcome.groups)),
-        _figure(history_figure(facts.groups, outcome)) if _has_history(facts, outcome) else "",
+        history_figure(facts.groups, outcome) if grown else "",
     )
-
-
-def _has_history(facts: Facts, outcome: Outcome) -> bool:
-    """Whether costs grew label by label."""
-    return bool(outcome.history[-1].labels) and facts.design is None
-
-
-def _figure(figure: Figure) -> Markup:
-    drawings = [
-        element("div", Markup(drawing), class_=width, role="img", aria_label=figure.alternative)
-        for width, drawing in (("wide", figure.wide), ("narrow", figure.narrow))
-    ]
-    return element("figure", *drawings, element("figcaption", figure.caption))
 
 
 def _influence(facts: Facts) -> Markup:
@@ -180,11 +168,11 @@ def _influence(facts: Facts) -> Markup:
     ]
     if variant.report_note is not None:
         notes.append(variant.report_note)
-    return section(
+    return _section(
         "Influence of each group",
         *(element("p", note) for note in notes),
         table("Influence", columns, rows),
-        _figure(influence_figure(facts.groups)) if len(facts.groups) > 1 else "",
+        influence_figure(facts.groups) if len(facts.groups) > 1 else "",
     )
 
 
@@ -194,91 +182,127 @@ def _shown_influence(group: GroupFacts, fact: str) -> str:
     return {"weight": weight, "copies": copies, "participation": participation}[fact]
 
 
+def _results(facts: Facts) -> Markup:
+    outcome, owner = facts.outcome, facts.owner
+    if outcome is None:
+        return Markup("")
+    rows = [["queries asked", f"{outcome.n_queries:,}"], ["labels given", f"{outcome.n_labels:,}"]]
+    if owner is None:
+        return _section("Labels", table("Results", ["result", "value"], rows), element("p", _NO_SCORES, class_="soft"))
+    shares = {
+        "labels that are right": owner.scores.label_accuracy,
+        "student right on test data": owner.scores.student_accuracy,
+        "single teachers right on the pool": owner.teacher_accuracy,
+        "most teachers right on the pool": owner.plurality_accuracy,
+    }
+    rows += [[what, percent(share)] for what, share in shares.items() if share is not None]
+    if owner.standard_labels is not None and find_variant(facts.parameters.variant).individual:
+        rows.append(["labels that standard PATE affords, by its account", f"{owner.standard_labels:,}"])
+    return _section(
+        "Labels and student (private)",
+        table("Results", ["result", "value"], rows),
+        *(_student_tables(owner) if owner.comparison is None else ()),
+    )
+
+
+def _comparison(facts: Facts) -> Markup:
+    """Return the comparison with standard PATE, for the data owner only."""
+    if facts.owner is None or facts.owner.comparison is None:
+        return Markup("")
+    found, own = facts.owner.comparison, facts.owner.scores
+    counts = ["—" if scores.labels is None else f"{scores.labels:,}" for scores in (own, found.standard)]
+    rows = [
+        ["labels", *counts, "—"],
+        ["labels right", percent(own.label_accuracy), percent(found.standard.label_accuracy), "—"],
+        ["student right", *(percent(scores.student_accuracy) for scores in (own, found.standard, found.ceiling))],
+    ]
+    chance = (
+        "Differences are in percentage points. One run shows chance as well as bias: repeat it with other split seeds "
+        "before drawing conclusions from small differences."
+    )
+    return _section(
+        "Against standard PATE (private)",
+        element("p", f"The comparison is {found.note}." if found.note else "", class_="soft"),
+        table("Overall", ["result", "this run", "standard PATE", "without privacy"], rows),
+        *_student_tables(facts.owner),
+        element("p", chance, class_="soft"),
+    )
+
+
+def _student_tables(owner: Owner) -> Iterator[Markup]:
+    """Yield how often the student is right by class and by level, and the same of those it was compared with."""
+    compared = owner.comparison
+    for kind, what, caption in (
+        ("by_class", "class", "Student right, by class"),
+        ("by_level", "level", "Student right, by consent level of the test data"),
+    ):
+        own: Mapping[str, float] = getattr(owner.scores, kind) or {}
+        columns, rows = [what, "right"], [[name, percent(share)] for name, share in own.items()]
+        if compared is not None:
+            standard: Mapping[str, float] = getattr(compared.standard, kind) or {}
+            ceiling: Mapping[str, float] = getattr(compared.ceiling, kind) or {}
+            columns = [what, "this run", "standard PATE", "difference", "without privacy"]
+            for row, (name, share) in zip(rows, own.items(), strict=True):
+                difference = signed_points(share - standard[name]) if name in standard else "—"
+                row += [percent(standard.get(name)), difference, percent(ceiling.get(name))]
+        if rows:
+            yield table(caption, columns, rows)
+
+
 def _check(facts: Facts) -> Markup:
     program = recipe(facts)
-    return section(
+    return _section(
         "How to check it",
         bullets(ways_to_check(facts)),
-        element("pre", text(program), tabindex="0") if program else "",
+        element("pre", program, tabindex="0") if program else "",
     )
 
 
 def _parameters(facts: Facts) -> Markup:
-    rows = list(results.parameter_rows(facts))
-    versions = [[name, number] for name, number in facts.versions.items()]
+    programs = [("Versions of the programs that made the run", facts.versions)]
+    programs += [("It was continued with", later) for later in facts.later_versions]
     notes = [*facts.data_notes, *facts.notes]
-    return section(
+    return _section(
         "Parameters, seeds and versions",
-        table("Parameters", ["parameter", "value"], rows, words=2),
-        table("Versions of the programs that made the run", ["program", "version"], versions, words=2),
-        *(
-            table("It was continued with", ["program", "version"], [[*pair] for pair in later.items()], words=2)
-            for later in facts.later_versions
-        ),
+        table("Parameters", ["parameter", "value"], _parameter_rows(facts), words=2),
+        *(table(caption, ["program", "version"], used.items(), words=2) for caption, used in programs),
         Markup(element("h3", "Notes on the data") + bullets(notes)) if notes else "",
     )
 
 
-STYLE = """
-:root { color-scheme: light dark; --page: #ffffff; --panel: #f4f6f8; --ink: #1b1f24; --soft: #4f5a66;
-  --line: #c3cad2; --alert: #8f1d14; --alert-ink: #ffffff; --warn: #5c3b00; --warn-page: #ffe9b8; --link: #0b5394;
-  --series-1: #0072b2; --series-2: #c44e00; --series-3: #00805c; --series-4: #a3507d; --series-5: #8a6d00;
-  --series-6: #444c55; }
-@media (prefers-color-scheme: dark) { :root { --page: #14181d; --panel: #1e242b; --ink: #e9edf1; --soft: #aab4bf;
-  --line: #475260; --alert: #b3261a; --alert-ink: #ffffff; --warn: #ffe9b8; --warn-page: #4a3500; --link: #7fc0ff;
-  --series-1: #56b4e9; --series-2: #f0904a; --series-3: #35c49a; --series-4: #dd94bb; --series-5: #e6cf4a;
-  --series-6: #c5ccd4; } }
-* { box-sizing: border-box; }
-html { -webkit-text-size-adjust: 100%; }
-body { margin: 0; background: var(--page); color: var(--ink); font: 1rem/1.55 system-ui, "Segoe UI", Roboto,
-  "Helvetica Neue", Arial, "Liberation Sans", "DejaVu Sans", sans-serif; overflow-wrap: anywhere; }
-main { max-width: 62rem; margin: 0 auto; padding: 1rem 1.25rem 3rem; }
-h1 { font-size: 1.75rem; line-height: 1.2; margin: 1rem 0 .25rem; }
-h2 { font-size: 1.3rem; line-height: 1.3; margin: 2.5rem 0 .5rem; padding-top: .5rem;
-  border-top: 2px solid var(--line); }
-h3 { font-size: 1.05rem; margin: 1.5rem 0 .25rem; }
-p, ul { margin: .5rem 0; max-width: 46rem; } ul { padding-left: 1.25rem; } li { margin: .3rem 0; }
-.lead { font-size: 1.15rem; font-weight: 600; } .soft { color: var(--soft); }
-.marks { position: sticky; top: 0; z-index: 1; text-align: center; font-weight: 700; }
-.marks div { padding: .35rem 1rem; background: var(--alert); color: var(--alert-ink); }
-.marks div + div, .marks .seeded { background: var(--warn-page); color: var(--warn); }
-.promise { background: var(--panel); border-left: .35rem solid var(--series-1); padding: .6rem 1rem; margin: .75rem 0;
-  max-width: 48rem; } .promise.none { border-left-color: var(--alert); } .promise h3 { margin: 0 0 .15rem; }
-.promise p { margin: 0; }
-table { border-collapse: collapse; width: 100%; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding: .25rem 0; }
-th, td { padding: .35rem .6rem; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top; }
-th, td { overflow-wrap: normal; } tbody th { overflow-wrap: anywhere; min-width: 6.5rem; }
-tbody td:not(.number) { overflow-wrap: anywhere; }
-thead th { color: var(--soft); font-size: .9em; vertical-align: bottom; } tbody th { font-weight: 600; }
-.number { text-align: right; white-space: nowrap; } thead .number { white-space: normal; }
-figure { margin: 1.25rem 0; } figcaption { color: var(--soft); max-width: 46rem; }
-figure svg { display: block; width: 100%; height: auto; } .narrow { display: none; }
-.wide { max-width: 56rem; }
-pre { background: var(--panel); padding: .75rem 1rem; overflow-x: auto; font-size: .85rem; line-height: 1.45;
-  white-space: pre-wrap; font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
-footer { margin-top: 3rem; padding-top: .75rem; border-top: 2px solid var(--line); color: var(--soft); }
-@media screen and (max-width: 40rem) { main { padding: .5rem .9rem 2rem; } h1 { font-size: 1.45rem; }
-  .wide { display: none; } .narrow { display: block; }
-  table, tbody, tr, th, td { display: block; } caption { display: block; } thead { position: absolute; left: -9999px; }
-  tbody tr { border-bottom: 2px solid var(--line); padding: .4rem 0; }
-  tbody th, tbody td { border: 0; padding: .1rem 0; }
-  tbody td { display: flex; justify-content: space-between; gap: 1rem; text-align: right; white-space: normal; }
-  tbody td::before { content: attr(data-label); color: var(--soft); text-align: left; flex: 0 1 auto; }
-  .pair tbody tr { display: flex; justify-content: space-between; gap: 1rem; border-bottom-width: 1px; }
-  .pair tbody th { flex: 1 1 40%; } .pair tbody td { flex: 0 1 auto; max-width: 60%; }
-  .pair tbody td::before { content: none; } }
-@media print { :root { color-scheme: light; --page: #ffffff; --panel: #f4f6f8; --ink: #000000; --soft: #3c444d;
-  --line: #b4bcc5; --alert: #8f1d14; --alert-ink: #ffffff; --warn: #5c3b00; --warn-page: #ffe9b8;
-  --series-1: #0072b2; --series-2: #c44e00; --series-3: #00805c; --series-4: #a3507d; --series-5: #8a6d00;
-  --series-6: #444c55; }
-  @page { size: A4; margin: 16mm 15mm; @bottom-right { content: counter(page); font: 9pt sans-serif; } }
-  body { font-size: 10pt; } main { max-width: none; padding: 0; }
-  .sheet { display: table; width: 100%; } .marks { display: table-header-group; position: static;
-  break-inside: avoid; }
-  .marks div { border: 1.5pt solid #000000; color: #000000; background: none; margin-bottom: 3mm; }
-  main { display: table-row-group; } h2 { break-after: avoid; } tr, figure, .promise, li { break-inside: avoid; }
-  table { font-size: 9pt; break-inside: avoid; } caption { break-after: avoid; }
-  .narrow { display: none; } .wide { display: block; }
-  pre { font-size: 8pt; } }
-"""
+def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
+    used, bound = facts.parameters, find_bound(facts.parameters.bound)
+    yield ["data", facts.data_name if not facts.data_source else f"{facts.data_name} ({facts.data_source})"]
+    yield ["classes", f"{len(facts.classes)}: {', '.join(facts.classes)}"]
+    yield ["points in the pool", f"{facts.n_pool:,}"]
+    if facts.n_test is not None:
+        yield ["test points", f"{facts.n_test:,}"]
+    yield ["variant, rule", f"{used.variant}, {used.rule}"]
+    yield ["teachers k", f"{used.teachers:,} ({used.teacher_model})"]
+    yield ["student", used.student_model]
+    yield ["noise of labels σ", plain(used.sigma)]
+    if used.check_sigma is not None and used.threshold is not None:
+        yield ["noise of checks σ_T", plain(used.check_sigma)]
+        yield ["threshold T", plain(used.threshold)]
+    yield ["bound", bound.summary]
+    if used.design is not None:
+        yield ["queries of the design", f"{used.design.queries:,}"]
+        yield ["design made from", f"{used.design.reference}; reserve {percent(used.design.reserve)}"]
+        yield ["hash of the design", used.design.digest]
+    yield ["conversion to ε", used.conversion]
+    if used.orders:
+        first = list(used.orders.items())[:12]
+        yield ["Rényi orders, fixed beforehand", ", ".join(f"{group}: {order:g}" for group, order in first)]
+    elif bound.has_orders:
+        yield ["Rényi orders", "2 to 50, the best for the cost"]
+    yield ["stops", _STOPS.get(used.stop, used.stop)]
+    if used.max_labels is not None:
+        yield ["labels at most", f"{used.max_labels:,}"]
+    yield ["how they were chosen", used.reason]
+    seeded = "seeded; the seed is not published" if facts.noise_seed is None else f"seeded with {facts.noise_seed}"
+    secure = "secure: drawn from the operating system's randomness, not kept"
+    yield ["noise", seeded if facts.guarantee.seeded else secure]
+    if facts.split_seed is not None:
+        yield ["seed of partition, allocation and training", str(facts.split_seed)]
+    if facts.ledger_head is not None:
+        yield ["head of the ledger", facts.ledger_head]

@@ -1,11 +1,13 @@
 """The sentences of a statement for one person, as pure functions of filtered values."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import SEEDED, Kind
-from ipate.people.meaning import assured, down, plain, small, up
+from ipate.report.claims import assured
+from ipate.report.formats import down, plain, small, up
 
 PRIVATE = (
     "PRIVATE: FOR THE DATA OWNER ONLY. The figures below were computed from other people's data too. Do not publish "
@@ -86,10 +88,7 @@ def sentences(statement: Statement) -> tuple[str, ...]:
     """Return all sentences of the statement."""
     marks = (PRIVATE,) if statement.private else ()
     seeded = (f"{SEEDED[0].upper()}{SEEDED[1:]}.",) if statement.seeded else ()
-    return (
-        *marks, *seeded, *_promise(statement), *_spent(statement), *_withdrawn(statement), *_others(statement),
-        *_left(statement),
-    )  # fmt: skip
+    return (*marks, *seeded, *_promise(statement), *_spent(statement), *_later(statement))
 
 
 def as_payload(statement: Statement) -> dict[str, Any]:
@@ -97,91 +96,69 @@ def as_payload(statement: Statement) -> dict[str, Any]:
     return {**asdict(statement), "sentences": list(sentences(statement))}
 
 
-def _who(statement: Statement) -> str:
-    what = "level" if statement.levels else "group"
-    return f"Person {statement.person}, {what} {statement.group}"
-
-
-def _promise(statement: Statement) -> tuple[str, ...]:
-    who, budget = _who(statement), f"ε = {plain(statement.budget)} at δ = {small(statement.delta)}"
+def _promise(statement: Statement) -> Iterator[str]:
+    who = f"Person {statement.person}, {'level' if statement.levels else 'group'} {statement.group}"
+    budget = f"ε = {plain(statement.budget)} at δ = {small(statement.delta)}"
     if statement.guaranteed:
-        found = [assured(who, statement.budget, statement.delta)]
+        yield assured(who, statement.budget, statement.delta)
     elif statement.seeded:
-        found = [f"{who}, allowed {budget} and is promised nothing: the noise of this run was seeded."]
+        yield f"{who}, allowed {budget} and is promised nothing: the noise of this run was seeded."
     else:
-        found = [
-            (
-                f"{who}, allowed {budget}. No guarantee can be stated: costs of this run, or of an earlier one on the "
-                "same ledger, were computed from private votes, and that is not differential privacy."
-            )
-        ]
+        yield (
+            f"{who}, allowed {budget}. No guarantee can be stated: costs of this run, or of an earlier one on the same "
+            "ledger, were computed from private votes, and that is not differential privacy."
+        )
     if statement.asked != statement.group:
-        found.append(
+        yield (
             f"They asked for {statement.asked} and count with the stricter {statement.group}: they are protected at "
             "least as well as they asked."
         )
-    return tuple(found)
 
 
-def _spent(statement: Statement) -> tuple[str, ...]:
+def _spent(statement: Statement) -> Iterator[str]:
     if statement.spent is None or statement.labels is None or statement.checks is None:
         why = "the noise was seeded" if statement.seeded else "it was computed from votes, other people's among them"
-        return (
-            (
-                f"What was spent is not told, because {why}: at most the budget of ε = {plain(statement.budget)}, "
-                "by the run's own account."
-            ),
+        yield (
+            f"What was spent is not told, because {why}: at most the budget of ε = {plain(statement.budget)}, by the "
+            "run's own account."
         )
+        return
     tested = any(find_bound(entry.bound).whole and entry.epsilon for entry in statement.entries)
     if not statement.labels + statement.checks + tested:
-        return ("Nothing has been released in this run that their data could have changed.",)
+        yield "Nothing has been released in this run that their data could have changed."
+        return
     what = _released(statement.labels, statement.checks, tested)
-    released = f"This run released {what} that their data could have changed. What was released cannot be called back."
+    yield f"This run released {what} that their data could have changed. What was released cannot be called back."
     if statement.private and not statement.seeded:
-        cost = f"By a count that looks at votes, and is no guarantee, this cost ε = {up(statement.spent, 4)}."
+        yield f"By a count that looks at votes, and is no guarantee, this cost ε = {up(statement.spent, 4)}."
     else:
-        cost = f"In all, ε = {up(statement.spent, 4)} was spent."
-    return released, cost
+        yield f"In all, ε = {up(statement.spent, 4)} was spent."
 
 
 def _released(labels: int, checks: int, tested: bool) -> str:
     """Return the numbers of releases; a tested release has an answer even without a label."""
-    return ("the answer of a private test, " if tested else "") + (
-        f"{labels:,} labels" + (f" and {checks:,} checks" if checks else "")
-    )
+    answer = "the answer of a private test, " if tested else ""
+    return f"{answer}{labels:,} labels" + (f" and {checks:,} checks" if checks else "")
 
 
-def _withdrawn(statement: Statement) -> tuple[str, ...]:
-    if statement.withdrawn is None:
-        return ()
-    kept = ", and the promise about it stands" if statement.guaranteed else ""
-    return (
-        (
+def _later(statement: Statement) -> Iterator[str]:
+    """Yield sentences on a withdrawal, on all runs on the ledger where there are several, and on what is left."""
+    if statement.withdrawn is not None:
+        kept = ", and the promise about it stands" if statement.guaranteed else ""
+        yield (
             f"They withdrew on {statement.withdrawn}. Their place stays empty and nothing more is charged to them in "
             f"this run; what had been released by then stays released{kept}."
-        ),
-    )
-
-
-def _others(statement: Statement) -> tuple[str, ...]:
-    """List the runs on the ledger where there are several; their costs are added in one account."""
-    if len(statement.entries) < 2:
-        return ()
-    listed = "; ".join(_entry(entry) for entry in statement.entries)
-    return (f"Runs on this ledger that they took part in, in order: {listed}. Their costs are counted together.",)
+        )
+    if len(statement.entries) > 1:
+        listed = "; ".join(map(_entry, statement.entries))
+        yield f"Runs on this ledger that they took part in, in order: {listed}. Their costs are counted together."
+    if statement.left is not None and statement.withdrawn is None:
+        yield f"Of their latest budget, ε = {plain(statement.allowed)}, ε = {down(statement.left, 4)} is left."
 
 
 def _entry(entry: RunEntry) -> str:
-    allowed = f"{entry.run} (opened {entry.opened}, group {entry.group}, ε = {plain(entry.budget)}"
-    if entry.epsilon is None:
-        return f"{allowed})"
-    return f"{allowed}, by itself {up(entry.epsilon, 4)} spent)"
-
-
-def _left(statement: Statement) -> tuple[str, ...]:
-    if statement.left is None or statement.withdrawn is not None:
-        return ()
-    return (f"Of their latest budget, ε = {plain(statement.allowed)}, ε = {down(statement.left, 4)} is left.",)
+    alone = "" if entry.epsilon is None else f", by itself {up(entry.epsilon, 4)} spent"
+    return f"{entry.run} (opened {entry.opened}, group {entry.group}, ε = {plain(entry.budget)}{alone})"
 
 
 def left(entry: Withdrawal, run: str) -> tuple[str, ...]:

@@ -7,10 +7,9 @@ from typing import Any
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.labelling.history import Extract
-from ipate.report.assemble import Source, assemble
+from ipate.report.assemble import Report, Source, assemble, check_target, write_facts
 from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
 from ipate.report.statement import owed
-from ipate.report.write import Report, check_target, write_facts
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import read_record, reading
 from ipate.runs.person import withdrawals
@@ -53,10 +52,10 @@ def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Pa
 
 def collect(folder: RunFolder, audience: Audience) -> Facts:
     """Return the facts that this audience may see; a rolled-back ledger is refused."""
-    return assemble(_source(folder), audience, lambda outcome: _owner(folder, outcome))
+    return assemble(_source(folder, audience), audience, lambda outcome: _owner(folder, outcome))
 
 
-def _source(folder: RunFolder) -> Source:
+def _source(folder: RunFolder, audience: Audience) -> Source:
     config, record = folder.config, read_record(folder)
     data = folder.read(folder.path / "data.json")
     path = folder.private / "allocation.npz"
@@ -68,6 +67,8 @@ def _source(folder: RunFolder) -> Source:
     settings = folder.settings
     with reading(folder) as ledger:
         extract = Extract.of(ledger)
+    if audience == "private" or record.publishable:
+        record.check_answers(extract.answers)
     return Source(
         record=record,
         allocation=allocation,
@@ -76,7 +77,6 @@ def _source(folder: RunFolder) -> Source:
         data_source="" if config.data.file is not None else str(data["source"]),
         data_notes=tuple(data["notes"]),
         classes=tuple(data["classes"]),
-        n_classes=len(data["classes"]),
         n_test=int(data["rows"]["test"]),
         teacher_model=config.teachers.model,
         student_model=config.student.model,

@@ -1,6 +1,8 @@
-"""The meaning of (ε, δ) for one person in plain words, and the number formats for it."""
+"""Formats of a report: numbers as text, and HTML in which every text is escaped, so that no name becomes markup."""
 
 import math
+from collections.abc import Iterable, Sequence
+from html import escape
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -50,7 +52,7 @@ def _rounded(value: float, digits: int, *, above: bool) -> float:
 
 def percent(value: float | None, digits: int = 1) -> str:
     """Format a share as a percentage, and None as a dash."""
-    return "—" if value is None else f"{100 * value:.{digits}f}%"
+    return "—" if value is None else f"{value:.{digits}%}"
 
 
 def used(share: float) -> str:
@@ -64,29 +66,47 @@ def signed_points(value: float) -> str:
     return "±0.0" if points == 0 else f"{points:+.1f}".replace("-", "−")
 
 
-_WEAK = 10.0
-_HUGE = 700.0  # a larger exponent overflows a float
+class Markup(str):
+    """Text that is already HTML; `element` escapes everything else."""
+
+    __slots__ = ()
 
 
-def assured(who: str, epsilon: float, delta: float, *, shown: str | None = None) -> str:
-    """Return the meaning of (ε, δ) for one person in plain words; `shown` overrides the text for ε."""
-    factor = up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
-    sentence = (
-        f"{who}: whatever anyone learns from the student, its labels or anything made of them, their own data changes "
-        f"the probability of any outcome by at most a factor {factor} (ε = {shown or plain(epsilon)}), "
-        f"except for a chance of δ = {small(delta)}. {_example(epsilon, delta)}"
+def text(value: object) -> Markup:
+    """Escape a value unless it is `Markup`."""
+    return value if isinstance(value, Markup) else Markup(escape(str(value), quote=True))
+
+
+def element(tag: str, /, *children: object, **attributes: str | None) -> Markup:
+    """Return one element; attributes that are None are omitted, and `class_` sets class."""
+    parts = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value, quote=True)}"'
+        for key, value in attributes.items()
+        if value is not None
     )
-    if epsilon > _WEAK:
-        sentence += " A factor as large as this rules out little: it is a weak promise."
-    return sentence
+    if tag == "meta":  # the only void element of the page
+        return Markup(f"<{tag}{parts}>")
+    return Markup(f"<{tag}{parts}>{''.join(text(child) for child in children)}</{tag}>")
 
 
-def _example(epsilon: float, delta: float, chance: float = 0.1) -> str:
-    """Return the range of an outcome's probability if it is `chance` without the person's data."""
-    most = min(math.exp(min(epsilon, _HUGE)) * chance + delta, 1 - (1 - chance - delta) * math.exp(-epsilon))
-    least = max(0.0, (chance - delta) * math.exp(-epsilon))
-    most_text = "99.9…" if most > 0.999 else up(100 * most)
-    return (
-        f"For example, an outcome that would have a probability of {percent(chance, 0)} with their data replaced has "
-        f"between {down(100 * least)}% and {most_text}% with it."
-    )
+def bullets(items: Iterable[object]) -> Markup:
+    """Return an unordered list."""
+    return element("ul", *(element("li", item) for item in items))
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, words: int = 1) -> Markup:
+    """Return a table; narrow screens show rows as cards, so every cell carries its column's name.
+
+    The first `words` columns hold text; the others hold numbers and are aligned to the right.
+    """
+    shape = [(column, None if place < words else "number") for place, column in enumerate(columns)]
+    head = element("tr", *(element("th", column, scope="col", class_=kind) for column, kind in shape))
+    lines = []
+    for first, *rest in rows:
+        cells = [
+            element("td", cell, class_=kind, data_label=column)
+            for cell, (column, kind) in zip(rest, shape[1:], strict=True)
+        ]
+        lines.append(element("tr", element("th", first, scope="row"), *cells))
+    pair = "pair" if len(columns) == 2 else None
+    return element("table", element("caption", caption), element("thead", head), element("tbody", *lines), class_=pair)

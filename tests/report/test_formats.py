@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipate.people.meaning import down, percent, plain, signed_points, small, up, used
+from ipate.report.formats import down, percent, plain, signed_points, small, up, used
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,228 @@
+"""Exports of a report: its JSON twin, and a Python program that recomputes the costs without ipate."""
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from ipate.accounting.bounds import find_bound
+from ipate.allocation import find_variant
+from ipate.report import claims
+from ipate.report.facts import Facts, Outcome, Owner
+
+FORMAT = "ipate report 1"
+_INFLUENCE = ("weight", "copies", "participation", "people_share", "vote_share", "influence")
+
+_GDP = """\
+from math import exp, sqrt
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+{numbers}
+def cost(moved, delta{before}):
+    mu = sqrt(moved**2 * ({formula}){plus})
+    def excess(epsilon):  # Gaussian differential privacy: Dong, Roth and Su (2022)
+        return norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - delta
+    return brentq(excess, 0, 500, xtol=1e-12)
+
+{groups}
+costs = {{group: cost(*values) for group, values in groups.items()}}
+print(costs)
+"""
+_LOOSE = """\
+from math import log
+
+{numbers}
+def cost(moved, delta, order{before}):
+    rdp = order * moved**2 * ({formula}){plus}
+    return max(0, rdp + {conversion})
+
+{groups}
+costs = {{group: cost(*values) for group, values in groups.items()}}
+print(costs)
+"""
+
+
+def recipe(facts: Facts) -> str | None:
+    """Return a program that computes releasable costs from public figures; None if no short one exists."""
+    outcome, used = facts.outcome, facts.parameters
+    bound = find_bound(used.bound)
+    simple = not find_variant(used.variant).takes_turns and used.stop != "drop"
+    if outcome is None or not facts.publishable or not simple or not outcome.n_queries or bound.recipe is None:
+        return None
+    queries, labels = outcome.n_queries - outcome.reused_queries, outcome.n_labels - outcome.reused_labels
+    without = ", without those of earlier runs" if outcome.reused_queries else ""
+    numbers = f"queries, labels = {queries}, {labels}  # rows of labels.csv; those answered{without}\n"
+    numbers += f"sigma = {used.sigma!r}\n"
+    formula, check = bound.recipe
+    if used.check_sigma is not None:
+        numbers += f"check_sigma = {used.check_sigma!r}\n"
+        formula += f" + {check}"
+    conversion = "log(1 / delta) / (order - 1)"
+    if used.conversion == "improved":
+        conversion = "log(1 - 1 / order) - log(order * delta) / (order - 1)"
+    return (_LOOSE if bound.has_orders else _GDP).format(
+        numbers=numbers,
+        formula=formula,
+        conversion=conversion,
+        groups=_table(facts, outcome),
+        before=", before" if outcome.carried else "",
+        plus=" + before" if outcome.carried else "",
+    )
+
+
+def _table(facts: Facts, outcome: Outcome) -> str:
+    orders = facts.parameters.orders
+    lines = ["groups = {  # the most that one person moves, δ" + (", Rényi order" if orders else "")]
+    if outcome.carried:
+        lines[0] += f", {'cost at that order' if orders else 'μ²'} of earlier runs"
+    for group in facts.groups:
+        extra = f", {orders[group.id]!r}" if orders else ""
+        extra += f", {outcome.opening.get(group.id, 0.0)!r}" if outcome.carried else ""
+        lines.append(f"    {group.id!r}: ({group.account.sensitivity!r}, {group.budget.delta!r}{extra}),")
+    return "\n".join([*lines, "}"])
+
+
+def ways_to_check(facts: Facts) -> tuple[str, ...]:
+    """Return sentences on how a reader can check the report."""
+    if facts.outcome is None:
+        return ("There is no figure to check. A run with secret noise and a bound that holds for all votes has one.",)
+    found = ["This report reads every charge from the run's ledger; the costs are the sums of these charges."]
+    if facts.guarantee.kind == "releasable":
+        found.append(
+            "The costs follow from public figures: count the rows of labels.csv (queries) and those that were answered "
+            "(labels), and take noise, weights and δ from the tables of this report."
+            + (" What earlier runs had spent is added." if facts.outcome.carried else "")
+        )
+    if facts.parameters.design is not None:
+        found = [
+            "The budgets were charged as a whole, before the test: nothing has to be added up.",
+            (
+                "The tables of the test are in the public file design.json. Reading it with "
+                "ipate design --check verifies every condition that the promise rests on, whoever wrote the file."
+            ),
+        ]
+    elif recipe(facts) is not None:
+        found.append("The program below does that without ipate.")
+    elif facts.guarantee.kind == "releasable":
+        found.append("The function ipate.account_for computes them too; under this bound any votes will do.")
+    else:
+        found.append("The function ipate.account_for computes them too, from the private votes.")
+    if facts.ledger_head is not None:
+        found.append(
+            "The run's ledger holds every charge in a chain of hashes. Its head, below among the parameters, shows its "
+            "holder whether a copy is the one that this report was made from, or a later one."
+        )
+    return tuple(found)
+
+
+def twin(facts: Facts) -> dict[str, Any]:
+    """Return the facts as plain values for JSON, from the same filtered facts as the page."""
+    outcome = facts.outcome
+    return {
+        "format": FORMAT,
+        "audience": facts.audience,
+        "marks": list(claims.marks(facts)),
+        "headline": claims.headline(facts),
+        "guarantee": {
+            "kind": facts.guarantee.kind,
+            "seeded": facts.guarantee.seeded,
+            "statement": facts.guarantee.statement,
+            "stopped_by": facts.stopped_by,
+            "summary": list(claims.summary(facts)),
+            "covered": list(claims.covered(facts)),
+            "public": list(claims.public_facts(facts)),
+            "not_covered": list(claims.not_covered(facts)),
+            "how_to_check": list(ways_to_check(facts)),
+            "program": recipe(facts),
+        },
+        "data": {
+            "name": facts.data_name,
+            "source": facts.data_source,
+            "people": facts.n_people,
+            "pool": facts.n_pool,
+            "test": facts.n_test,
+            "n_classes": len(facts.classes),
+            "classes": list(facts.classes),
+            "merged": [asdict(merge) for merge in facts.merged],
+            "withdrawn": facts.withdrawn,
+            "notes": [*facts.data_notes, *facts.notes],
+        },
+        "groups": _groups(facts),
+        "labelling": None if outcome is None else _labelling(facts, outcome),
+        **_for_owner(facts.owner),
+        "parameters": asdict(facts.parameters),
+        "noise": "seeded" if facts.guarantee.seeded else "secure",
+        "noise_seed": facts.noise_seed,
+        "split_seed": facts.split_seed,
+        "versions": dict(facts.versions),
+        "later_versions": [dict(later) for later in facts.later_versions],
+        "ledger_head": facts.ledger_head,
+    }
+
+
+def _for_owner(owner: Owner | None) -> dict[str, Any]:
+    if owner is None:
+        return dict.fromkeys(("scores", "comparison", "teachers", "withdrawals"))
+    return {
+        "scores": {**asdict(owner.scores), "labels_of_standard_pate": owner.standard_labels},
+        "comparison": None if owner.comparison is None else asdict(owner.comparison),
+        "teachers": {"accuracy": owner.teacher_accuracy, "plurality_accuracy": owner.plurality_accuracy},
+        "withdrawals": list(owner.owed),
+    }
+
+
+def _groups(facts: Facts) -> list[dict[str, Any]]:
+    rows = []
+    for place, group in enumerate(facts.groups):
+        row = {
+            "group": group.id,
+            "people": group.account.people,
+            "teachers": group.teachers,
+            "budget": group.budget.epsilon,
+            "delta": group.budget.delta,
+            "sensitivity": group.account.sensitivity,
+            **{name: getattr(group, name) for name in _INFLUENCE},
+            "promised_epsilon": claims.promised_epsilon(facts, group),
+            "promise": claims.promise(facts, group),
+        }
+        if facts.outcome is not None:
+            spent = facts.outcome.groups[place]
+            row["cost"] = spent.cost
+            row["spent_before"] = spent.before
+            row["this_run_alone"] = spent.own
+            row["largest_sensitivity"] = spent.sensitivity
+            row["labels_until_exhausted"] = spent.labels_until_exhausted
+        rows.append(row)
+    return rows
+
+
+def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "ended": outcome.ended,
+        "ending": claims.ending(facts, outcome),
+        "balance": claims.balance(outcome.groups),
+        "labels": outcome.n_labels,
+        "queries": outcome.n_queries,
+        "reused": {"labels": outcome.reused_labels, "queries": outcome.reused_queries},
+        "history": {
+            "groups": [group.id for group in facts.groups],
+            "points": [
+                [point.queries, point.labels, *(point.costs[group.id] for group in facts.groups)]
+                for point in outcome.history
+            ],
+        },
+    }
+
+
+def as_json(facts: Facts) -> str:
+    """Return the facts as JSON text; non-finite numbers become null."""
+    return json.dumps(_finite(twin(facts)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
