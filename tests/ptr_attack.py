@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ipate.accounting.ptr import PtrGroup, Setting
 from ipate.accounting.ptr.envelope import inflation, query_costs
-from ipate.accounting.ptr.setting import PtrGroup, Setting
 from oracles import argmax_law, divergence, log_cdf
 
 # Below this the oracle's divergence is the square of a rounding error.

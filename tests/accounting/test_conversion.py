@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ipate.accounting import conversion
+from ipate.accounting import loose as conversion
 from ipate.accounting.bounds import PAPER_ORDERS
 from ipate.errors import InputError
 

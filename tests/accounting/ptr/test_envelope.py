@@ -8,9 +8,9 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from ipate.accounting import sup
+from ipate.accounting.ptr import PtrGroup, Setting
 from ipate.accounting.ptr.envelope import inflation, query_costs, total_costs
 from ipate.accounting.ptr.kappa import kappa, top_excess
-from ipate.accounting.ptr.setting import PtrGroup, Setting
 from ipate.errors import InputError
 from ptr_attack import climb, ladder, make, random_setting, ratios
 
@@ -164,7 +164,7 @@ def test_totals_are_inflated_sums_in_any_class_order():
     ("counts", "message"),
     [
         (np.zeros((2, 3)), "shape"),
-        (np.full((1, 10), -1.0), "negative"),
+        (np.full((1, 10), -1.0), "counts hold -1"),
         (np.full((1, 10), 26.0), "more votes"),
         (np.full((1, 10), 0.5), "lattice"),
     ],

@@ -32,9 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ipate.accounting.conversion import Floats
+from ipate.accounting.bounds import Floats
+from ipate.accounting.ptr import PtrGroup, Setting
 from ipate.accounting.ptr.kappa import Tables, interpolate, tables_for
-from ipate.accounting.ptr.setting import PtrGroup, Setting
 from ipate.errors import InputError
 
 _CELLS = 1 << 18  # numbers per array
@@ -48,10 +48,8 @@ def inflation(radii: NDArray[np.intp]) -> Floats:
 
 def counted(progress: Callable[[int], None] | None) -> Callable[[], None] | None:
     """Turn a progress bar's function, which takes how much is done, into one to call after every piece."""
-    if progress is None:
-        return None
     done = itertools.count(1)
-    return lambda: progress(next(done))
+    return None if progress is None else lambda: progress(next(done))
 
 
 def query_costs(setting: Setting, group: PtrGroup, counts: Floats, radii: NDArray[np.intp]) -> Floats:
@@ -77,8 +75,7 @@ def total_costs(
 ) -> Floats:
     """G_r, the sum of g_r over the queries, raised against rounding: (R, A). Private where the votes are.
 
-    As `query_costs`, at `orders` (those of the setting unless given); histograms that agree up to the order of their
-    classes are worked out once. `advance` is called after every radius.
+    As `query_costs`, at `orders` (those of the setting unless given). `advance` is called after every radius.
     """
     votes, steps = setting.check_counts(counts), _check_radii(radii)
     spec = setting if orders is None else replace(setting, orders=orders)
