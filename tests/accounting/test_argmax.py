@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 import oracles
 from ipate.accounting import _argmax
-from ipate.accounting._argmax import Batch, argmax_log_law, grid_points, laws_of
-from ipate.accounting.bounds import check_counts
+from ipate.accounting._argmax import Batch, argmax_log_law, check_counts, grid_points, laws_of
 from ipate.errors import InputError
 
 

@@ -23,12 +23,20 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr
 
 from ipate.accounting._ternary import log_density
-from ipate.accounting.bounds import Floats, check_positive
+from ipate.accounting.bounds import Floats, check_not_negative, check_positive
 from ipate.errors import InputError
 
 _REACH = 8.5  # distance from the peak, in σ, where an integrand has fallen below e^-36 of it
 _LINEAR_SPREAD = 32.0  # in σ: up to it no neighbour's probability falls below e^-640, and no logarithms are needed
 _CELLS = 1 << 20  # numbers a table may hold where the caller doesn't bound them
+
+
+def check_counts(counts: ArrayLike) -> Floats:
+    """Return vote histograms as floats of shape (Q, C), finite and not negative."""
+    array = check_not_negative(counts, "counts hold")
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise InputError(f"counts have the shape {array.shape}: they must be (queries, classes)")
+    return array
 
 
 def argmax_log_law(counts: ArrayLike, sigma: float) -> Floats:

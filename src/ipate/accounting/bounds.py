@@ -53,18 +53,11 @@ def check_orders(orders: ArrayLike) -> Floats:
 
 def check_sensitivity(sensitivity: ArrayLike) -> Floats:
     """Return sensitivities as floats that are finite and not negative (0: not taking part)."""
-    return _not_negative(sensitivity, "sensitivity is")
+    return check_not_negative(sensitivity, "sensitivity is")
 
 
-def check_counts(counts: ArrayLike) -> Floats:
-    """Return vote histograms as floats of shape (Q, C), finite and not negative."""
-    array = _not_negative(counts, "counts hold")
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise InputError(f"counts have the shape {array.shape}: they must be (queries, classes)")
-    return array
-
-
-def _not_negative(values: ArrayLike, what: str) -> Floats:
+def check_not_negative(values: ArrayLike, what: str) -> Floats:
+    """Return numbers as floats that are finite, 0 or above; a message about others begins with `what`."""
     array = np.asarray(values, dtype=np.float64)
     bad = array[~(np.isfinite(array) & (array >= 0))]
     if bad.size:

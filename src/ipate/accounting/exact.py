@@ -17,17 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from ipate.accounting._argmax import Batch, Laws, grid_points, is_wide, laws_of
+from ipate.accounting._argmax import Batch, Laws, check_counts, grid_points, is_wide, laws_of
 from ipate.accounting._renyi import worst_divergence, worst_tangent
-from ipate.accounting.bounds import (
-    Floats,
-    Orders,
-    Voters,
-    check_counts,
-    check_orders,
-    check_positive,
-    check_sensitivity,
-)
+from ipate.accounting.bounds import Floats, Orders, Voters, check_orders, check_positive, check_sensitivity
 from ipate.accounting.loose import RenyiBound
 from ipate.errors import InputError
 

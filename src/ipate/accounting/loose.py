@@ -22,32 +22,6 @@ from ipate.accounting.bounds import (
 from ipate.errors import InputError, refuse_name
 
 
-def epsilon_of(rdp: ArrayLike, orders: ArrayLike, *, delta: ArrayLike, conversion: str) -> tuple[Floats, Floats]:
-    """Return the smallest ε over all orders for composed Rényi costs (..., A), and the order that gives it.
-
-    Where nothing was released (the cost is 0 at every order) ε is 0 and the order is NaN; ε is never below 0.
-    """
-    alpha = check_orders(orders)
-    cost = np.asarray(rdp, dtype=np.float64)
-    if cost.shape[-1:] != alpha.shape:
-        raise InputError(f"rdp has the shape {cost.shape}: its last axis must hold the {alpha.size} orders")
-    epsilon = cost + _offset(alpha, delta, conversion)
-    best = np.argmin(epsilon, axis=-1)
-    least = np.maximum(np.take_along_axis(epsilon, best[..., None], axis=-1)[..., 0], 0.0)
-    nothing = ~np.any(cost, axis=-1)
-    return np.where(nothing, 0.0, least), np.where(nothing, np.nan, alpha[best])
-
-
-def rdp_limit(orders: ArrayLike, *, epsilon: ArrayLike, delta: ArrayLike, conversion: str) -> Floats:
-    """Return, per order, the Rényi cost that exactly uses up (ε, δ); −inf where nothing fits.
-
-    An account is within its budget if its cost is at or under this at one order; a released filter fixes that order.
-    """
-    offset = _offset(check_orders(orders), delta, conversion)
-    limit = check_budgets("epsilon", epsilon)[..., None] * (1 - SAFETY) - offset
-    return np.where(limit > 0, limit, -np.inf)
-
-
 def _offset(alpha: Floats, delta: ArrayLike, conversion: str) -> Floats:
     """What a conversion adds to the Rényi cost at every order.
 
@@ -109,12 +83,21 @@ class RenyiBound(Bound):
     """Rényi costs and their conversion; a release costs what loose charges, unless a bound has its own cost."""
 
     def limit(self, orders: Orders, *, epsilon: ArrayLike, delta: ArrayLike, conversion: str) -> Floats:
-        """Return the Rényi costs that budgets afford."""
-        return rdp_limit(orders, epsilon=epsilon, delta=delta, conversion=conversion)
+        """Return the Rényi cost that exactly uses up (ε, δ) at every order; −inf where nothing fits."""
+        offset = _offset(check_orders(orders), delta, conversion)
+        limit = check_budgets("epsilon", epsilon)[..., None] * (1 - SAFETY) - offset
+        return np.where(limit > 0, limit, -np.inf)
 
     def epsilon(self, orders: Orders, cost: Floats, *, delta: ArrayLike, conversion: str) -> tuple[Floats, Floats]:
-        """Return the least ε over all orders, and its order."""
-        return epsilon_of(cost, orders, delta=delta, conversion=conversion)
+        """Return the least ε over all orders, at least 0, and its order; 0 and NaN where every order costs 0."""
+        alpha = check_orders(orders)
+        if cost.shape[-1:] != alpha.shape:
+            raise InputError(f"rdp has the shape {cost.shape}: its last axis must hold the {alpha.size} orders")
+        found = cost + _offset(alpha, delta, conversion)
+        best = np.argmin(found, axis=-1)
+        least = np.maximum(np.take_along_axis(found, best[..., None], axis=-1)[..., 0], 0.0)
+        nothing = ~np.any(cost, axis=-1)
+        return np.where(nothing, 0.0, least), np.where(nothing, np.nan, alpha[best])
 
     def worst_check(self, orders: Orders, *, sensitivity: ArrayLike, check_sigma: float) -> Floats:
         """Return the loose cost of a check."""

@@ -65,11 +65,6 @@ def check_rdp(orders: ArrayLike, *, sensitivity: ArrayLike, check_sigma: float) 
     """Return the check's cost at worst over all votes, (*sensitivity.shape, A); Δ = 0 costs nothing.
 
     At most `CHECK_MARGIN` above the supremum, and never above loose, αΔ²/(2σ_T²).
-
-    Examples
-    --------
-    >>> float(check_rdp([20.0], sensitivity=1, check_sigma=150)[0].round(7))
-    0.0002832
     """
     return _curves(orders, sensitivity, check_positive("check_sigma", check_sigma), label=False)
 
@@ -78,11 +73,6 @@ def label_rdp(orders: ArrayLike, *, sensitivity: ArrayLike, sigma: float) -> Flo
     """Return the label's cost at worst over all votes and any number of classes, (*sensitivity.shape, A).
 
     At most `LABEL_MARGIN` above the supremum over all histograms, and never above loose, αΔ²/σ².
-
-    Examples
-    --------
-    >>> float(label_rdp([20.0], sensitivity=1, sigma=40)[0].round(5))
-    0.00808
     """
     return _curves(orders, sensitivity, check_positive("sigma", sigma), label=True)
 

@@ -66,14 +66,14 @@ class VoteStore:
             "fingerprint": fingerprint,
         }
         stated = self.folder / "store.json"
-        if stated.exists():
-            self._check(stated, facts)
         arrays: dict[Path, tuple[np.dtype[Any], tuple[int, ...]]] = {
             self.folder / "votes.npy": (vote_dtype(n_classes), (n_teachers, n_queries)),
             self.folder / "done.npy": (np.dtype(np.bool_), (n_teachers,)),
             self.folder / "learnt.npy": (np.dtype(np.uint8), (n_teachers, _HASH)),
         }
-        if not stated.exists():
+        if stated.exists():
+            self._check(stated, facts)
+        else:
             for path, (dtype, shape) in arrays.items():
                 np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
             write_text(stated, json.dumps(facts, indent=2) + "\n")

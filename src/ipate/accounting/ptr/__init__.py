@@ -12,7 +12,8 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ipate.accounting.bounds import Bound, Floats, Orders, check_counts, check_orders, check_positive
+from ipate.accounting._argmax import check_counts
+from ipate.accounting.bounds import Bound, Floats, Orders, check_orders, check_positive
 from ipate.errors import InputError, check_number
 
 # Default Rényi orders of a design: low ones serve the levels where passing is unlikely.
@@ -82,11 +83,6 @@ class Setting:
         check_orders(self.orders)
         if list(self.orders) != sorted(set(self.orders)):
             raise InputError("orders must differ and grow")
-
-    @property
-    def has_check(self) -> bool:
-        """Whether a consensus check precedes the label."""
-        return self.check_sigma is not None
 
     def steps(self, group: PtrGroup) -> int:
         """How far, in steps of the grid, one person of a group moves a data set: rounded up."""

@@ -23,7 +23,7 @@ With a *fallback* the conditions hold with .9δ, and the third with e^{ε/2}: a 
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 
 from ipate.accounting.bounds import Floats
 from ipate.accounting.ptr import PtrGroup, Setting
-from ipate.accounting.ptr.envelope import counted, total_costs
+from ipate.accounting.ptr.envelope import total_costs
 from ipate.errors import InputError
 
 VERSION = 1
@@ -210,16 +210,15 @@ def _built(kind: Any, content: dict[str, Any], **parts: Any) -> Any:
     return kind(**made)
 
 
-def level(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] | None = None) -> int:
+def level(design: Design, counts: ArrayLike) -> int:
     """Return s(D) for the weighted votes (m, C) of exactly the design's queries. Private.
 
-    The design must be fixed before anybody looked at these votes. `progress` receives how many radii are done.
+    The design must be fixed before anybody looked at these votes.
     """
     setting, top = design.setting, design.levels
     votes = setting.check_counts(np.asarray(counts, dtype=np.float64))
     if len(votes) != design.n_queries:
         raise InputError(f"there are {len(votes)} queries: the design asks exactly {design.n_queries}")
-    advance = counted(progress)
     within = np.ones(top + 1, dtype=bool)  # level s qualifies
     for group, table in zip(setting.groups, design.tables, strict=True):
         orders, bounds = np.array(table.orders), np.array(table.bounds)
@@ -228,7 +227,7 @@ def level(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] 
             continue
         used = tuple(np.unique(orders[asked]).tolist())
         radii = np.arange(top - int(asked[0]) + 1)
-        totals = total_costs(setting, group, votes, radii, used, advance=advance)
+        totals = total_costs(setting, group, votes, radii, used)
         column = np.searchsorted(np.array(used), orders[asked])
         for s in range(1, top + 1):
             at = asked <= s
@@ -236,6 +235,6 @@ def level(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] 
     return int(np.flatnonzero(within)[-1])
 
 
-def pass_probability(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] | None = None) -> float:
+def pass_probability(design: Design, counts: ArrayLike) -> float:
     """Return π_{s(D)}, with which the bit is drawn. Private: only the bit may be shown. Parameters: see `level`."""
-    return float(design.pi[level(design, counts, progress=progress)])
+    return float(design.pi[level(design, counts)])

@@ -1,8 +1,7 @@
 """The steepest ramp that a reference affords, and the largest number of queries.
 
-A reference whose cost to group g at radius x is Ḡ_g(x) sits at the highest level R when b_g(R−x) ≥ Ḡ_g(x) for every
-x. With L_R = −ln .99 at x = 0, condition 2 of `ipate.accounting.ptr.design` turned round gives, j_g steps further
-down::
+A reference whose cost to group g at radius x is Ḡ_g(x) sits at the highest level R when b_g(R−x) ≥ Ḡ_g(x) for every x.
+With L_R = −ln .99 at x = 0, condition 2 of `ipate.accounting.ptr.design` turned round gives, j_g steps further down::
 
     L(x + j_g) ≤ max_α [ L(x)·α/(α−1) + ε + ln(α/(α−1)) + ln(αδ)/(α−1) − Ḡ_g^α(x) ]
 
@@ -14,7 +13,6 @@ Privacy does not depend on anything here: a `Design` verifies itself. Only the c
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +20,7 @@ import numpy as np
 from ipate.accounting.bounds import Floats
 from ipate.accounting.ptr import PtrGroup, Setting
 from ipate.accounting.ptr.design import FALLBACK_DELTA, Design, GroupTable, bound_limits
-from ipate.accounting.ptr.envelope import counted, total_costs
+from ipate.accounting.ptr.envelope import total_costs
 from ipate.errors import InputError
 
 PASS_AT_BEST = 0.99
@@ -39,27 +37,17 @@ class Profile:
     source_hash: str
 
 
-def profile_of(
-    setting: Setting,
-    counts: Floats,
-    *,
-    source: str,
-    source_hash: str,
-    radii: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Profile:
+def profile_of(setting: Setting, counts: Floats, *, source: str, source_hash: str, radii: int | None = None) -> Profile:
     """Work out what reference histograms (Q, C) cost every group, at radii up to .4 of the total weight by default.
 
-    The reference must be public: votes of other teachers, of a proxy task, or simulated ones. `progress` is told how
-    many radii are done, of radii × groups.
+    The reference must be public: votes of other teachers, of a proxy task, or simulated ones.
     """
     if len(counts) == 0:
         raise InputError("the reference has no queries: a profile needs at least one")
     if radii is None:
         radii = max(2, math.ceil(0.4 * setting.total_weight / setting.grid))
     steps = np.arange(radii)
-    advance = counted(progress)
-    totals = [total_costs(setting, group, counts, steps, advance=advance) for group in setting.groups]
+    totals = [total_costs(setting, group, counts, steps) for group in setting.groups]
     means = np.stack(totals) / len(counts)
     return Profile(setting=setting, means=means, source=source, source_hash=source_hash)
 
