@@ -202,21 +202,21 @@ MUTANTS = (
     # From costs to ε.
     Mutant(
         "improved conversion with the wrong sign",
-        "accounting/conversion.py",
+        "accounting/loose.py",
         "np.log1p(-1 / alpha) - (np.log(alpha) + log_delta)",
         "-np.log1p(-1 / alpha) - (np.log(alpha) + log_delta)",
         ("tests/accounting/test_conversion.py",),
     ),
     Mutant(
         "improved conversion without its first term",
-        "accounting/conversion.py",
+        "accounting/loose.py",
         "np.log1p(-1 / alpha) - (np.log(alpha) + log_delta)",
         "-(np.log(alpha) + log_delta)",
         ("tests/accounting/test_conversion.py",),
     ),
     Mutant(
         "improved conversion forgets delta's share",
-        "accounting/conversion.py",
+        "accounting/loose.py",
         "(np.log(alpha) + log_delta) / (alpha - 1)",
         "(np.log(alpha) + log_delta) / alpha",
         ("tests/accounting/test_conversion.py",),
@@ -224,7 +224,7 @@ MUTANTS = (
     Mutant(
         "gdp budget read too large",
         "accounting/gdp.py",
-        "low, high) * (1 - _SAFETY))",
+        "low, high) * (1 - SAFETY))",
         "low, high) * 1.001)",
         ("tests/accounting/test_gdp.py",),
     ),
@@ -647,7 +647,7 @@ MUTANTS = (
     ),
     Mutant(
         "ptr moves rounded down to the grid",
-        "accounting/ptr/setting.py",
+        "accounting/ptr/__init__.py",
         "math.ceil(group.sensitivity / self.grid)",
         "math.floor(group.sensitivity / self.grid)",
         (f"{PTR}/test_design.py",),

@@ -8,12 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ipate.accounting.ptr.envelope import inflation, query_costs
-from ipate.accounting.ptr.setting import PtrGroup, Setting
+from ipate.accounting.ptr import PtrGroup, Setting, envelope
+from ipate.accounting.ptr.envelope import inflation
+from ipate.accounting.ptr.kappa import tables_for
 from oracles import argmax_law, divergence, log_cdf
 
 # Below this the oracle's divergence is the square of a rounding error.
 FLOOR = 1e-27
+
+
+def query_costs(setting, group, counts, radii):
+    """g_r of weighted votes (Q, C) for radii (R,) in steps of the grid: (Q, R, A)."""
+    tables, (gaps, top) = tables_for(setting, group), envelope.rank_votes(setting.check_counts(counts))
+    return np.stack([envelope.query_costs(setting, tables, gaps, top, step) for step in radii.tolist()], axis=1)
 
 
 @dataclass

@@ -9,159 +9,78 @@ from typing import TYPE_CHECKING, Any
 from ipate._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from ipate.accounting.bounds import Meter as Meter
-    from ipate.allocation import allocate as allocate
-    from ipate.allocation.allocation import Allocation as Allocation
-    from ipate.classifier import PATEClassifier as PATEClassifier
-    from ipate.data import load as load
-    from ipate.data.dataset import Dataset as Dataset
-    from ipate.data.files import read_data as read_data
-    from ipate.errors import BudgetExceededError as BudgetExceededError
-    from ipate.errors import ClassesWarning as ClassesWarning
-    from ipate.errors import DataUnavailableError as DataUnavailableError
-    from ipate.errors import DeltaWarning as DeltaWarning
-    from ipate.errors import InputError as InputError
-    from ipate.errors import IpateError as IpateError
-    from ipate.errors import PolicyWarning as PolicyWarning
-    from ipate.errors import PublicRowsWarning as PublicRowsWarning
-    from ipate.errors import ReproductionWarning as ReproductionWarning
-    from ipate.errors import SingleClassWarning as SingleClassWarning
-    from ipate.errors import TeacherError as TeacherError
-    from ipate.labelling.aggregators import Confident as Confident
-    from ipate.labelling.aggregators import GNMax as GNMax
-    from ipate.labelling.aggregators import Interactive as Interactive
-    from ipate.labelling.aggregators import LNMax as LNMax
-    from ipate.labelling.aggregators import Mechanism as Mechanism
-    from ipate.labelling.audit import account_for as account_for
-    from ipate.labelling.loop import label as label
-    from ipate.labelling.results import GroupResult as GroupResult
-    from ipate.labelling.results import Guarantee as Guarantee
-    from ipate.labelling.results import Labelling as Labelling
-    from ipate.labelling.tested import label_tested as label_tested
-    from ipate.ledger.base import MemoryLedger as MemoryLedger
-    from ipate.ledger.sqlite import SqliteLedger as SqliteLedger
-    from ipate.people.budgets import Account as Account
-    from ipate.people.budgets import Budget as Budget
-    from ipate.people.budgets import Group as Group
-    from ipate.people.people import People as People
-    from ipate.people.policy import Policy as Policy
-    from ipate.planning.plan import Plan as Plan
-    from ipate.planning.plan import make_plan as make_plan
-    from ipate.planning.settings import Settings as Settings
-    from ipate.planning.settings import choose_settings as choose_settings
-    from ipate.runs.reporting import write_report as write_report
-    from ipate.votes import Votes as Votes
-    from ipate.votes import read_votes as read_votes
-    from ipate.votes.panel import Panel as Panel
+    from ipate.accounting.bounds import Meter
+    from ipate.allocation import allocate
+    from ipate.allocation.allocation import Allocation
+    from ipate.classifier import PATEClassifier
+    from ipate.data import load
+    from ipate.data.dataset import Dataset
+    from ipate.data.files import read_data
+    from ipate.errors import (
+        BudgetExceededError,
+        ClassesWarning,
+        DataUnavailableError,
+        DeltaWarning,
+        InputError,
+        IpateError,
+        PolicyWarning,
+        PublicRowsWarning,
+        ReproductionWarning,
+        SingleClassWarning,
+        TeacherError,
+    )
+    from ipate.labelling.aggregators import Confident, GNMax, Interactive, LNMax, Mechanism
+    from ipate.labelling.audit import account_for
+    from ipate.labelling.loop import label
+    from ipate.labelling.results import GroupResult, Guarantee, Labelling
+    from ipate.labelling.tested import label_tested
+    from ipate.ledger.base import MemoryLedger
+    from ipate.ledger.sqlite import SqliteLedger
+    from ipate.people.budgets import Account, Budget, Group
+    from ipate.people.people import People
+    from ipate.people.policy import Policy
+    from ipate.planning.plan import Plan, make_plan
+    from ipate.planning.settings import Settings, choose_settings
+    from ipate.runs.reporting import write_report
+    from ipate.votes import Votes, read_votes
+    from ipate.votes.panel import Panel
 
 _HOMES = {
-    "ipate.accounting.bounds": ("Meter",),
-    "ipate.allocation": ("allocate",),
-    "ipate.allocation.allocation": ("Allocation",),
-    "ipate.classifier": ("PATEClassifier",),
-    "ipate.data": ("load",),
-    "ipate.data.dataset": ("Dataset",),
-    "ipate.data.files": ("read_data",),
-    "ipate.errors": (
-        "BudgetExceededError",
-        "ClassesWarning",
-        "DataUnavailableError",
-        "DeltaWarning",
-        "InputError",
-        "IpateError",
-        "PolicyWarning",
-        "PublicRowsWarning",
-        "ReproductionWarning",
-        "SingleClassWarning",
-        "TeacherError",
-    ),
-    "ipate.labelling.aggregators": (
-        "Confident",
-        "GNMax",
-        "Interactive",
-        "LNMax",
-        "Mechanism",
-    ),
-    "ipate.labelling.audit": ("account_for",),
-    "ipate.labelling.loop": ("label",),
-    "ipate.labelling.results": (
-        "GroupResult",
-        "Guarantee",
-        "Labelling",
-    ),
-    "ipate.labelling.tested": ("label_tested",),
-    "ipate.ledger.base": ("MemoryLedger",),
-    "ipate.ledger.sqlite": ("SqliteLedger",),
-    "ipate.people.budgets": (
-        "Account",
-        "Budget",
-        "Group",
-    ),
-    "ipate.people.people": ("People",),
-    "ipate.people.policy": ("Policy",),
-    "ipate.planning.plan": (
-        "Plan",
-        "make_plan",
-    ),
-    "ipate.planning.settings": (
-        "Settings",
-        "choose_settings",
-    ),
-    "ipate.runs.reporting": ("write_report",),
-    "ipate.votes": (
-        "Votes",
-        "read_votes",
-    ),
-    "ipate.votes.panel": ("Panel",),
+    "ipate.accounting.bounds": "Meter",
+    "ipate.allocation": "allocate",
+    "ipate.allocation.allocation": "Allocation",
+    "ipate.classifier": "PATEClassifier",
+    "ipate.data": "load",
+    "ipate.data.dataset": "Dataset",
+    "ipate.data.files": "read_data",
+    "ipate.errors": "BudgetExceededError ClassesWarning DataUnavailableError DeltaWarning InputError IpateError "
+    "PolicyWarning PublicRowsWarning ReproductionWarning SingleClassWarning TeacherError",
+    "ipate.labelling.aggregators": "Confident GNMax Interactive LNMax Mechanism",
+    "ipate.labelling.audit": "account_for",
+    "ipate.labelling.loop": "label",
+    "ipate.labelling.results": "GroupResult Guarantee Labelling",
+    "ipate.labelling.tested": "label_tested",
+    "ipate.ledger.base": "MemoryLedger",
+    "ipate.ledger.sqlite": "SqliteLedger",
+    "ipate.people.budgets": "Account Budget Group",
+    "ipate.people.people": "People",
+    "ipate.people.policy": "Policy",
+    "ipate.planning.plan": "Plan make_plan",
+    "ipate.planning.settings": "Settings choose_settings",
+    "ipate.runs.reporting": "write_report",
+    "ipate.votes": "Votes read_votes",
+    "ipate.votes.panel": "Panel",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "Account",
-    "Allocation",
-    "Budget",
-    "BudgetExceededError",
-    "ClassesWarning",
-    "Confident",
-    "DataUnavailableError",
-    "Dataset",
-    "DeltaWarning",
-    "GNMax",
-    "Group",
-    "GroupResult",
-    "Guarantee",
-    "InputError",
-    "Interactive",
-    "IpateError",
-    "LNMax",
-    "Labelling",
-    "Mechanism",
-    "MemoryLedger",
-    "Meter",
-    "PATEClassifier",
-    "Panel",
-    "People",
-    "Plan",
-    "Policy",
-    "PolicyWarning",
-    "PublicRowsWarning",
-    "ReproductionWarning",
-    "Settings",
-    "SingleClassWarning",
-    "SqliteLedger",
-    "TeacherError",
-    "Votes",
-    "account_for",
-    "allocate",
-    "choose_settings",
-    "label",
-    "label_tested",
-    "load",
-    "make_plan",
-    "read_data",
-    "read_votes",
-    "write_report",
-]
+    "Account", "Allocation", "Budget", "BudgetExceededError", "ClassesWarning", "Confident", "DataUnavailableError",
+    "Dataset", "DeltaWarning", "GNMax", "Group", "GroupResult", "Guarantee", "InputError", "Interactive", "IpateError",
+    "LNMax", "Labelling", "Mechanism", "MemoryLedger", "Meter", "PATEClassifier", "Panel", "People", "Plan", "Policy",
+    "PolicyWarning", "PublicRowsWarning", "ReproductionWarning", "Settings", "SingleClassWarning", "SqliteLedger",
+    "TeacherError", "Votes", "account_for", "allocate", "choose_settings", "label", "label_tested", "load", "make_plan",
+    "read_data", "read_votes", "write_report",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

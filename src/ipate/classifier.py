@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +26,13 @@ from ipate.students import find_student
 from ipate.teachers.ensemble import allows_missing, fingerprint
 from ipate.teachers.models import DEFAULT, make_model
 
+_CHOSEN = (  # parameters that the chooser of settings takes as they are
+    "variant", "n_teachers", "aggregator", "sigma", "check_sigma", "threshold", "points_per_teacher", "bound",
+    "conversion", "stop", "max_labels",
+)  # fmt: skip
 
+
+@dataclass(eq=False, repr=False)  # scikit-learn reads the parameters from the __init__ that this makes
 class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Train a student on noisy votes of teachers, with one privacy budget per person.
 
@@ -107,62 +114,33 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        teacher: Any = None,
-        student: Any = None,
-        *,
-        variant: str = "weighting",
-        epsilon: float | None = None,
-        delta: float | str = "auto",
-        n_teachers: int | str = "auto",
-        aggregator: str = "auto",
-        sigma: float | str = "auto",
-        check_sigma: float | str = "auto",
-        threshold: float | str = "auto",
-        points_per_teacher: int | None = None,
-        proxy: tuple[Any, Any] | None = None,
-        bound: str = "gdp",
-        conversion: str = "improved",
-        reference: Any = None,
-        stop: str = "budget",
-        max_labels: int | None = None,
-        public_fraction: float | None = None,
-        classes: Sequence[Any] | None = None,
-        n_jobs: int | None = None,
-        backend: str | None = None,
-        address: str | None = None,
-        random_state: int | None = None,
-        noise_seed: int | None = None,
-        ledger: Any = None,
-        verbose: int = 1,
-    ) -> None:
-        self.teacher = teacher
-        self.student = student
-        self.variant = variant
-        self.epsilon = epsilon
-        self.delta = delta
-        self.n_teachers = n_teachers
-        self.aggregator = aggregator
-        self.sigma = sigma
-        self.check_sigma = check_sigma
-        self.threshold = threshold
-        self.points_per_teacher = points_per_teacher
-        self.proxy = proxy
-        self.bound = bound
-        self.conversion = conversion
-        self.reference = reference
-        self.stop = stop
-        self.max_labels = max_labels
-        self.public_fraction = public_fraction
-        self.classes = classes
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.address = address
-        self.random_state = random_state
-        self.noise_seed = noise_seed
-        self.ledger = ledger
-        self.verbose = verbose
+    teacher: Any = None
+    student: Any = None
+    _: KW_ONLY
+    variant: str = "weighting"
+    epsilon: float | None = None
+    delta: float | str = "auto"
+    n_teachers: int | str = "auto"
+    aggregator: str = "auto"
+    sigma: float | str = "auto"
+    check_sigma: float | str = "auto"
+    threshold: float | str = "auto"
+    points_per_teacher: int | None = None
+    proxy: tuple[Any, Any] | None = None
+    bound: str = "gdp"
+    conversion: str = "improved"
+    reference: Any = None
+    stop: str = "budget"
+    max_labels: int | None = None
+    public_fraction: float | None = None
+    classes: Sequence[Any] | None = None
+    n_jobs: int | None = None
+    backend: str | None = None
+    address: str | None = None
+    random_state: int | None = None
+    noise_seed: int | None = None
+    ledger: Any = None
+    verbose: int = 1
 
     def fit(
         self,
@@ -352,22 +330,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.proxy is not None:
             proxy = self._validated(self.proxy[0]), encode(self.classes_, self.proxy[1], "proxy y")
         return choose_settings(
-            groups=people.groups,
-            n_public=n_public,
-            n_classes=len(self.classes_),
-            variant=self.variant,
-            teacher=self._teacher(),
-            n_teachers=self.n_teachers,
-            aggregator=self.aggregator,
-            sigma=self.sigma,
-            check_sigma=self.check_sigma,
-            threshold=self.threshold,
-            points_per_teacher=self.points_per_teacher,
-            proxy=proxy,
-            bound=self.bound,
-            conversion=self.conversion,
-            stop=self.stop,
-            max_labels=self.max_labels,
-            seed=seed,
-            reference=as_reference(self.reference),
-        )
+            groups=people.groups, n_public=n_public, n_classes=len(self.classes_), teacher=self._teacher(), proxy=proxy,
+            seed=seed, reference=as_reference(self.reference), **{name: getattr(self, name) for name in _CHOSEN},
+        )  # fmt: skip

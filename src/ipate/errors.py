@@ -88,8 +88,7 @@ class TrainingError(IpateError, RuntimeError):
     """
 
     def __init__(self, failures: Sequence[TeacherFailure], ensemble: Any) -> None:
-        self.failures = tuple(failures)
-        self.ensemble = ensemble
+        self.failures, self.ensemble = tuple(failures), ensemble
         rest = f"; and {len(self.failures) - 3} more" if len(self.failures) > 3 else ""
         named = "; ".join(str(failure) for failure in self.failures[:3])
         super().__init__(f"{len(self.failures)} of {ensemble.n_teachers} teachers failed: {named}{rest}")
@@ -97,14 +96,8 @@ class TrainingError(IpateError, RuntimeError):
 
 LIMITS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "epsilon": (lambda value: (value > 0) & (value < math.inf), "it must be a finite number above 0"),
-    "delta": (
-        lambda value: (value > 0) & (value < 1),
-        "it must lie strictly between 0 and 1, for example 1e-5",
-    ),
-    "sensitivity": (
-        lambda value: (value >= 0) & (value < math.inf),
-        "it must be a finite number, 0 or above",
-    ),
+    "delta": (lambda value: (value > 0) & (value < 1), "it must lie strictly between 0 and 1, for example 1e-5"),
+    "sensitivity": (lambda value: (value >= 0) & (value < math.inf), "it must be a finite number, 0 or above"),
     "weight": (lambda value: (value >= 0) & (value < math.inf), "it must be a finite number, 0 or above"),
 }
 """For each quantity a test, which works on numbers and arrays and fails for NaN, and its description."""
@@ -134,10 +127,7 @@ def check_number(kind: str, value: object, *, what: str | None = None, of: objec
 
 
 def check_id(value: object, *, what: str = "group") -> str:
-    """Return an id if it is printable text without surrounding spaces; refuse it otherwise.
-
-    Ids are compared as they are: '01' and '1' are two groups.
-    """
+    """Return an id if it is printable text without surrounding spaces; '01' and '1' are two ids."""
     if not isinstance(value, str) or not value or value != value.strip() or not value.isprintable():
         raise InputError(f"{what} is {show(value)}: it must be printable text without surrounding spaces")
     return str(value)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import oracles
 from ipate.accounting import exact
 from ipate.accounting._argmax import argmax_log_law
-from ipate.accounting._renyi import renyi, worst_tangent
+from ipate.accounting._renyi import worst_divergence, worst_tangent
 from ipate.accounting.exact import check_rdp, group_label_rdp, label_rdp_by_source, upsampled_label_rdp
 from ipate.errors import InputError
 
@@ -20,6 +20,15 @@ CLEAR = [230.0, 12, 5, 3] + [0.0] * 6
 CLOSE = [120.0, 110, 10, 5, 5] + [0.0] * 5
 # Below this, plain double-precision oracles know nothing.
 FLOOR = 1e-13
+
+
+def renyi(logp, logq, orders):
+    """D_α(P‖Q) of laws (..., J), shape (..., A), by the code under test."""
+    p, q = np.broadcast_arrays(np.asarray(logp, dtype=float), np.asarray(logq, dtype=float))
+    flat_p, flat_q = (np.moveaxis(each, -1, 0).reshape(p.shape[-1], -1, 1) for each in (p, q))
+    alphas = np.atleast_1d(np.asarray(orders, dtype=float))
+    cost = worst_divergence(flat_p, flat_q, np.ones_like(flat_p), alphas, reverse=False)
+    return cost.reshape(*p.shape[:-1], alphas.size)
 
 
 def shifted(counts, source, target, weight):
@@ -188,7 +197,11 @@ def test_probabilities_below_float_range_are_counted():
     assert renyi(logp, logq, 41.0)[0] == pytest.approx(np.exp(-760 + 40 * 10) / 40, rel=1e-12)
 
 
-def test_renyi_broadcasts_over_leading_axes():
+def test_divergence_of_two_coins_is_known():
+    assert renyi(np.log([0.5, 0.5]), np.log([0.25, 0.75]), 2.0)[0] == pytest.approx(np.log(4 / 3), rel=1e-12)
+
+
+def test_worst_divergence_computes_each_row_by_itself():
     p = np.log(np.random.default_rng(0).dirichlet(np.ones(4), (3, 2)))
     cost = renyi(p, p[0, 0], ORDERS)
     assert cost.shape == (3, 2, 5)

@@ -63,7 +63,7 @@ def test_laplace_loose_cost_is_below_the_papers():
 
 def test_laplace_mu_covers_the_pure_dp_profile():
     pure = 2 / 20
-    mu = float(np.sqrt(gdp.laplace_label_mu2(sensitivity=1, scale=20)))
+    mu = float(np.sqrt(gdp.BOUND.worst_label((), sensitivity=1, sigma=20, noise="laplace")[0]))
     assert mu == pytest.approx(2 * norm.ppf(np.exp(pure) / (1 + np.exp(pure))))
     for epsilon in np.linspace(0, pure, 20):
         pure_delta = (np.exp(pure) - np.exp(epsilon)) / (1 + np.exp(pure))

@@ -195,6 +195,11 @@ def test_sup_of_an_order_ignores_other_orders():
     assert together[[0, 15, 48]] == pytest.approx(alone, rel=1e-12)
 
 
+def test_specification_vectors():
+    assert float(check_rdp([20.0], sensitivity=1, check_sigma=150)[0].round(7)) == 0.0002832
+    assert float(label_rdp([20.0], sensitivity=1, sigma=40)[0].round(5)) == 0.00808
+
+
 @pytest.mark.parametrize(
     ("call", "named"),
     [

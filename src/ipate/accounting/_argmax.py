@@ -22,42 +22,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr
 
-from ipate.accounting.conversion import Floats, check_positive
+from ipate.accounting._ternary import log_density
+from ipate.accounting.bounds import Floats, check_not_negative, check_positive
 from ipate.errors import InputError
 
-_LOG_SQRT_2PI = float(np.log(2 * np.pi)) / 2
-# Distance from the peak, in σ, where an integrand has fallen below e^-36 of it.
-_REACH = 8.5
-# Up to this spread, in σ, no probability of any neighbour falls below e^-640: no logarithms are needed.
-_LINEAR_SPREAD = 32.0
-# Numbers a table may hold where the caller doesn't bound them.
-_CELLS = 1 << 20
+_REACH = 8.5  # distance from the peak, in σ, where an integrand has fallen below e^-36 of it
+_LINEAR_SPREAD = 32.0  # in σ: up to it no neighbour's probability falls below e^-640, and no logarithms are needed
+_CELLS = 1 << 20  # numbers a table may hold where the caller doesn't bound them
 
 
 def check_counts(counts: ArrayLike) -> Floats:
     """Return vote histograms as floats of shape (Q, C), finite and not negative."""
-    array = np.asarray(counts, dtype=np.float64)
+    array = check_not_negative(counts, "counts hold")
     if array.ndim != 2 or array.shape[1] == 0:
         raise InputError(f"counts have the shape {array.shape}: they must be (queries, classes)")
-    bad = array[~(np.isfinite(array) & (array >= 0))]
-    if bad.size:
-        raise InputError(f"counts hold {bad[0]:g}: every count must be a finite number, 0 or above")
     return array
 
 
 def argmax_log_law(counts: ArrayLike, sigma: float) -> Floats:
-    """Log-probabilities of each class under argmax_j (n_j + N(0, σ²)).
+    """Return ln P_j(n) of each class under argmax_j (n_j + N(0, σ²)), right to about 1e-13 of its size.
 
-    Parameters
-    ----------
-    counts
-        Votes by class, (Q, C) or (C,); real numbers, negative ones too.
-    sigma
-        Standard deviation of the noise on each class.
-
-    Returns
-    -------
-    ln P_j(n), of the shape of `counts`; right to about 1e-13 of its size, however unlikely the class.
+    `counts`, (Q, C) or (C,), are real numbers, negative ones too; the result has their shape.
     """
     scale = check_positive("sigma", sigma)
     array = np.asarray(counts, dtype=np.float64)
@@ -76,18 +61,12 @@ def argmax_log_law(counts: ArrayLike, sigma: float) -> Floats:
 
 
 def _step(classes: int) -> float:
-    """Step of the grid in σ: the maximum of more classes has a narrower law.
-
-    Measured where it is worst, at equal counts: a relative error below 2e-13 up to 100,000 classes.
-    """
+    """Step of the grid in σ: a relative error below 2e-13, measured at equal counts up to 100,000 classes."""
     return 0.2 if classes <= 50 else 0.15 if classes <= 200 else 0.1 if classes <= 5000 else 0.08
 
 
 def grid_points(low: Floats, high: Floats, weight: Floats, classes: int) -> NDArray[np.intp]:
-    """How many points the grid needs for counts from `low` to `high` and moves of `weight`, in σ.
-
-    Rounded up to a multiple of 8, so that many queries share a shape.
-    """
+    """Points of the grid for counts from `low` to `high` and moves of `weight`, in σ, rounded up to a multiple of 8."""
     length = (high - low) / 2 + 1.5 * weight + np.sqrt(2 * np.log(classes)) + 2 * _REACH
     return np.asarray(8 * np.ceil((length / _step(classes) + 1) / 8), dtype=np.intp)
 
@@ -206,7 +185,7 @@ class _LinearLaws(Laws):
         exponent = np.einsum("nd,ndt->nt", batch.sizes, np.log(self._inverse))
         self._base = np.exp(exponent) * batch.step
         np.reciprocal(self._inverse, out=self._inverse)
-        self._hazard = _density(self._z) * self._inverse
+        self._hazard = np.exp(log_density(self._z)) * self._inverse
         self.log_law = np.log(np.einsum("nt,ndt->nd", self._base, self._hazard))
 
     @cached_property
@@ -246,7 +225,7 @@ class _LogLaws(Laws):
         self._z = batch.scores()
         self._log_cdf = log_ndtr(self._z)
         self._base = np.einsum("nd,ndt->nt", batch.sizes, self._log_cdf) + np.log(batch.step)
-        self._hazard = _log_density(self._z) - self._log_cdf
+        self._hazard = log_density(self._z) - self._log_cdf
         self.log_law = _log_sum(self._base[:, None, :] + self._hazard)
 
     def moved(self, q: NDArray[np.intp], a: NDArray[np.intp]) -> Floats:
@@ -256,27 +235,19 @@ class _LogLaws(Laws):
         loss = np.where(none, 0.0, log_ndtr(source_z) - self._log_cdf[q, np.minimum(a, distinct - 1)])
         gaining = self._z[q] - weight[:, :, None]
         gain = log_ndtr(gaining)
-        gain_hazard = _log_density(gaining) - gain
+        gain_hazard = log_density(gaining) - gain
         gain -= self._log_cdf[q]
         if self.batch.abstain:
             gain, gain_hazard = (np.pad(table, ((0, 0), (0, 1), (0, 0))) for table in (gain, gain_hazard))
         joint = (self._base[q] + loss)[:, None, :] + gain
         hazards = [self._hazard[q, j][:, None, :] for j in range(distinct)]
-        hazards += [(_log_density(source_z) - log_ndtr(source_z))[:, None, :], gain_hazard]
+        hazards += [(log_density(source_z) - log_ndtr(source_z))[:, None, :], gain_hazard]
         return np.stack([_log_sum(joint + hazard) for hazard in hazards])
 
     def overlaps(self) -> Floats:
         joint = self._base[:, None, :] + self._hazard
         columns = [_log_sum(joint + hazard[:, None, :]) for hazard in np.moveaxis(self._hazard, 1, 0)]
         return np.exp(np.stack(columns, axis=2) - self.log_law[:, None, :])
-
-
-def _density(z: Floats) -> Floats:
-    return np.asarray(np.exp(_log_density(z)))
-
-
-def _log_density(z: Floats) -> Floats:
-    return np.asarray(-0.5 * z * z - _LOG_SQRT_2PI)
 
 
 def _log_sum(logs: Floats) -> Floats:

@@ -14,65 +14,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from ipate.accounting.conversion import Floats, check_orders
+from ipate.accounting.bounds import Floats
 
-# Up to here the alternating series loses at most 8^8/8!/7 = 60 units in the last place.
-_SERIES = 8.0
-# Elements worked on at once: a few arrays of this size fit a core's own cache.
-_CELLS = 1 << 14
-# Elements (outcome, order) of the large terms held at once: 8 MB an array.
-_FAR_CELLS = 1 << 20
-# From this exponent on, products with a probability are taken in log space.
-_FAR = 500.0
-
-
-def renyi(logp: ArrayLike, logq: ArrayLike, orders: ArrayLike) -> Floats:
-    """Rényi divergences D_α(P‖Q) of laws on the same finite set (van Erven and Harremoës 2014, eq. 2).
-
-    Parameters
-    ----------
-    logp, logq
-        Finite log-probabilities of shape (..., J); each law sums to 1.
-    orders
-        Rényi orders above 1, of shape (A,).
-
-    Returns
-    -------
-    The divergences, of shape (..., A).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> renyi(np.log([0.5, 0.5]), np.log([0.25, 0.75]), 2.0).round(9)  # ln(4/3)
-    array([0.28768207])
-    """
-    alphas = check_orders(orders)
-    p, q = np.broadcast_arrays(np.asarray(logp, dtype=np.float64), np.asarray(logq, dtype=np.float64))
-    flat_p, flat_q = (np.moveaxis(each, -1, 0).reshape(p.shape[-1], -1, 1) for each in (p, q))
-    cost = worst_divergence(flat_p, flat_q, np.ones_like(flat_p), alphas, reverse=False)
-    return cost.reshape(*p.shape[:-1], alphas.size)
+_SERIES = 8.0  # up to here the alternating series loses at most 8^8/8!/7 = 60 units in the last place
+_CELLS = 1 << 14  # elements worked on at once: a few arrays of this size fit a core's own cache
+_FAR_CELLS = 1 << 20  # elements (outcome, order) of the large terms held at once: 8 MB an array
+_FAR = 500.0  # from this exponent on, products with a probability are taken in log space
 
 
 def worst_divergence(logp: Floats, logq: Floats, sizes: Floats, orders: Floats, *, reverse: bool) -> Floats:
-    """Largest D_α(P‖Q) over each row's alternatives; with `reverse`, of D_α(Q‖P) too.
+    """Largest D_α(P‖Q) over each row's alternatives, (R, A); with `reverse`, of D_α(Q‖P) too.
 
-    Parameters
-    ----------
-    logp, logq
-        Finite log-probabilities of shape (J, R, B).
-    sizes
-        How many outcomes each entry stands for, (J, R, B). 0 leaves an entry out; all 0: no cost.
-    orders
-        Valid Rényi orders, (A,).
-    reverse
-        Whether to take the larger of both directions.
-
-    Returns
-    -------
-    The largest divergence of each row, (R, A).
+    `logp` and `logq` (J, R, B) are finite. `sizes` (J, R, B) says how many outcomes each entry stands for: 0 leaves an
+    entry out, and all 0 cost nothing (van Erven and Harremoës 2014, eq. 2).
     """
     cost = np.zeros((logp.shape[1], orders.size))
     for rows in _slices(logp):
@@ -89,8 +45,8 @@ def worst_divergence(logp: Floats, logq: Floats, sizes: Floats, orders: Floats, 
 def worst_tangent(logp: Floats, slopes: Floats, sizes: Floats, orders: Floats) -> Floats:
     """Largest ln(Σ_j P_j exp(α s_j)) / (α − 1) over each row's alternatives, where Σ_j P_j s_j = 0.
 
-    An upper bound on D_α(Q‖P) for every Q with ln Q_j ≤ ln P_j + s_j, which is what log-concavity of Q's
-    probabilities gives for their tangent. Shapes as in `worst_divergence`, with `slopes` s of (J, R, B).
+    An upper bound on D_α(Q‖P) for every Q with ln Q_j ≤ ln P_j + s_j, which log-concavity of Q's probabilities gives
+    for their tangent. Shapes as in `worst_divergence`, with `slopes` s of (J, R, B).
     """
     cost = np.zeros((logp.shape[1], orders.size))
     for rows in _slices(logp):
@@ -112,8 +68,7 @@ def _slices(logp: Floats) -> Iterator[slice]:
 def _log_ratio(ratio: Floats, p: Floats, q: Floats) -> Floats:
     """Refine ln(P/Q) in place: the outcome that holds more than half of both laws takes it from all the others.
 
-    Near 1 a logarithm knows nothing below 1e-16; the others' sums know the difference of the laws to
-    relative accuracy: P/Q = 1 + (Σ_others Q − Σ_others P)/Q.
+    Near 1 a logarithm knows nothing below 1e-16; P/Q = 1 + (Σ_others Q − Σ_others P)/Q keeps relative accuracy.
     """
     outcome, row = np.nonzero((p > 0.5) & (q > 0.5))
     others = np.ones((len(p), len(row)), dtype=bool)
@@ -183,10 +138,9 @@ class _Sum:
 
 
 def _expm1_outer(ratio: Floats, gamma: Floats) -> Floats:
-    """expm1(ratio γ) for all pairs, (n, A).
+    """expm1(ratio γ) for all pairs, (n, A), with 2√A exponentials instead of A where orders are at equal distances.
 
-    Orders at equal distances (2, 3, ..., 50) are split into a coarse and a fine part, whose exponentials
-    multiply: 2√A of them instead of A. Not where an exponent is so small that −1 would cancel.
+    A coarse and a fine part are multiplied then; not where an exponent is so small that −1 would cancel.
     """
     count = gamma.size
     even = gamma[0] + (gamma[-1] - gamma[0]) / max(1, count - 1) * np.arange(count)

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from ipate.accounting.conversion import Floats
+from ipate.accounting.bounds import Floats
 
 STEP = 1e-5  # the smallest move that is evaluated by differences
 ROUNDING = 1e-6  # slack for floating point: a bound counts as settled at T(1 − ROUNDING)
@@ -69,7 +69,8 @@ class HalfSpaces:
         return np.asarray((lowest >= self.offsets[:, order].T).any(axis=1))
 
 
-def _log_density(x: Floats) -> Floats:
+def log_density(x: Floats) -> Floats:
+    """Return ln φ(x) of the standard normal law."""
     return np.asarray(-0.5 * x * x - _HALF_LOG_TWO_PI)
 
 
@@ -82,14 +83,14 @@ def _log_first(A: Floats, B: Floats) -> Floats:
     peak = np.maximum(0.0, np.maximum(A, 0.5 * (A + B)))
     for _ in range(6):
         x = peak - B
-        ratio = np.exp(_log_density(x) - log_ndtr(x))
+        ratio = np.exp(log_density(x) - log_ndtr(x))
         peak = np.maximum(0.0, peak + (A - peak + ratio) / (1 + ratio * (ratio + x)))
     x = peak - B
-    slope = np.maximum(0.0, peak - A - np.exp(_log_density(x) - log_ndtr(x)))
+    slope = np.maximum(0.0, peak - A - np.exp(log_density(x) - log_ndtr(x)))
     low = np.maximum(0.0, peak - 8.5)
     width = peak - low + 72 / (slope + np.sqrt(slope * slope + 72))
     t = low[..., None] + width[..., None] * (_NODES + 0.5)
-    logs = _log_density(t - A[..., None]) + log_ndtr(t - B[..., None])
+    logs = log_density(t - A[..., None]) + log_ndtr(t - B[..., None])
     top = logs.max(axis=-1)
     return np.asarray(top + np.log(np.exp(logs - top[..., None]) @ _WEIGHTS * width))
 
@@ -103,15 +104,15 @@ def ternary_law(n: Floats) -> tuple[Floats, Floats]:
     A, B = n[..., 0], n[..., 1]
     first, second = _log_first(np.stack([A, B]), np.stack([B, A]))
     log_below_a, log_below_b = log_ndtr(-A), log_ndtr(-B)
-    diagonal = _log_density((A - B) / np.sqrt(2)) + log_ndtr((A + B) / np.sqrt(2)) - 0.5 * np.log(2)
-    axis_a, axis_b = _log_density(A) + log_below_b - first, _log_density(B) + log_below_a - second
+    diagonal = log_density((A - B) / np.sqrt(2)) + log_ndtr((A + B) / np.sqrt(2)) - 0.5 * np.log(2)
+    axis_a, axis_b = log_density(A) + log_below_b - first, log_density(B) + log_below_a - second
     between_a, between_b = np.exp(diagonal - first), np.exp(diagonal - second)
     logs = np.stack([first, second, log_below_a + log_below_b], axis=-1)
     gradient = np.empty((*logs.shape, 2))
     gradient[..., 0, 0], gradient[..., 0, 1] = np.exp(axis_a) + between_a, -between_a
     gradient[..., 1, 0], gradient[..., 1, 1] = -between_b, np.exp(axis_b) + between_b
-    gradient[..., 2, 0] = -np.exp(_log_density(A) - log_below_a)
-    gradient[..., 2, 1] = -np.exp(_log_density(B) - log_below_b)
+    gradient[..., 2, 0] = -np.exp(log_density(A) - log_below_a)
+    gradient[..., 2, 1] = -np.exp(log_density(B) - log_below_b)
     return logs, gradient
 
 
@@ -119,7 +120,7 @@ def binary_law(n: Floats) -> tuple[Floats, Floats]:
     """Return ln P of x > 0 and x < 0 at points `n` (…, 1), shape (…, 2), and gradients (…, 2, 1)."""
     sides = n * np.array([1.0, -1.0])
     logs = np.asarray(log_ndtr(sides))
-    return logs, (np.exp(_log_density(sides) - logs) * np.array([1.0, -1.0]))[..., None]
+    return logs, (np.exp(log_density(sides) - logs) * np.array([1.0, -1.0]))[..., None]
 
 
 BINARY = Release(law=binary_law, move=np.array([1.0]))

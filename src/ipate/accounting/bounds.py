@@ -2,7 +2,8 @@
 
 A cost is a vector: Rényi costs at a list of orders, or one number (μ² under gdp, ε itself under ptr). Each bound is
 one object in its own file and one line in `BOUNDS`; other modules ask its flags and methods, never its name. What a
-budget affords is computed for data-independent bounds only: a plan is made before there are votes.
+budget affords is computed for data-independent bounds only: a plan is made before there are votes. The checks of the
+numbers that go into a cost come first.
 """
 
 from abc import ABC, abstractmethod
@@ -14,11 +15,54 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ipate.accounting.conversion import CONVERSIONS, Floats, check_orders
-from ipate.errors import InputError, refuse_name
+from ipate.errors import InputError, check_number, refuse_name
 
+Floats: TypeAlias = NDArray[np.float64]
 Orders: TypeAlias = Sequence[float]
+CONVERSIONS = ("classic", "improved")
 PAPER_ORDERS: tuple[float, ...] = tuple(float(order) for order in range(2, 51))
+SAFETY = 1e-12  # budgets are read this much too small (relative), so that rounding never overspends
+
+
+def check_positive(name: str, value: float) -> float:
+    """Return `value` if it is finite and above 0; refuse it by name otherwise."""
+    number = float(value)
+    if not (np.isfinite(number) and number > 0):
+        raise InputError(f"{name} is {value}: it must be a finite number above 0")
+    return number
+
+
+def check_budgets(kind: str, values: ArrayLike) -> Floats:
+    """Return ε or δ (`kind`) of budgets as floats; refuse a number outside `ipate.errors.LIMITS`."""
+    array = np.asarray(values, dtype=np.float64)
+    for value in np.unique(array):
+        check_number(kind, value)
+    return array
+
+
+def check_orders(orders: ArrayLike) -> Floats:
+    """Return Rényi orders as a one-dimensional array whose values are finite and above 1."""
+    array = np.atleast_1d(np.asarray(orders, dtype=np.float64))
+    if array.ndim != 1 or array.size == 0:
+        raise InputError(f"orders have the shape {array.shape}: they must be a list of at least one number")
+    bad = array[~(np.isfinite(array) & (array > 1))]
+    if bad.size:
+        raise InputError(f"orders hold {bad[0]:g}: every Rényi order must be a finite number above 1")
+    return array
+
+
+def check_sensitivity(sensitivity: ArrayLike) -> Floats:
+    """Return sensitivities as floats that are finite and not negative (0: not taking part)."""
+    return check_not_negative(sensitivity, "sensitivity is")
+
+
+def check_not_negative(values: ArrayLike, what: str) -> Floats:
+    """Return numbers as floats that are finite, 0 or above; a message about others begins with `what`."""
+    array = np.asarray(values, dtype=np.float64)
+    bad = array[~(np.isfinite(array) & (array >= 0))]
+    if bad.size:
+        raise InputError(f"{what} {bad.flat[0]:g}: it must be a finite number, 0 or above")
+    return array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,10 +275,9 @@ def queries_afforded(
     check_sigma: float | None = None,
     answer_rate: float = 1.0,
 ) -> int:
-    """Return how many queries (ε, δ) pays for when a given share of them is answered.
+    """Return how many queries (ε, δ) pays for if a share `answer_rate`, from 0 to 1, of them is answered.
 
-    Every query pays its check, the answered ones (a share `answer_rate`, from 0 to 1) their label too, and a query is
-    asked only if both could be paid: the last one is counted so. The meter's bound must be data-independent.
+    Every query pays its check and answered ones their label; a query is asked only if both could be paid.
     """
     _require_data_independent(meter)
     if not 0 <= answer_rate <= 1:
@@ -252,24 +295,21 @@ def _queries(limit: float, check: float, label: float, rate: float) -> int:
     if per_query == 0:
         raise InputError("sensitivity is 0: such a person pays nothing, and any number of queries is afforded")
     n = int((limit - check - label) / per_query) + 1
-    while n > 0 and not _fits(n, limit, check, label, rate):
+
+    def fits(n: int) -> bool:  # the last query may have to be answered too
+        return n * check + (int((n - 1) * rate) + 1) * label <= limit
+
+    while n > 0 and not fits(n):
         n -= 1
-    while _fits(n + 1, limit, check, label, rate):
+    while fits(n + 1):
         n += 1
     return n
 
 
-def _fits(n: int, limit: float, check: float, label: float, rate: float) -> bool:
-    """Whether n queries fit, of which the share `rate` is answered, and the last one too if it must."""
-    return n * check + (int((n - 1) * rate) + 1) * label <= limit
-
-
 def best_order(meter: Meter, *, epsilon: float, delta: float, label: Floats, check: Floats | None = None) -> float:
-    """Return the Rényi order at which the budget pays for most queries.
+    """Return the Rényi order at which the budget pays for most queries, which a released filter fixes beforehand.
 
-    A filter that is to be released must fix its order beforehand, from public figures: the budget
-    and the worst-case cost of a query (Feldman and Zrnic, "Individual privacy accounting via a
-    Rényi filter", 2021, hold for one fixed order).
+    Feldman and Zrnic, "Individual privacy accounting via a Rényi filter" (2021), hold for one fixed order.
     """
     _require_data_independent(meter)
     if not meter.fixes_order:

@@ -19,18 +19,14 @@ from scipy.special import log_ndtr
 
 from ipate.accounting._argmax import Batch, Laws, check_counts, grid_points, is_wide, laws_of
 from ipate.accounting._renyi import worst_divergence, worst_tangent
-from ipate.accounting.bounds import Orders, Voters
-from ipate.accounting.conversion import Floats, check_orders, check_positive, check_sensitivity
+from ipate.accounting.bounds import Floats, Orders, Voters, check_orders, check_positive, check_sensitivity
 from ipate.accounting.loose import RenyiBound
 from ipate.errors import InputError
 
 # Numbers per table: a batch of queries (several tables), a block of rows, a part of the input.
-_BATCH_CELLS = 1 << 17
-_BLOCK_CELLS = 1 << 17
-_PART_CELLS = 400_000
-_PART_COSTS = 2_000_000
-# Counts so far apart that a table would be larger than this keep the loose cost, which is sound.
-_MOST_CELLS = 1 << 20
+_BATCH_CELLS = _BLOCK_CELLS = 1 << 17
+_PART_CELLS, _PART_COSTS = 400_000, 2_000_000
+_MOST_CELLS = 1 << 20  # counts so far apart that a table would be larger keep the loose cost, which is sound
 _SMALLEST = float(np.finfo(np.float64).tiny)
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.intp]
@@ -39,12 +35,10 @@ Indices = NDArray[np.intp]
 def check_rdp(
     maxima: ArrayLike, orders: ArrayLike, *, sensitivity: ArrayLike, check_sigma: float, threshold: float
 ) -> Floats:
-    """Exact cost of the check 1[m + N(0, σ_T²) ≥ T], in both directions, where m may move by ±Δ.
+    """Exact cost (Q, A) of the check 1[m + N(0, σ_T²) ≥ T], in both directions, where m (Q,) may move by ±Δ.
 
-    The worst neighbour is at an end: a divergence of two Bernoulli laws is convex in either law's
-    probability (van Erven and Harremoës 2014, Theorems 11 and 13), 0 where they agree, and so grows with
-    the distance of the two maxima on either side. `maxima` (Q,) are the largest scores m, of the votes or of votes
-    less the student's; Δ is a number or (Q,), and 0 costs 0. Returns (Q, A).
+    The worst neighbour is at an end: a divergence of two Bernoulli laws is convex in either law's probability (van
+    Erven and Harremoës 2014, Theorems 11 and 13) and 0 where they agree. Δ is a number or (Q,), and 0 costs 0.
     """
     alphas = check_orders(orders)
     scale = check_positive("check_sigma", check_sigma)
@@ -70,18 +64,19 @@ def label_rdp_by_source(
 ) -> Floats:
     """Exact cost of a label, by the class that a teacher of weight w voted for.
 
-    Entry [q, a] is the largest of D_α(P‖Q) and D_α(Q‖P) over all moves of one vote of weight w from class a
-    to any other, with P the law of argmax_j (n_j + N(0, σ²)) on these votes and Q on the moved ones: (Q, C, A).
-
-    `counts` (Q, C) include weights; w is a number or (Q,), and 0 costs 0. Entries that `sources` (Q, C) does not
-    name are left at 0. With `abstain` teachers may vote for no class: a move may then go to none, and a last source
-    is added, C + 1 in all, for the teacher that abstained and may vote for any class.
+    Entry [q, a] of (Q, C, A) is the largest of D_α(P‖Q) and D_α(Q‖P) over all moves of one vote of weight w, which is a
+    number or (Q,), from class a to any other: P is the law of argmax_j (n_j + N(0, σ²)) on these votes, Q on the moved
+    ones. Entries that `sources` (Q, C) does not name are left at 0. With `abstain` a move may also go to no class, and
+    a last source is added, C + 1 in all, for a teacher that abstained.
     """
     votes, alphas = check_counts(counts), check_orders(orders)
     scale = check_positive("sigma", sigma)
     queries, classes = votes.shape
     moves = _per_query("weight", weight, queries) / scale
-    wanted = _wanted(sources, (queries, classes + abstain))
+    shape = (queries, classes + abstain)
+    wanted = np.broadcast_to(np.True_, shape) if sources is None else np.asarray(sources, dtype=np.bool_)
+    if wanted.shape != shape:
+        raise InputError(f"sources have the shape {wanted.shape}: they must be {shape}")
     out = np.zeros((*wanted.shape, alphas.size))
     for part in _parts(votes, alphas):
         asked, costs = wanted[part], out[part]
@@ -100,10 +95,7 @@ def label_rdp_by_source(
 
 
 def group_label_rdp(by_source: Floats, voted: ArrayLike) -> Floats:
-    """Cost of a label for a group, (Q, A): the worst over the sources that its teachers voted for.
-
-    `by_source` (Q, S, A) comes from `label_rdp_by_source`; a query without a source in `voted` (Q, S) costs 0.
-    """
+    """Cost of a label for a group, (Q, A): the worst of `by_source` (Q, S, A) over the sources `voted` (Q, S), or 0."""
     mask = np.asarray(voted, dtype=np.bool_)
     if by_source.ndim != 3 or mask.shape != by_source.shape[:2]:
         raise InputError(f"voted has the shape {mask.shape}, the costs {by_source.shape}: they must agree")
@@ -129,8 +121,7 @@ def upsampled_label_rdp(
       at most ln(Σ_j P_j exp(α ∇ln P_j·v))/(α − 1), which is convex in the move v: the largest value over the
       vertices bounds every move.
 
-    Returns the larger of the two, or `loose` where that is smaller, for every query: (Q, A). u is a number or (Q,),
-    and 0 costs 0.
+    Returns (Q, A): the larger of the two, or `loose` where that is smaller. u is a number or (Q,), and 0 costs 0.
     """
     votes, alphas = check_counts(counts), check_orders(orders)
     scale = check_positive("sigma", sigma)
@@ -174,16 +165,6 @@ def _per_query(name: str, value: ArrayLike, queries: int) -> Floats:
     return np.broadcast_to(array, (queries,))
 
 
-def _wanted(sources: ArrayLike | None, shape: tuple[int, int]) -> Bools:
-    """Return the entries to compute; default: all of them."""
-    if sources is None:
-        return np.broadcast_to(np.True_, shape)
-    mask = np.asarray(sources, dtype=np.bool_)
-    if mask.shape != shape:
-        raise InputError(f"sources have the shape {mask.shape}: they must be {shape}")
-    return mask
-
-
 def _parts(votes: Floats, orders: Floats) -> Iterator[slice]:
     """Ranges of queries that bound the memory of everything but the result; none for a lone class."""
     size = max(1, min(_PART_CELLS // votes.shape[1], _PART_COSTS // orders.size))
@@ -213,14 +194,12 @@ class _Work:
 
 
 def _batches(votes: Floats, moves: Floats, wanted: Bools, abstain: bool) -> Iterator[_Work]:
-    """Queries whose classes have as many distinct counts and need as many grid points, together.
-
-    Queries whose histograms agree up to the order of their classes are computed once.
-    """
+    """Queries of as many distinct counts and grid points, together; equal histograms, up to order, only once."""
     classes = votes.shape[1]
     order = np.argsort(votes, axis=1, kind="stable")
     ranked = np.take_along_axis(votes, order, axis=1)
-    first, same = _distinct_rows(np.column_stack([ranked, moves]))
+    _, first, same = np.unique(np.column_stack([ranked, moves]), axis=0, return_index=True, return_inverse=True)
+    same = same.reshape(-1)
     ranked, weight = ranked[first], moves[first]
     place = np.zeros(ranked.shape, dtype=np.intp)  # which of the distinct counts, by rank
     np.cumsum(np.diff(ranked, axis=1) > 0, axis=1, out=place[:, 1:])
@@ -252,12 +231,6 @@ def _batches(votes: Floats, moves: Floats, wanted: Bools, abstain: bool) -> Iter
         yield _Work(batch, needed[at, : distinct[at[0]] + abstain], queries, queued[here] - start, places[queries])
 
 
-def _distinct_rows(rows: Floats) -> tuple[Indices, Indices]:
-    """Where each distinct row first occurs, and which of them each row is."""
-    _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first, same.reshape(-1)
-
-
 def _ranges(shapes: Indices, needed: Indices) -> tuple[Indices, list[tuple[int, int]]]:
     """Order histograms by shape (wide, distinct counts, points); cut where it changes or a table is full."""
     turn = needed[np.lexsort(shapes[needed].T)]
@@ -282,18 +255,12 @@ class Exact(RenyiBound):
         self, orders: Orders, maxima: Floats, *, sensitivity: Floats, check_sigma: float, threshold: float
     ) -> Floats:
         """Return the exact cost of every check: (B, accounts, A)."""
-        columns = np.broadcast_to(sensitivity, (len(maxima), sensitivity.shape[-1]))
-        cost = np.empty((*columns.shape, len(orders)))
-        known: dict[bytes, int] = {}
-        for index in range(columns.shape[1]):
-            key = columns[:, index].tobytes()
-            if key in known:  # accounts with the same sensitivities pay the same
-                cost[:, index] = cost[:, known[key]]
-                continue
-            known[key] = index
-            moved = columns[:, index]
-            cost[:, index] = check_rdp(maxima, orders, sensitivity=moved, check_sigma=check_sigma, threshold=threshold)
-        return cost
+        columns = np.broadcast_to(sensitivity, (len(maxima), sensitivity.shape[-1])).T
+        known = {  # accounts with the same sensitivities pay the same
+            key: check_rdp(maxima, orders, sensitivity=moved, check_sigma=check_sigma, threshold=threshold)
+            for key, moved in {moved.tobytes(): moved for moved in columns}.items()
+        }
+        return np.stack([known[moved.tobytes()] for moved in columns], axis=1)
 
     def label_cost(
         self, orders: Orders, counts: Floats, *, sensitivity: Floats, sigma: float, noise: str, voters: Voters | None

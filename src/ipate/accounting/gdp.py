@@ -1,10 +1,9 @@
 """Gaussian differential privacy: exact composition of Gaussian releases, for all votes.
 
-A release that is post-processing of a Gaussian mechanism with sensitivity-to-noise ratio μ is
-μ-GDP; ratios compose as the root of the sum of squares, also adaptively (Dong, Roth and Su,
-"Gaussian differential privacy", 2022, Theorem 1 and Corollary 2). Costs are therefore kept as μ².
-The profile δ(ε) of μ-GDP is their Corollary 1; nothing here depends on votes, so every figure may
-be published.
+A release that is post-processing of a Gaussian mechanism with sensitivity-to-noise ratio μ is μ-GDP; ratios compose as
+the root of the sum of squares, also adaptively (Dong, Roth and Su, "Gaussian differential privacy", 2022, Theorem 1 and
+Corollary 2). Costs are therefore kept as μ². The profile δ(ε) of μ-GDP is their Corollary 1; nothing here depends on
+votes, so every figure may be published.
 """
 
 from collections.abc import Callable
@@ -13,42 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, expit, ndtr, ndtri
 
-from ipate.accounting.bounds import Bound, Orders
-from ipate.accounting.conversion import Floats, check_delta, check_positive, check_sensitivity
+from ipate.accounting.bounds import SAFETY, Bound, Floats, Orders, check_budgets, check_positive, check_sensitivity
 from ipate.accounting.loose import pure_epsilon
 from ipate.errors import InputError
 
 _STEPS = 80  # bisections at most
 _ROOT2 = np.sqrt(2.0)
-_SAFETY = 1e-12  # budgets are read this much too small (relative), so that rounding never overspends
-
-
-def check_mu2(*, sensitivity: ArrayLike, check_sigma: float) -> Floats:
-    """Return μ² = Δ²/σ_T² of one consensus check: one number moves by at most Δ."""
-    return np.asarray((check_sensitivity(sensitivity) / check_positive("check_sigma", check_sigma)) ** 2)
-
-
-def label_mu2(*, sensitivity: ArrayLike, sigma: float) -> Floats:
-    """Return μ² = 2Δ²/σ² of one noisy label: two counts move by at most Δ each."""
-    return np.asarray(2 * (check_sensitivity(sensitivity) / check_positive("sigma", sigma)) ** 2)
-
-
-def laplace_label_mu2(*, sensitivity: ArrayLike, scale: float) -> Floats:
-    """Return μ² of one LNMax label: (ε₀, 0)-DP implies μ-GDP with μ = 2Φ⁻¹(e^ε₀/(1 + e^ε₀)).
-
-    The trade-off function of (ε₀, 0)-DP consists of the two chords from (0, 1) and (1, 0) to its
-    fixed point; that of μ-GDP is convex, ends in the same points and passes through the same fixed
-    point, so it lies below.
-    """
-    return np.asarray((-2 * ndtri(expit(-pure_epsilon(sensitivity, scale)))) ** 2)
 
 
 def delta_of(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
-    """Return δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) of μ-GDP, accurate also where δ is tiny.
-
-    With x = ε/μ − μ/2 and the Mills ratio m, the difference is φ(x)·(m(x) − m(x + μ)), which has
-    none of the cancellation of the textbook form.
-    """
+    """Return δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) of μ-GDP, accurate also where δ is tiny."""
     eps, ratio = np.broadcast_arrays(np.asarray(epsilon, np.float64), np.asarray(mu, np.float64))
     with np.errstate(over="ignore", invalid="ignore"):
         found = _profile(eps, np.where(ratio > 0, ratio, 1.0))
@@ -56,7 +29,10 @@ def delta_of(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
 
 
 def _profile(eps: Floats, mu: Floats) -> Floats:
-    """Return δ(ε) for μ above 0, as it comes: rounding may leave [0, 1]."""
+    """Return δ(ε) for μ above 0, as it comes: rounding may leave [0, 1].
+
+    With x = ε/μ − μ/2 and the Mills ratio m it is φ(x)·(m(x) − m(x + μ)), without the textbook form's cancellation.
+    """
     x = eps / mu - mu / 2
     calm = np.maximum(x, -5.0)  # erfcx overflows far left, where the textbook form is fine
     tail = 0.5 * np.exp(-0.5 * calm**2) * (erfcx(calm / _ROOT2) - erfcx((calm + mu) / _ROOT2))
@@ -79,13 +55,11 @@ def _bisect(fits: Callable[[Floats], NDArray[np.bool_]], good: Floats, bad: Floa
 
 def epsilon_of(mu: ArrayLike, delta: ArrayLike) -> Floats:
     """Return the smallest ε with δ(ε) ≤ δ for μ-GDP, rounded up; 0 where μ, the root of the summed μ², is 0."""
-    ratio, target = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(delta, np.float64))
+    ratio, target = np.broadcast_arrays(np.asarray(mu, np.float64), check_budgets("delta", delta))
     if not np.all(ratio >= 0):  # NaN fails this too
         raise InputError(f"mu holds {ratio[~(ratio >= 0)].flat[0]:g}: it must be 0 or above")
     endless = np.isinf(ratio)
     ratio = np.where(endless, 1.0, ratio)
-    for value in np.unique(target):
-        check_delta(value)
     high = ratio**2 / 2 + ratio * np.sqrt(-2 * np.log(target))  # there Φ(−x) ≤ δ already
     safe = np.where(ratio > 0, ratio, 1.0)
     found = _bisect(lambda eps: _profile(eps, safe) <= target, high, np.zeros(ratio.shape))
@@ -95,15 +69,11 @@ def epsilon_of(mu: ArrayLike, delta: ArrayLike) -> Floats:
 
 def mu_of(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     """Return the largest μ that (ε, δ) affords, rounded down: μ-GDP at this μ is (ε, δ)-DP."""
-    eps, target = np.broadcast_arrays(np.asarray(epsilon, np.float64), np.asarray(delta, np.float64))
-    for value in np.unique(eps):
-        check_positive("epsilon", value)
-    for value in np.unique(target):
-        check_delta(value)
+    eps, target = np.broadcast_arrays(check_budgets("epsilon", epsilon), check_budgets("delta", delta))
     z = np.sqrt(-2 * np.log(target))
     low = 2 * eps / (z + np.sqrt(z**2 + 2 * eps))  # the root of μ²/2 + zμ = ε, always affordable
     high = np.sqrt(2 * eps) + 20.0  # there δ is practically 1
-    return np.asarray(_bisect(lambda mu: _profile(eps, mu) <= target, low, high) * (1 - _SAFETY))
+    return np.asarray(_bisect(lambda mu: _profile(eps, mu) <= target, low, high) * (1 - SAFETY))
 
 
 class Gdp(Bound):
@@ -127,14 +97,19 @@ class Gdp(Bound):
         return found, np.full(found.shape, np.nan)
 
     def worst_check(self, orders: Orders, *, sensitivity: ArrayLike, check_sigma: float) -> Floats:
-        """Return μ² of a check."""
-        return check_mu2(sensitivity=sensitivity, check_sigma=check_sigma)[..., None]
+        """Return μ² = Δ²/σ_T²: one number moves by at most Δ."""
+        mu2 = (check_sensitivity(sensitivity) / check_positive("check_sigma", check_sigma)) ** 2
+        return np.asarray(mu2)[..., None]
 
     def worst_label(self, orders: Orders, *, sensitivity: ArrayLike, sigma: float, noise: str) -> Floats:
-        """Return μ² of a label."""
+        """Return μ² = 2Δ²/σ²: two counts move by at most Δ each. Under Laplace noise (2Φ⁻¹(e^ε₀/(1 + e^ε₀)))².
+
+        The trade-off function of (ε₀, 0)-DP is two chords from (0, 1) and (1, 0) to its fixed point; that of μ-GDP at
+        this μ is convex, ends in the same points and passes through the same fixed point, so it lies below.
+        """
         if noise == "laplace":
-            return laplace_label_mu2(sensitivity=sensitivity, scale=sigma)[..., None]
-        return label_mu2(sensitivity=sensitivity, sigma=sigma)[..., None]
+            return np.asarray((-2 * ndtri(expit(-pure_epsilon(sensitivity, sigma)))) ** 2)[..., None]
+        return np.asarray(2 * (check_sensitivity(sensitivity) / check_positive("sigma", sigma)) ** 2)[..., None]
 
 
 BOUND = Gdp()

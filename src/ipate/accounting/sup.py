@@ -49,16 +49,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtri
 
-from ipate.accounting._ternary import BINARY, TERNARY, HalfSpaces, certify, costs, weighted_excess
-from ipate.accounting.bounds import Orders
-from ipate.accounting.conversion import Floats, check_orders, check_positive, check_sensitivity
+from ipate.accounting._ternary import BINARY, TERNARY, HalfSpaces, certify, costs, log_density, weighted_excess
+from ipate.accounting.bounds import Floats, Orders, check_orders, check_positive, check_sensitivity
 from ipate.accounting.loose import RenyiBound
 
 CHECK_MARGIN = 0.0005
 LABEL_MARGIN = 0.002
 LARGEST_MOVE = 20.0
 _LEAST_ORDER = 1 + 1e-6  # D grows with α: lower orders are charged as this one
-_LOG_ROOT_TWO_PI = 0.5 * np.log(2 * np.pi)
 # Where the ternary release is worst, A ≈ B ≈ .74 for small αd; further out the binary one is as bad.
 _CANDIDATES = np.stack(np.meshgrid(np.arange(-0.5, 2.5, 0.125), np.arange(0.25, 2.75, 0.125)), -1).reshape(-1, 1, 2)
 
@@ -67,25 +65,14 @@ def check_rdp(orders: ArrayLike, *, sensitivity: ArrayLike, check_sigma: float) 
     """Return the check's cost at worst over all votes, (*sensitivity.shape, A); Δ = 0 costs nothing.
 
     At most `CHECK_MARGIN` above the supremum, and never above loose, αΔ²/(2σ_T²).
-
-    Examples
-    --------
-    >>> float(check_rdp([20.0], sensitivity=1, check_sigma=150)[0].round(7))
-    0.0002832
     """
     return _curves(orders, sensitivity, check_positive("check_sigma", check_sigma), label=False)
 
 
 def label_rdp(orders: ArrayLike, *, sensitivity: ArrayLike, sigma: float) -> Floats:
-    """Return the label's cost at worst over all votes and any number of classes.
+    """Return the label's cost at worst over all votes and any number of classes, (*sensitivity.shape, A).
 
-    As `check_rdp`, for argmax_j (n_j + N(0, σ²)): at most `LABEL_MARGIN` above the supremum over all
-    histograms, and never above loose, αΔ²/σ².
-
-    Examples
-    --------
-    >>> float(label_rdp([20.0], sensitivity=1, sigma=40)[0].round(5))
-    0.00808
+    At most `LABEL_MARGIN` above the supremum over all histograms, and never above loose, αΔ²/σ².
     """
     return _curves(orders, sensitivity, check_positive("sigma", sigma), label=True)
 
@@ -150,8 +137,7 @@ def _ternary_holds(d: float, alphas: Floats, x: Floats, pair: Floats, single: Fl
     least_a, least_b = (_reach(D, alphas, log_target, single) for D in (d, -d))
     good = np.isfinite(least_a) & np.isfinite(least_b)
     known = HalfSpaces(
-        normals=np.array([[-1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]),
-        offsets=np.stack([-least_a, -least_b, total]),
+        normals=np.array([[-1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]), offsets=np.stack([-least_a, -least_b, total])
     )
     low = [np.min(least, where=good, initial=np.inf) for least in (least_a, least_b)]
     high = [np.max(total - least, where=good, initial=-np.inf) for least in (least_b, least_a)]
@@ -185,7 +171,8 @@ def _worst_binary(d: float, alphas: Floats) -> Floats:
 def _tail(n: Floats, D: float, alphas: Floats, log_target: Floats) -> tuple[Floats, Floats]:
     """Return t(n) and e^K Φ(n+(α−1)D), as logarithms of fractions of the target."""
     beta, d = alphas - 1, abs(D)
-    tangent = d * np.exp(-0.5 * (base := -n - max(-D, 0)) ** 2 - _LOG_ROOT_TWO_PI - log_ndtr(base))
+    base = -n - max(-D, 0)
+    tangent = d * np.exp(log_density(base) - log_ndtr(base))
     ratio = np.minimum(tangent, np.abs(log_ndtr(-n) - log_ndtr(-n + D)) + 1e-12)
     main = weighted_excess(-log_target, -np.sign(D) * ratio, alphas)
     bends = [_log_bend(-n - (s - 1) * D, (s - 0.5) * D) + 0.5 * s * (s - 1) * d * d for s in (0 * alphas, alphas)]
@@ -200,9 +187,8 @@ def _tail(n: Floats, D: float, alphas: Floats, log_target: Floats) -> tuple[Floa
 def _log_bend(h: Floats, c: Floats) -> Floats:
     """Return ln ∫_h^∞ φ(y)(y+c)² dy = ln((h+2c)φ(h) + (1+c²)Φ(−h)), at most ln(1+c²)."""
     low = np.maximum(h, -5)
-    log_density = -0.5 * low * low - _LOG_ROOT_TWO_PI
-    mills = np.exp(log_ndtr(-low) - log_density)
-    part = log_density + np.log(np.maximum(low + 2 * c + (1 + c * c) * mills, 1e-300))
+    mills = np.exp(log_ndtr(-low) - log_density(low))
+    part = log_density(low) + np.log(np.maximum(low + 2 * c + (1 + c * c) * mills, 1e-300))
     return np.asarray(np.where(h < -5, np.log1p(c * c), part))
 
 

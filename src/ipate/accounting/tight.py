@@ -1,10 +1,9 @@
 """The tight bound of the paper: what a label costs, given how clearly the teachers agree.
 
-Papernot et al., "Scalable private learning with PATE" (2018): Theorem 6 with the two orders of
-Proposition 10 and the error probability of Proposition 7, at counts n/Δ and noise σ/Δ. It bounds
-D_α(M(D) ‖ M(D′)) for the data set D at hand and every neighbour D′: one direction only. It depends
-on the votes, so its value is private and must never be published or used as a DP guarantee.
-For a check the theorem gains nothing over the loose bound, which is charged instead.
+Papernot et al., "Scalable private learning with PATE" (2018): Theorem 6 with the two orders of Proposition 10 and the
+error probability of Proposition 7, at counts n/Δ and noise σ/Δ. It bounds D_α(M(D) ‖ M(D′)) for the data set D at hand
+and every neighbour D′: one direction only. It depends on the votes, so its value is private and must never be published
+or used as a DP guarantee. For a check the theorem gains nothing over the loose bound, which is charged instead.
 """
 
 import numpy as np
@@ -12,8 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from ipate.accounting import loose
-from ipate.accounting.bounds import Orders, Voters
-from ipate.accounting.conversion import Floats, check_orders, check_positive, check_sensitivity
+from ipate.accounting.bounds import Floats, Orders, Voters, check_orders, check_positive, check_sensitivity
 
 _BLOCK = 1 << 16  # numbers worked on at a time
 _ROUNDING = 4e-16  # what cancellation may have taken from ln(…): charged on top
@@ -22,8 +20,7 @@ _ROUNDING = 4e-16  # what cancellation may have taken from ln(…): charged on t
 def log_error(counts: ArrayLike, *, sigma: float) -> Floats:
     """Return ln q, q a bound on the chance that the noisy label is not the plurality class.
 
-    Proposition 7: q = Σ_{j≠j*} ½·erfc((n_j* − n_j)/(2σ)), at most 1 − 1/C, for weighted counts (Q, C). In log
-    space, because q is e^−600 for a unanimous ensemble and little noise.
+    Proposition 7: q = Σ_{j≠j*} ½·erfc((n_j* − n_j)/(2σ)), at most 1 − 1/C. In log space, because q can be e^−600.
     """
     n = np.asarray(counts, dtype=np.float64)
     ordered = np.sort(n, axis=-1)
@@ -37,8 +34,7 @@ def log_error(counts: ArrayLike, *, sigma: float) -> Floats:
 def label_rdp(counts: ArrayLike, orders: ArrayLike, *, sensitivity: ArrayLike, sigma: float) -> Floats:
     """Return the tight cost of every label, (Q, G, A), for counts (Q, C) and Δ (G,) or (Q, G); never above loose.
 
-    Only the private direction D_α(M(D) ‖ M(D′)) is bounded; where a condition of Theorem 6 fails the loose bound is
-    returned. Δ = 0 costs nothing.
+    Where a condition of Theorem 6 fails the loose bound is returned. Δ = 0 costs nothing.
     """
     alpha = check_orders(orders)
     log_q, back = np.unique(log_error(counts, sigma=sigma), return_inverse=True)
@@ -49,11 +45,7 @@ def label_rdp(counts: ArrayLike, orders: ArrayLike, *, sensitivity: ArrayLike, s
 
 
 def _label_rdp(log_q: Floats, alpha: Floats, delta: Floats, sigma: float) -> Floats:
-    """Theorem 6 for error probabilities (Q,) and sensitivities (1, G) or (Q, G).
-
-    Both (1−q)·A and q·B are exponentials of functions linear in α − 1, so only the slopes and
-    intercepts are computed per query and group.
-    """
+    """Theorem 6 for ln q (Q,) and Δ (1, G) or (Q, G); (1−q)·A and q·B are exponentials of functions linear in α − 1."""
     lq, moved = np.broadcast_arrays(log_q[:, None], delta)
     bound = np.broadcast_to(loose.label_rdp(alpha, sensitivity=delta, sigma=sigma), (*lq.shape, alpha.size))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -88,10 +80,9 @@ def _label_rdp(log_q: Floats, alpha: Floats, delta: Floats, sigma: float) -> Flo
 
 
 def laplace_label_rdp(counts: ArrayLike, orders: ArrayLike, *, sensitivity: ArrayLike, scale: float) -> Floats:
-    """Return the data-dependent cost of every label, never above loose; one direction, private.
+    """Return the data-dependent cost of every LNMax label, (Q, G, A), as `label_rdp`; one direction, private.
 
-    Theorem 3 of Papernot et al. (2017) with the error probability of their Lemma 4, at counts n/Δ
-    and noise b/Δ: shape (Q, G, A) for counts (Q, C) and sensitivities (G,) or (Q, G).
+    Theorem 3 of Papernot et al. (2017) with the error probability of their Lemma 4, at counts n/Δ and noise b/Δ.
     """
     alpha = check_orders(orders)
     n = np.asarray(counts, dtype=np.float64)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.conversion import check_positive
+from ipate.accounting.bounds import check_positive
 from ipate.errors import InputError, refuse_name
 from ipate.labelling.noise import NoiseSource
 from ipate.ledger.records import Noise

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
+from ipate.accounting.ptr import ORDERS, PtrGroup, Setting
 from ipate.accounting.ptr.design import Design, hash_queries, pass_probability
-from ipate.accounting.ptr.setting import ORDERS, PtrGroup, Setting
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling.aggregators import AGGREGATORS, Aggregator, Mechanism, NamedAggregator
 from ipate.labelling.engine import Engine

@@ -19,9 +19,9 @@ from scipy.optimize import brentq
 from scipy.special import expit, ndtr
 
 from ipate.accounting.bounds import Meter
+from ipate.accounting.ptr import Setting
 from ipate.accounting.ptr.design import Design, hash_queries
 from ipate.accounting.ptr.search import Profile, make_design, most_queries, profile_of
-from ipate.accounting.ptr.setting import Setting
 from ipate.errors import InputError
 from ipate.files import write_text
 from ipate.labelling.aggregators import Mechanism

@@ -20,6 +20,11 @@ from ipate.files import read_npy, read_npz
 from ipate.votes.counting import Ints, row_blocks
 
 _KNOWN = ("votes", "weights", "groups", "participation", "labels", "classes", "queries")
+_KINDS = {  # numpy's kinds of number that an array may have, and the rule in words
+    "weights": ("iuf", "are", "they must be numbers"),
+    "participation": ("b", "is", "it must be bool, whether a teacher takes part in a query"),
+    "labels": ("iu", "are", "they must be integers, the classes' ids"),
+}
 _STORE = "a votes file is an npz with an array 'votes', a folder with votes.npy, or an npy"
 
 
@@ -56,19 +61,19 @@ class Votes:
     def __post_init__(self) -> None:
         _check_votes(self.votes, self.n_classes)
         k, q = self.votes.shape
+        for name, wanted, meaning in (
+            ("weights", (k,), "one per teacher"),
+            ("groups", (k,), "one per teacher"),
+            ("participation", (k, q), "teachers × queries"),
+            ("labels", (q,), "one per query"),
+            ("queries", (q,), "one per query"),
+        ):
+            value = getattr(self, name)
+            found = value.shape if isinstance(value, np.ndarray) else wanted if value is None else (len(value),)
+            if found != wanted:
+                raise InputError(f"{name} have the shape {found}: it must be {wanted}, {meaning}")
         if self.weights is not None:
-            _check_shape("weights", self.weights.shape, (k,), "one per teacher")
-            bad = self.weights[~(np.isfinite(self.weights) & (self.weights >= 0))]
-            if bad.size:
-                raise InputError(f"weights contain {bad[0]:g}: each must be a finite number, 0 or above")
-        if self.groups is not None:
-            _check_shape("groups", (len(self.groups),), (k,), "one per teacher")
-        if self.participation is not None:
-            _check_shape("participation", self.participation.shape, (k, q), "teachers × queries")
-        if self.labels is not None:
-            _check_shape("labels", self.labels.shape, (q,), "one per query")
-        if self.queries is not None:
-            _check_shape("queries", (len(self.queries),), (q,), "one per query")
+            check_weights(self.weights)
 
     @property
     def n_teachers(self) -> int:
@@ -118,13 +123,17 @@ def read_votes(path: str | Path, *, classes: int | None = None) -> Votes:
     if not np.issubdtype(votes.dtype, np.integer):
         raise InputError(f"{file}: votes are {votes.dtype}; they must be integers, the classes' ids")
     try:
+        n_classes = _number_of_classes(votes, arrays.get("classes"), classes)
+        for name, (kinds, verb, rule) in _KINDS.items():
+            if name in arrays and arrays[name].dtype.kind not in kinds:
+                raise InputError(f"{name} {verb} {arrays[name].dtype}: {rule}")
         return Votes(
             votes=votes,
-            n_classes=_number_of_classes(votes, arrays.get("classes"), classes),
-            weights=_floats("weights", arrays.get("weights")),
+            n_classes=n_classes,
+            weights=np.array(arrays["weights"], dtype=np.float64) if "weights" in arrays else None,
             groups=_strings("groups", arrays.get("groups")),
-            participation=_bools("participation", arrays.get("participation")),
-            labels=_truth(arrays.get("labels")),
+            participation=arrays.get("participation"),
+            labels=arrays.get("labels"),
             queries=_strings("queries", arrays.get("queries")),
         )
     except InputError as error:
@@ -180,33 +189,11 @@ def _check_votes(votes: Ints, n_classes: int) -> None:
             raise InputError(f"votes contain {bad}: class ids go from 0 to {n_classes - 1}, and −1 abstains")
 
 
-def _check_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...], meaning: str) -> None:
-    if found != wanted:
-        raise InputError(f"{name} have the shape {found}: it must be {wanted}, {meaning}")
-
-
-def _floats(name: str, array: NDArray[Any] | None) -> NDArray[np.float64] | None:
-    if array is None:
-        return None
-    if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
-        raise InputError(f"{name} are {array.dtype}: they must be numbers")
-    return np.array(array, dtype=np.float64)
-
-
-def _bools(name: str, array: NDArray[Any] | None) -> NDArray[np.bool_] | None:
-    if array is None:
-        return None
-    if array.dtype != np.bool_:
-        raise InputError(f"{name} is {array.dtype}: it must be bool, whether a teacher takes part in a query")
-    return array
-
-
-def _truth(array: NDArray[Any] | None) -> Ints | None:
-    if array is None:
-        return None
-    if not np.issubdtype(array.dtype, np.integer):
-        raise InputError(f"labels are {array.dtype}: they must be integers, the classes' ids")
-    return array
+def check_weights(weights: NDArray[np.float64]) -> None:
+    """Refuse teachers' weights that are negative or not finite."""
+    bad = weights[~(np.isfinite(weights) & (weights >= 0))]
+    if bad.size:
+        raise InputError(f"weights contain {bad[0]:g}: each must be a finite number, 0 or above")
 
 
 def _strings(name: str, array: NDArray[Any] | None) -> tuple[str, ...] | None:

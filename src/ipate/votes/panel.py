@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError
 from ipate.people.budgets import Account, Budget, Group
-from ipate.votes import Votes
+from ipate.votes import Votes, check_weights
 from ipate.votes.counting import Ints, count_votes, weigh_votes
 
 Floats = NDArray[np.float64]
@@ -57,9 +57,7 @@ class Panel:
         ids = [group.id for group in self.groups]
         if len(set(ids)) != len(ids):
             raise InputError(f"duplicate group id {next(i for i in ids if ids.count(i) > 1)!r}: ids must be unique")
-        bad = self.weights[~(np.isfinite(self.weights) & (self.weights >= 0))]
-        if bad.size:
-            raise InputError(f"weights contain {bad[0]:g}: each must be a finite number, 0 or above")
+        check_weights(self.weights)
         if self.member is not None and self.member.shape != self.weights.shape:
             raise InputError(f"there are {self.weights.size} weights for {self.member.size} teachers with a group")
         if self.rotating and self.member is None:
@@ -77,11 +75,7 @@ class Panel:
 
     @classmethod
     def from_votes(
-        cls,
-        votes: Votes,
-        groups: Sequence[tuple[str, float, float, float | None]],
-        *,
-        weights: Floats | None = None,
+        cls, votes: Votes, groups: Sequence[tuple[str, float, float, float | None]], *, weights: Floats | None = None
     ) -> "Panel":
         """Match a votes file with budgets by group id.
 
@@ -98,7 +92,7 @@ class Panel:
         rotating = votes.participation is not None
         position = {row[0]: index for index, row in enumerate(groups)}
         member = None
-        if rotating and votes.groups is None:
+        if votes.groups is None and rotating:
             raise InputError("participation is given without groups: vanishing needs one group per teacher")
         if votes.groups is not None:
             unknown = sorted(set(votes.groups) - set(position))
@@ -142,9 +136,7 @@ class Panel:
         """The accounts that are charged: one per group, or one per teacher if teachers take turns."""
         if not self.rotating or self.member is None:
             return self.groups
-        return tuple(
-            replace(self.groups[place], id=f"teacher {index}") for index, place in enumerate(self.member.tolist())
-        )
+        return tuple(replace(self.groups[place], id=f"teacher {i}") for i, place in enumerate(self.member.tolist()))
 
     @cached_property
     def account_ids(self) -> tuple[str, ...]:
@@ -179,15 +171,9 @@ class Panel:
         """Return the blocs that a person of this group may affect; None if one person may change several votes."""
         if self.member is None and not self.disjoint:
             return None
-        mine = [
-            (index, weight)
-            for index, (owner, weight, _) in enumerate(self.blocs)
-            if self.member is None or owner == position
-        ]
-        moved = self.groups[position].sensitivity
-        if any(weight not in (moved, 0.0) for _, weight in mine):
-            return None
-        return tuple(index for index, _ in mine)
+        mine = [i for i, (owner, _, _) in enumerate(self.blocs) if self.member is None or owner == position]
+        allowed = (self.groups[position].sensitivity, 0.0)
+        return tuple(mine) if all(self.blocs[index][1] in allowed for index in mine) else None
 
     def tally(
         self, votes: Ints, n_classes: int, present: NDArray[np.bool_] | None = None, *, blocs: bool = True

@@ -66,14 +66,14 @@ class VoteStore:
             "fingerprint": fingerprint,
         }
         stated = self.folder / "store.json"
+        arrays: dict[Path, tuple[np.dtype[Any], tuple[int, ...]]] = {
+            self.folder / "votes.npy": (vote_dtype(n_classes), (n_teachers, n_queries)),
+            self.folder / "done.npy": (np.dtype(np.bool_), (n_teachers,)),
+            self.folder / "learnt.npy": (np.dtype(np.uint8), (n_teachers, _HASH)),
+        }
         if stated.exists():
             self._check(stated, facts)
-        arrays: dict[Path, tuple[np.dtype[Any], tuple[int, ...]]] = {
-            self._votes: (vote_dtype(n_classes), (n_teachers, n_queries)),
-            self._done: (np.dtype(np.bool_), (n_teachers,)),
-            self._learnt: (np.dtype(np.uint8), (n_teachers, _HASH)),
-        }
-        if not stated.exists():
+        else:
             for path, (dtype, shape) in arrays.items():
                 np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
             write_text(stated, json.dumps(facts, indent=2) + "\n")
@@ -82,18 +82,6 @@ class VoteStore:
         if learnt is not None:
             self._now[:] = np.frombuffer(b"".join(learnt), dtype=np.uint8).reshape(n_teachers, _HASH)
         self._forget_those_who_learnt_otherwise(frozenset(vacant))
-
-    @property
-    def _votes(self) -> Path:
-        return self.folder / "votes.npy"
-
-    @property
-    def _done(self) -> Path:
-        return self.folder / "done.npy"
-
-    @property
-    def _learnt(self) -> Path:
-        return self.folder / "learnt.npy"
 
     def _forget_those_who_learnt_otherwise(self, vacant: frozenset[int]) -> None:
         stale = np.flatnonzero(self.done & (self._from != self._now).any(axis=1)).tolist()
@@ -160,18 +148,15 @@ class VoteStore:
             nonlocal last
             held[teacher] = votes
             if time.monotonic() - last > _SECONDS or len(held) * votes.nbytes > _HELD:
-                self._write(held)
+                self.put_all(held)
+                held.clear()
                 last = time.monotonic()
 
         try:
             yield put
         finally:
-            self._write(held)
-
-    def _write(self, held: dict[int, Ints]) -> None:
-        if held:
-            self.put_all(held)
-            held.clear()
+            if held:
+                self.put_all(held)
 
     def describe(self, *, groups: Sequence[str]) -> None:
         """Write every teacher's group to `groups.npy` beside the votes, for labelling."""

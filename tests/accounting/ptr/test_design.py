@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipate.accounting.ptr import PtrGroup, Setting
 from ipate.accounting.ptr.design import Design, hash_queries
 from ipate.accounting.ptr.search import make_design, profile_of
-from ipate.accounting.ptr.setting import PtrGroup, Setting
 from ipate.errors import InputError
 
 SETTING = Setting(

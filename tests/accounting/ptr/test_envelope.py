@@ -8,11 +8,11 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from ipate.accounting import sup
-from ipate.accounting.ptr.envelope import inflation, query_costs, total_costs
+from ipate.accounting.ptr import PtrGroup, Setting
+from ipate.accounting.ptr.envelope import inflation, total_costs
 from ipate.accounting.ptr.kappa import kappa, top_excess
-from ipate.accounting.ptr.setting import PtrGroup, Setting
 from ipate.errors import InputError
-from ptr_attack import climb, ladder, make, random_setting, ratios
+from ptr_attack import climb, ladder, make, query_costs, random_setting, ratios
 
 KINDS = ("unit", "weighted", "upsampled")
 
@@ -164,7 +164,7 @@ def test_totals_are_inflated_sums_in_any_class_order():
     ("counts", "message"),
     [
         (np.zeros((2, 3)), "shape"),
-        (np.full((1, 10), -1.0), "negative"),
+        (np.full((1, 10), -1.0), "counts hold -1"),
         (np.full((1, 10), 26.0), "more votes"),
         (np.full((1, 10), 0.5), "lattice"),
     ],
@@ -172,7 +172,7 @@ def test_totals_are_inflated_sums_in_any_class_order():
 def test_counts_outside_the_setting_are_refused(counts, message):
     spec = paper()
     with pytest.raises(InputError, match=message):
-        query_costs(spec, spec.groups[0], counts, np.array([0]))
+        total_costs(spec, spec.groups[0], counts, np.array([0]))
 
 
 def test_tiny_noise_gives_large_costs_without_nan():
@@ -188,4 +188,4 @@ def test_tiny_noise_gives_large_costs_without_nan():
 def test_negative_radii_are_refused():
     spec = paper()
     with pytest.raises(InputError, match="radii"):
-        query_costs(spec, spec.groups[0], np.zeros((1, 10)), np.array([-1]))
+        total_costs(spec, spec.groups[0], np.zeros((1, 10)), np.array([-1]))

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ipate.accounting.ptr import PtrGroup, Setting
 from ipate.accounting.ptr.design import level, pass_probability
-from ipate.accounting.ptr.envelope import inflation, query_costs
+from ipate.accounting.ptr.envelope import inflation
 from ipate.accounting.ptr.search import make_design, most_queries, profile_of
-from ipate.accounting.ptr.setting import PtrGroup, Setting
 from ipate.errors import InputError
+from ptr_attack import query_costs
 from ptr_cases import BROKEN, CASES, QUICK, worst_by_level
 
 ORDERS = (1.5, 3.0, 6.0, 12.0, 20.0)

@@ -1,13 +1,110 @@
-"""Graded propose-test-release: one private test in front of a whole release, and the bound that charges it."""
+"""Graded propose-test-release: its bound, which charges one private test, and what is public before any vote is seen.
 
+Distances between data sets are measured in *moved weight*, in whole steps of a grid h that is a power of two, so
+that division by it is exact. A person of group g moves at most Δ_g, that is `steps` = ⌈Δ_g/h⌉ of them: rounding up
+only asks for more.
+"""
+
+import math
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ipate.accounting.bounds import Bound, Orders
-from ipate.accounting.conversion import Floats
-from ipate.errors import InputError
+from ipate.accounting._argmax import check_counts
+from ipate.accounting.bounds import Bound, Floats, Orders, check_orders, check_positive
+from ipate.errors import InputError, check_number
+
+# Default Rényi orders of a design: low ones serve the levels where passing is unlikely.
+ORDERS = (1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 48.0, 64.0)
+_FINEST = 10  # grids from 2^-10
+_COARSEST = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class PtrGroup:
+    """A group's public figures: its id, its budget (ε, δ), and the weight Δ that one of its people moves."""
+
+    id: str
+    epsilon: float
+    delta: float
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not self.id:
+            raise InputError(f"a group's id is {self.id!r}: it must be a text that is not empty")
+        check_positive(f"epsilon of group {self.id!r}", self.epsilon)
+        check_number("delta", self.delta, what=f"delta of group {self.id!r}")
+        check_positive(f"sensitivity of group {self.id!r}", self.sensitivity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """The release as everybody may know it."""
+
+    sigma: float
+    classes: int
+    total_weight: float  # W, the weight of all teachers together (k in standard PATE): no count exceeds it
+    groups: tuple[PtrGroup, ...]  # weighting: Δ is the weight of the group's teachers; upsampling: the copies u
+    check_sigma: float | None = None  # σ_T and T: both or neither
+    threshold: float | None = None
+    grid: float = 1.0  # h, a power of two
+    lattice: bool = True  # every count is a whole multiple of h (all weights are), so nothing is interpolated
+    orders: tuple[float, ...] = ORDERS  # the Rényi orders that a design may use
+
+    def __post_init__(self) -> None:
+        check_positive("sigma", self.sigma)
+        check_positive("total_weight", self.total_weight)
+        if (self.check_sigma is None) != (self.threshold is None):
+            missing = "threshold" if self.threshold is None else "check_sigma"
+            raise InputError(f"{missing} is not given: a check needs both check_sigma and threshold")
+        if self.check_sigma is not None and self.threshold is not None:
+            check_positive("check_sigma", self.check_sigma)
+            if not math.isfinite(self.threshold):
+                raise InputError(f"threshold is {self.threshold}: it must be a finite number of votes")
+        if self.classes < 2:
+            raise InputError(f"classes is {self.classes}: there must be at least 2")
+        mantissa, exponent = math.frexp(check_positive("grid", self.grid))
+        if mantissa != 0.5 or not -_FINEST < exponent <= _COARSEST:
+            raise InputError(f"grid is {self.grid}: it must be a power of two such as 1, 0.5 or 0.25")
+        if self.lattice and self.total_weight % self.grid:
+            raise InputError(
+                f"total_weight {self.total_weight:g} is not a multiple of the grid {self.grid:g}: lattice=False"
+            )
+        ids = [group.id for group in self.groups]
+        if not ids:
+            raise InputError("there are no groups: at least one budget is needed")
+        if len(set(ids)) != len(ids):
+            raise InputError(f"duplicate group id {next(i for i in ids if ids.count(i) > 1)!r}: ids must differ")
+        heavy = [group for group in self.groups if group.sensitivity > self.total_weight]
+        if heavy:
+            raise InputError(f"group {heavy[0].id!r} moves {heavy[0].sensitivity:g}, more than all teachers weigh")
+        check_orders(self.orders)
+        if list(self.orders) != sorted(set(self.orders)):
+            raise InputError("orders must differ and grow")
+
+    def steps(self, group: PtrGroup) -> int:
+        """How far, in steps of the grid, one person of a group moves a data set: rounded up."""
+        return math.ceil(group.sensitivity / self.grid)
+
+    def group(self, name: str) -> PtrGroup:
+        """The group with this id."""
+        for group in self.groups:
+            if group.id == name:
+                return group
+        raise InputError(f"group {name!r} is not in the setting: its groups are {[g.id for g in self.groups]}")
+
+    def check_counts(self, counts: Floats) -> Floats:
+        """Return histograms (Q, C) as floats; refuse any that the setting does not cover."""
+        array = check_counts(counts)
+        if array.shape[1] != self.classes:
+            raise InputError(f"counts have the shape {array.shape}: they must be (queries, {self.classes})")
+        if array.size and array.sum(axis=1).max() > self.total_weight * (1 + 1e-9):
+            raise InputError(f"a query has more votes than the total weight {self.total_weight:g} of the setting")
+        if self.lattice and np.any(array / self.grid != np.rint(array / self.grid)):
+            raise InputError(f"counts are not multiples of the grid {self.grid:g}: the setting needs lattice=False")
+        return array
 
 
 class Ptr(Bound):

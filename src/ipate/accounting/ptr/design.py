@@ -23,16 +23,16 @@ With a *fallback* the conditions hold with .9δ, and the third with e^{ε/2}: a 
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ipate.accounting.conversion import Floats
-from ipate.accounting.ptr.envelope import counted, total_costs
-from ipate.accounting.ptr.setting import PtrGroup, Setting
+from ipate.accounting.bounds import Floats
+from ipate.accounting.ptr import PtrGroup, Setting
+from ipate.accounting.ptr.envelope import total_costs
 from ipate.errors import InputError
 
 VERSION = 1
@@ -156,13 +156,15 @@ class Design:
         """Read a design and verify it: privacy does not depend on who wrote the file."""
         try:
             content = json.loads(text)
-            setting = _built(Setting, content["setting"], groups=_groups(content["setting"]["groups"]))
+            facts = content["setting"]
+            groups = tuple(_built(PtrGroup, row) for row in facts["groups"])
+            setting = _built(Setting, facts, groups=groups, orders=_floats(facts["orders"]))
             tables = tuple(
                 _built(GroupTable, t, orders=_floats(t["orders"]), bounds=_floats(t["bounds"], math.inf))
                 for t in content["tables"]
             )
-            made: Design = _built(cls, content, setting=setting, tables=tables, losses=_floats(content["losses"]))
-            return made
+            losses = _floats(content["losses"])
+            return cast(Design, _built(cls, content, setting=setting, tables=tables, losses=losses))
         except InputError:
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -170,7 +172,7 @@ class Design:
 
 
 def bound_limits(losses: Floats, steps: int, orders: Floats, *, epsilon: float, delta: float) -> Floats:
-    """The largest b that condition 2 allows at every level, for α_s = `orders`, (R + 1,)."""
+    """The largest b that condition 2 allows at every level: (R + 1,), or (R + 1, A) for `losses` (R + 1, 1)."""
     below = losses[np.maximum(np.arange(losses.size) - steps, 0)]
     budget = epsilon + np.log(orders / (orders - 1)) + np.log(orders * delta) / (orders - 1)
     return np.asarray(budget - (below - losses) + losses / (orders - 1))
@@ -189,10 +191,6 @@ def hash_queries(ids: Iterable[str]) -> str:
     return hashlib.sha256(json.dumps([str(i) for i in ids]).encode()).hexdigest()
 
 
-def _groups(rows: list[dict[str, Any]]) -> tuple[PtrGroup, ...]:
-    return tuple(_built(PtrGroup, row) for row in rows)
-
-
 def _floats(values: list[float | None], missing: float = math.nan) -> tuple[float, ...]:
     return tuple(missing if value is None else float(value) for value in values)
 
@@ -204,8 +202,6 @@ def _built(kind: Any, content: dict[str, Any], **parts: Any) -> Any:
     if unknown or absent:
         raise InputError(f"the design's {kind.__name__} has the wrong entries: {sorted(unknown | absent)}")
     made = content | parts
-    if kind is Setting:
-        made["orders"] = _floats(made["orders"])
     for name, field in wanted.items():
         value, types = made[name], {float: (int, float), int: (int,), bool: (bool,), str: (str,)}
         allowed = types.get(field.type)
@@ -214,17 +210,15 @@ def _built(kind: Any, content: dict[str, Any], **parts: Any) -> Any:
     return kind(**made)
 
 
-def level(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] | None = None) -> int:
+def level(design: Design, counts: ArrayLike) -> int:
     """Return s(D) for the weighted votes (m, C) of exactly the design's queries. Private.
 
-    The design must be fixed before anybody looked at these votes. `progress` receives how many radii are done, at most
-    levels × groups.
+    The design must be fixed before anybody looked at these votes.
     """
     setting, top = design.setting, design.levels
     votes = setting.check_counts(np.asarray(counts, dtype=np.float64))
     if len(votes) != design.n_queries:
         raise InputError(f"there are {len(votes)} queries: the design asks exactly {design.n_queries}")
-    advance = counted(progress)
     within = np.ones(top + 1, dtype=bool)  # level s qualifies
     for group, table in zip(setting.groups, design.tables, strict=True):
         orders, bounds = np.array(table.orders), np.array(table.bounds)
@@ -233,7 +227,7 @@ def level(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] 
             continue
         used = tuple(np.unique(orders[asked]).tolist())
         radii = np.arange(top - int(asked[0]) + 1)
-        totals = total_costs(setting, group, votes, radii, used, advance=advance)
+        totals = total_costs(setting, group, votes, radii, used)
         column = np.searchsorted(np.array(used), orders[asked])
         for s in range(1, top + 1):
             at = asked <= s
@@ -241,6 +235,6 @@ def level(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] 
     return int(np.flatnonzero(within)[-1])
 
 
-def pass_probability(design: Design, counts: ArrayLike, *, progress: Callable[[int], None] | None = None) -> float:
+def pass_probability(design: Design, counts: ArrayLike) -> float:
     """Return π_{s(D)}, with which the bit is drawn. Private: only the bit may be shown. Parameters: see `level`."""
-    return float(design.pi[level(design, counts, progress=progress)])
+    return float(design.pi[level(design, counts)])

@@ -24,17 +24,15 @@ the counts (tables are interpolated), the conditions for the cap carry a toleran
 raised by 1e-9 + 1e-10 per step of r, thousands of times what rounding can do.
 """
 
-import itertools
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ipate.accounting.conversion import Floats
+from ipate.accounting.bounds import Floats
+from ipate.accounting.ptr import PtrGroup, Setting
 from ipate.accounting.ptr.kappa import Tables, interpolate, tables_for
-from ipate.accounting.ptr.setting import PtrGroup, Setting
 from ipate.errors import InputError
 
 _CELLS = 1 << 18  # numbers per array
@@ -46,74 +44,39 @@ def inflation(radii: NDArray[np.intp]) -> Floats:
     return np.asarray(1 + 1e-9 + 1e-10 * radii)
 
 
-def counted(progress: Callable[[int], None] | None) -> Callable[[], None] | None:
-    """Turn a progress bar's function, which takes how much is done, into one to call after every piece."""
-    if progress is None:
-        return None
-    done = itertools.count(1)
-    return lambda: progress(next(done))
-
-
-def query_costs(setting: Setting, group: PtrGroup, counts: Floats, radii: NDArray[np.intp]) -> Floats:
-    """Return g_r of weighted votes (Q, C) for radii (R,) in steps of the grid: (Q, R, A). Private where votes are."""
-    votes, steps = setting.check_counts(counts), _check_radii(radii)
-    tables = tables_for(setting, group)
-    out = np.empty((len(votes), steps.size, len(setting.orders)))
-    for part in _parts(len(votes), setting):
-        gaps, top = _ranked(votes[part])
-        for index, step in enumerate(steps.tolist()):
-            out[part, index] = _costs(setting, tables, gaps, top, step)
-    return out
-
-
 def total_costs(
-    setting: Setting,
-    group: PtrGroup,
-    counts: Floats,
-    radii: NDArray[np.intp],
-    orders: tuple[float, ...] | None = None,
-    *,
-    advance: Callable[[], None] | None = None,
+    setting: Setting, group: PtrGroup, counts: Floats, radii: NDArray[np.intp], orders: tuple[float, ...] | None = None
 ) -> Floats:
-    """G_r, the sum of g_r over the queries, raised against rounding: (R, A). Private where the votes are.
+    """G_r, the sum of g_r over weighted votes (Q, C), raised against rounding: (R, A). Private where the votes are.
 
-    As `query_costs`, at `orders` (those of the setting unless given); histograms that agree up to the order of their
-    classes are worked out once. `advance` is called after every radius.
+    `radii` (R,) are in steps of the grid; `orders` are those of the setting unless given.
     """
-    votes, steps = setting.check_counts(counts), _check_radii(radii)
+    votes, steps = setting.check_counts(counts), np.asarray(radii, dtype=np.intp)
+    if steps.ndim != 1 or (steps < 0).any():
+        raise InputError("radii must be a list of whole numbers, 0 or above, in steps of the grid")
     spec = setting if orders is None else replace(setting, orders=orders)
     ranked, times = np.unique(np.sort(votes, axis=1), axis=0, return_counts=True)
     tables = tables_for(spec, group)
     out = np.zeros((steps.size, len(spec.orders)))
-    parts = [(_ranked(ranked[part]), times[part].astype(np.float64)) for part in _parts(len(ranked), spec)]
+    size = max(1, _CELLS // (spec.classes * len(spec.orders)))
+    parts = [
+        (rank_votes(ranked[start : start + size]), times[start : start + size].astype(np.float64))
+        for start in range(0, len(ranked), size)
+    ]
     for index, step in enumerate(steps.tolist()):
         for (gaps, top), weight in parts:
-            out[index] += weight @ _costs(spec, tables, gaps, top, step)
-        if advance is not None:
-            advance()
+            out[index] += weight @ query_costs(spec, tables, gaps, top, step)
     return np.asarray(out * inflation(steps)[:, None])
 
 
-def _check_radii(radii: NDArray[np.intp]) -> NDArray[np.intp]:
-    steps = np.asarray(radii, dtype=np.intp)
-    if steps.ndim != 1 or (steps < 0).any():
-        raise InputError("radii must be a list of whole numbers, 0 or above, in steps of the grid")
-    return steps
-
-
-def _parts(queries: int, setting: Setting) -> Iterator[slice]:
-    size = max(1, _CELLS // (setting.classes * len(setting.orders)))
-    return (slice(start, start + size) for start in range(0, queries, size))
-
-
-def _ranked(votes: Floats) -> tuple[Floats, Floats]:
+def rank_votes(votes: Floats) -> tuple[Floats, Floats]:
     """Gaps to the top in moved weight, smallest first, (Q, C−1), and the top count, (Q,)."""
     ranked = np.sort(votes, axis=1)[:, ::-1]
     return np.asarray(ranked[:, :1] - ranked[:, 1:]), np.asarray(ranked[:, 0])
 
 
-def _costs(setting: Setting, tables: Tables, gaps: Floats, top: Floats, step: int) -> Floats:
-    """g_r at one radius, (Q, A)."""
+def query_costs(setting: Setting, tables: Tables, gaps: Floats, top: Floats, step: int) -> Floats:
+    """g_r of every query at one radius, (Q, A), for votes that `rank_votes` ranked. Private where the votes are."""
     radius = step * setting.grid
     near = gaps[:, 0] <= 2 * radius + _TOLERANCE * setting.grid * (step + 1)
     wrong = _wrong(tables, gaps, radius)

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from ipate.accounting import sup
-from ipate.accounting.conversion import Floats
-from ipate.accounting.ptr.setting import PtrGroup, Setting
+from ipate.accounting.bounds import Floats
+from ipate.accounting.ptr import PtrGroup, Setting
 
 LARGEST_EXPONENT = 100.0  # of e^{α(α−1)/σ²}: above it the label costs its cap
 _LOWEST_LOG_Q = -30.0

@@ -1,8 +1,7 @@
 """The steepest ramp that a reference affords, and the largest number of queries.
 
-A reference whose cost to group g at radius x is Ḡ_g(x) sits at the highest level R when b_g(R−x) ≥ Ḡ_g(x) for every
-x. With L_R = −ln .99 at x = 0, condition 2 of `ipate.accounting.ptr.design` turned round gives, j_g steps further
-down::
+A reference whose cost to group g at radius x is Ḡ_g(x) sits at the highest level R when b_g(R−x) ≥ Ḡ_g(x) for every x.
+With L_R = −ln .99 at x = 0, condition 2 of `ipate.accounting.ptr.design` turned round gives, j_g steps further down::
 
     L(x + j_g) ≤ max_α [ L(x)·α/(α−1) + ε + ln(α/(α−1)) + ln(αδ)/(α−1) − Ḡ_g^α(x) ]
 
@@ -14,15 +13,14 @@ Privacy does not depend on anything here: a `Design` verifies itself. Only the c
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ipate.accounting.conversion import Floats
+from ipate.accounting.bounds import Floats
+from ipate.accounting.ptr import PtrGroup, Setting
 from ipate.accounting.ptr.design import FALLBACK_DELTA, Design, GroupTable, bound_limits
-from ipate.accounting.ptr.envelope import counted, total_costs
-from ipate.accounting.ptr.setting import Setting
+from ipate.accounting.ptr.envelope import total_costs
 from ipate.errors import InputError
 
 PASS_AT_BEST = 0.99
@@ -39,30 +37,17 @@ class Profile:
     source_hash: str
 
 
-def default_radii(setting: Setting) -> int:
-    """Return the default number of radii of a profile: up to .4 of the total weight, beyond which nothing is clear."""
-    return max(2, math.ceil(0.4 * setting.total_weight / setting.grid))
+def profile_of(setting: Setting, counts: Floats, *, source: str, source_hash: str, radii: int | None = None) -> Profile:
+    """Work out what reference histograms (Q, C) cost every group, at radii up to .4 of the total weight by default.
 
-
-def profile_of(
-    setting: Setting,
-    counts: Floats,
-    *,
-    source: str,
-    source_hash: str,
-    radii: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Profile:
-    """Work out what reference histograms (Q, C) cost every group at every radius and order.
-
-    The reference must be public: votes of other teachers, of a proxy task, or simulated ones. `progress` is told how
-    many radii are done, of radii × groups.
+    The reference must be public: votes of other teachers, of a proxy task, or simulated ones.
     """
     if len(counts) == 0:
         raise InputError("the reference has no queries: a profile needs at least one")
-    steps = np.arange(default_radii(setting) if radii is None else radii)
-    advance = counted(progress)
-    totals = [total_costs(setting, group, counts, steps, advance=advance) for group in setting.groups]
+    if radii is None:
+        radii = max(2, math.ceil(0.4 * setting.total_weight / setting.grid))
+    steps = np.arange(radii)
+    totals = [total_costs(setting, group, counts, steps) for group in setting.groups]
     means = np.stack(totals) / len(counts)
     return Profile(setting=setting, means=means, source=source, source_hash=source_hash)
 
@@ -98,18 +83,14 @@ def make_design(
     if found is None:
         most = most_queries(profile, pool=n_queries, reserve=reserve, fallback=fallback, pass_at_best=pass_at_best)
         raise InputError(f"{n_queries} queries cost more than the budgets afford: the reference affords {most}")
-    losses = found[::-1].copy()
-    totals = _totals(profile, n_queries, reserve)
-    tables = []
-    for index, group in enumerate(profile.setting.groups):
-        delta = (1 - FALLBACK_DELTA * fallback) * group.delta
-        tables.append(_table(profile.setting, index, losses, totals[index], delta))
+    losses, setting = found[::-1].copy(), profile.setting
+    pairs = zip(setting.groups, _totals(profile, n_queries, reserve), strict=True)
     return Design(
-        setting=profile.setting,
+        setting=setting,
         n_queries=n_queries,
         queries_hash=queries_hash,
         losses=tuple(losses.tolist()),
-        tables=tuple(tables),
+        tables=tuple(_table(setting, group, losses, totals, fallback) for group, totals in pairs),
         fallback=fallback,
         reserve=reserve,
         reference=profile.source,
@@ -117,27 +98,23 @@ def make_design(
     )
 
 
+def _pass_delta(group: PtrGroup, fallback: bool) -> float:
+    """Return the δ that the pass may use."""
+    return (1 - FALLBACK_DELTA * fallback) * group.delta
+
+
 def _totals(profile: Profile, queries: int, reserve: float) -> Floats:
     return np.asarray(profile.means * queries * (1 + reserve) * (1 + 1e-9))
 
 
-def _table(setting: Setting, index: int, losses: Floats, totals: Floats, delta: float) -> GroupTable:
+def _table(setting: Setting, group: PtrGroup, losses: Floats, totals: Floats, fallback: bool) -> GroupTable:
     """α_s and b_s of one group: at every level the order that leaves the reference the most room, by ratio."""
-    group, orders = setting.groups[index], np.array(setting.orders)
-    levels = losses.size - 1
-    limits = np.stack(
-        [
-            bound_limits(
-                losses, setting.steps(group), np.full(losses.size, a), epsilon=group.epsilon - _MARGIN, delta=delta
-            )
-            for a in orders
-        ],
-        axis=1,
-    )
-    needed = losses < math.log(1 / delta)
-    radius = np.minimum(levels - np.arange(losses.size), len(totals) - 1)
+    orders, levels, delta = np.array(setting.orders), np.arange(losses.size), _pass_delta(group, fallback)
+    ramp, steps = losses[:, None], setting.steps(group)
+    limits = bound_limits(ramp, steps, orders, epsilon=group.epsilon - _MARGIN, delta=delta)  # (R + 1, orders)
+    radius = np.minimum(levels[::-1], len(totals) - 1)
     best = np.argmax(limits / totals[radius], axis=1)
-    bounds = np.where(needed, limits[np.arange(losses.size), best], np.inf)
+    bounds = np.where(losses < math.log(1 / delta), limits[levels, best], np.inf)
     return GroupTable(group=group.id, orders=tuple(orders[best].tolist()), bounds=tuple(bounds.tolist()))
 
 
@@ -150,7 +127,7 @@ def _ramp(profile: Profile, queries: int, reserve: float, fallback: bool, pass_a
     setting, totals = profile.setting, _totals(profile, queries, reserve)
     alpha = np.array(setting.orders)
     steps = [setting.steps(group) for group in setting.groups]
-    deltas = [(1 - FALLBACK_DELTA * fallback) * group.delta for group in setting.groups]
+    deltas = [_pass_delta(group, fallback) for group in setting.groups]
     growths = [(group.epsilon - _MARGIN) / (2 if fallback else 1) for group in setting.groups]
     budgets = [
         group.epsilon - _MARGIN + np.log(alpha / (alpha - 1)) + np.log(alpha * delta) / (alpha - 1)
