@@ -16,6 +16,7 @@ from ipate._version import library_versions
 from ipate.allocation import allocate
 from ipate.allocation.allocation import class_warning
 from ipate.errors import InputError, IpateError
+from ipate.files import fingerprint
 from ipate.labelling.results import Record
 from ipate.people.people import People
 from ipate.people.policy import Policy
@@ -23,7 +24,7 @@ from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings, designed
 from ipate.runs.fitting import Given, charge_labels, collect_votes, encode, find_classes, split_public
 from ipate.students import find_student
-from ipate.teachers.ensemble import allows_missing, fingerprint
+from ipate.teachers.ensemble import allows_missing
 from ipate.teachers.models import DEFAULT, make_model
 
 _CHOSEN = (  # parameters that the chooser of settings takes as they are

@@ -1,6 +1,7 @@
 """Files: atomic writes, locks between processes, strict CSV tables, and npz and npy arrays without pickle."""
 
 import csv
+import hashlib
 import math
 import os
 import secrets
@@ -332,3 +333,20 @@ def _read_narrow(stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]
             raise InputError(f"{what} hold {bad}: class ids go from 0 up to {_NARROW - 1}")
         block[...] = values
     return array
+
+
+def fingerprint(*parts: Any) -> str:
+    """Return a hash of everything that votes depend on: arrays by content, estimators by all their parameters."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype}{part.shape}".encode())
+            for start in range(0, len(part) if part.ndim else 0, 4096):
+                digest.update(np.ascontiguousarray(part[start : start + 4096]).tobytes())
+        elif hasattr(part, "get_params"):
+            settings = sorted((name, repr(value)) for name, value in part.get_params(deep=True).items())
+            digest.update(f"{type(part).__module__}.{type(part).__qualname__}{settings}".encode())
+        else:
+            digest.update(repr(part).encode())
+        digest.update(b"\0")
+    return digest.hexdigest()[:32]

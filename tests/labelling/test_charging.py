@@ -175,8 +175,8 @@ def test_weights_and_budgets_are_matched_by_group_id(names):
 def test_group_moving_several_teachers_pays_full_sensitivity():
     votes = Votes(votes=np.zeros((4, 3), dtype=int), n_classes=2)
     groups = (
-        Account.of(Group(id="one", budget=Budget(3.0, DELTA)), 1.0),
-        Account.of(Group(id="three", budget=Budget(9.0, DELTA)), 3.0),
+        Account(group=Group(id="one", budget=Budget(3.0, DELTA)), sensitivity=1.0),
+        Account(group=Group(id="three", budget=Budget(9.0, DELTA)), sensitivity=3.0),
     )
     panel = Panel(groups=groups, weights=np.ones(4))
     book = open_ledger(panel, Meter(), GNMAX)

@@ -379,7 +379,7 @@ def test_disjoint_panel_costs_do_not_depend_on_names(rng):
     votes = make_votes(rng, groups=("all",))
     named = Panel.from_votes(votes, [("all", 3.0, DELTA, None)])
     unnamed = Panel(
-        groups=(Account.of(Group(id="all", budget=Budget(3.0, DELTA)), 1.0),),
+        groups=(Account(group=Group(id="all", budget=Budget(3.0, DELTA)), sensitivity=1.0),),
         weights=np.ones(votes.n_teachers),
         disjoint=True,
     )

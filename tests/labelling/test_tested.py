@@ -27,14 +27,14 @@ PTR = Meter("ptr")
 
 
 def panel(epsilon=2.0, delta=1e-3):
-    group = Account.of(Group(id="all", budget=Budget(epsilon, delta)), 1.0)
+    group = Account(group=Group(id="all", budget=Budget(epsilon, delta)), sensitivity=1.0)
     return Panel(groups=(group,), weights=np.ones(K), disjoint=True)
 
 
 def two_groups():
     groups = (
-        Account.of(Group(id="strict", budget=Budget(2.0, 1e-3)), 0.75),
-        Account.of(Group(id="lax", budget=Budget(3.0, 1e-3)), 1.25),
+        Account(group=Group(id="strict", budget=Budget(2.0, 1e-3)), sensitivity=0.75),
+        Account(group=Group(id="lax", budget=Budget(3.0, 1e-3)), sensitivity=1.25),
     )
     member = np.repeat([0, 1], K // 2)
     return Panel(groups=groups, weights=np.array([0.75, 1.25])[member], member=member)

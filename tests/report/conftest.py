@@ -23,7 +23,7 @@ def made(tmp_path_factory):
             if budgets is not None:
                 values["budgets"] = budgets
             folder = RunFolder.create(tmp_path_factory.mktemp("run") / "run", RunConfig.from_mapping(values))
-            execute(folder, bar=quiet, say=lambda line: None)
+            execute(folder, bar=quiet)
             known[key] = folder.path
         return known[key]
 

@@ -13,8 +13,8 @@ COSTS = {"high": 0.98765, "low": 2.91234}
 def group(name, *, budget, cost_share=0.5, people=60):
     owner = Group(id=name, budget=Budget(budget, 1e-5), people=people)
     return GroupFacts(
-        account=Account.of(owner, 1.0), teachers=15, weight=1.0, copies=1, participation=1.0, people_share=cost_share,
-        vote_share=0.5,
+        account=Account(group=owner, sensitivity=1.0), teachers=15, weight=1.0, copies=1, participation=1.0,
+        people_share=cost_share, vote_share=0.5,
     )  # fmt: skip
 
 

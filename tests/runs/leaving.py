@@ -71,7 +71,7 @@ def go_on(folder, *, until=None, monkeypatch=None):
     if until is not None:
         monkeypatch.setattr("ipate.labelling.loop.batch_size", lambda *_: 2)
     try:
-        return execute(RunFolder.open(folder.path), bar=bar, say=lambda line: None)
+        return execute(RunFolder.open(folder.path), bar=bar)
     except StoppedError:
         return None
     finally:

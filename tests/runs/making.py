@@ -27,11 +27,11 @@ def config(*, ledger=None, seed=None, split_seed=0, compare=False, **sections):
 
 
 def resumed(path):
-    return execute(RunFolder.open(path), bar=quiet, say=lambda line: None)
+    return execute(RunFolder.open(path), bar=quiet)
 
 
 def run(path, **options):
-    return execute(RunFolder.create(path, config(**options)), bar=quiet, say=lambda line: None)
+    return execute(RunFolder.create(path, config(**options)), bar=quiet)
 
 
 def labels(number, **more):

@@ -79,7 +79,7 @@ def test_settings_are_written_before_training(tmp_path, monkeypatch):
     monkeypatch.setattr("ipate.runs.stages.train_and_vote", stop)
     folder = begin(tmp_path, **AUTO)
     with pytest.raises(StoppedError):
-        execute(folder, bar=quiet, say=lambda line: None)
+        execute(folder, bar=quiet)
     assert folder.settings.n_teachers == 12
 
 

@@ -10,7 +10,7 @@ from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.runs.ledgers import ledger_path
-from ipate.runs.person import withdrawals, without
+from ipate.runs.person import withdrawals
 from ipate.runs.reporting import write_report
 from ipate.runs.stages import allocated
 from ipate.runs.task import prepare
@@ -250,7 +250,7 @@ def test_empty_group_keeps_its_earlier_cost(tmp_path, monkeypatch):
     allocation = kept(folder)
     low = [group.id for group in allocation.groups].index("low")
     everybody = tuple(np.flatnonzero(allocation.group_of_person == low).tolist())
-    without(allocation, everybody).save(folder.private / "allocation.npz")
+    allocation.without(everybody).save(folder.private / "allocation.npz")
     with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
         before = ledger.spent("low")
     record = go_on(folder).record

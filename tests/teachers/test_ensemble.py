@@ -10,8 +10,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from ipate.errors import InputError, TeacherError
-from ipate.teachers.ensemble import fingerprint, learnt_from, train_and_vote
-from ipate.votes.store import VoteStore
+from ipate.files import fingerprint
+from ipate.teachers.ensemble import train_and_vote
+from ipate.votes.store import VoteStore, learnt_from
 
 
 class Fragile(ClassifierMixin, BaseEstimator):

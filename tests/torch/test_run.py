@@ -9,9 +9,9 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 
 from ipate.cli.app import _run
 from ipate.errors import TeacherError
-from ipate.teachers.ensemble import learnt_from, train_nets_and_vote
+from ipate.teachers.ensemble import train_nets_and_vote
 from ipate.torch.estimator import TorchClassifier
-from ipate.votes.store import VoteStore
+from ipate.votes.store import VoteStore, learnt_from
 
 RUN = """
 [data]

@@ -51,7 +51,7 @@ def test_given_sensitivity_overrides_the_teacher_weight():
 def by_id(panel):
     epsilon, delta = panel.budgets
     return {
-        name: (float(epsilon[i]), float(delta[i]), float(panel.sensitivities(panel.tally(BALLOT, 3))[i]))
+        name: (float(epsilon[i]), float(delta[i]), float(panel.tally(BALLOT, 3).sensitivity[i]))
         for i, name in enumerate(panel.account_ids)
     }
 
@@ -115,7 +115,7 @@ def test_votes_without_groups_need_explicit_sensitivities():
 
 
 def test_duplicate_group_id_in_panel_is_refused():
-    twice = Account.of(Group(id="a", budget=Budget(1.0, 1e-5)), 1.0)
+    twice = Account(group=Group(id="a", budget=Budget(1.0, 1e-5)), sensitivity=1.0)
     with pytest.raises(InputError, match="duplicate group id 'a': ids must be unique"):
         Panel(groups=(twice, twice), weights=np.ones(2))
 
@@ -207,7 +207,7 @@ def test_vanishing_scales_present_votes_to_all_teachers(case):
     present = np.array(case["present"])
     tally = panel.tally(np.array(case["votes"]), case["classes"], present)
     k = len(case["votes"])
-    delta = panel.sensitivities(tally)
+    delta = tally.sensitivity
     assert tally.present is not None
     for query in range(len(case["votes"][0])):
         here = [teacher for teacher in range(k) if case["present"][teacher][query]]

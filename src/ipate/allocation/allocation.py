@@ -177,8 +177,18 @@ class Allocation:
             raise InputError(f"index is {who}: there are {self.people.n_people} people, counted from 0")
         if who in self.withdrawn:
             raise InputError(f"person {show(str(self.people.ids[who]))} has withdrawn already")
-        persons = np.where(self.persons == who, EMPTY, self.persons)
-        return replace(self, persons=persons, withdrawn=(*self.withdrawn, who)), self.teachers_of(who)
+        return self.without((*self.withdrawn, who)), self.teachers_of(who)
+
+    def without(self, people: tuple[int, ...]) -> Self:
+        """Return the allocation after these people, by index, and nobody else withdrew."""
+        persons = np.where(np.isin(self.persons, people), EMPTY, self.persons)
+        return replace(self, persons=persons, withdrawn=people)
+
+    @property
+    def vacant(self) -> frozenset[int]:
+        """The teachers with an empty slot."""
+        teacher = np.repeat(np.arange(self.n_teachers), self.teacher_sizes)
+        return frozenset(teacher[self.persons == EMPTY].tolist())
 
     def panel(self) -> Panel:
         """Return the teachers and the accounts that their votes are charged to."""

@@ -193,7 +193,7 @@ class Standard(Variant):
         return Layout(
             variant=self.name,
             rule="strictest",
-            groups=(Account.of(Group(id=name, budget=strictest, people=people), 1.0),),
+            groups=(Account(group=Group(id=name, budget=strictest, people=people), sensitivity=1.0),),
             teachers={name: k},
             home=dict.fromkeys(sizes, name),
             weights=np.ones(k),
@@ -219,7 +219,9 @@ class Standard(Variant):
                 )
         if votes.groups is not None:
             return votes, Panel.from_votes(votes, [(name, epsilon, delta, 1.0) for name, *_ in given.budgets])
-        groups = tuple(Account.of(Group(id=name, budget=Budget(epsilon, delta)), 1.0) for name, *_ in given.budgets)
+        groups = tuple(
+            Account(group=Group(id=name, budget=Budget(epsilon, delta)), sensitivity=1.0) for name, *_ in given.budgets
+        )
         return votes, Panel(groups=groups, weights=np.ones(votes.n_teachers), disjoint=True)
 
 

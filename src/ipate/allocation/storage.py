@@ -79,7 +79,9 @@ def _arrays(allocation: Allocation) -> dict[str, Any]:
 
 def _allocation(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Allocation:
     kept, n_people = meta["layout"], meta["people"]["n"]
-    groups = tuple(Account.of(_group(account["group"]), account["sensitivity"]) for account in kept["groups"])
+    groups = tuple(
+        Account(group=_group(account["group"]), sensitivity=account["sensitivity"]) for account in kept["groups"]
+    )
     teacher_groups = None
     if "teacher_groups" in arrays:
         teacher_groups = tuple(groups[place].id for place in arrays["teacher_groups"].tolist())

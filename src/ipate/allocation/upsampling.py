@@ -112,7 +112,7 @@ class Upsampling(Variant):
         return Layout(
             variant=self.name,
             rule=rule,
-            groups=tuple(Account.of(group, float(found.by_id[group.id])) for group in groups),
+            groups=tuple(Account(group=group, sensitivity=float(found.by_id[group.id])) for group in groups),
             teachers=dict.fromkeys(sizes, scaled),
             home={name: name for name in sizes},
             weights=np.ones(scaled),

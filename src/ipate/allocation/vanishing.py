@@ -61,7 +61,7 @@ class Vanishing(Variant):
             schedule = Participation(seed=number, fractions=fractions, teacher_groups=even.teacher_groups or ())
             worst = schedule.worst_sensitivity
         rule = "gdp" if power is None else f"power {power:g}"
-        accounts = tuple(Account.of(account.group, worst) for account in even.groups)
+        accounts = tuple(Account(group=account.group, sensitivity=worst) for account in even.groups)
         return replace(even, variant=self.name, rule=rule, groups=accounts, participation=schedule)
 
     def recognises(self, votes: Votes) -> bool:

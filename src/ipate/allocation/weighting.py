@@ -125,7 +125,7 @@ def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Layout:
     return Layout(
         variant="weighting",
         rule="uniform",
-        groups=tuple(Account.of(group, 1.0) for group in kept),
+        groups=tuple(Account(group=group, sensitivity=1.0) for group in kept),
         teachers=teachers,
         home=home,
         weights=np.ones(k),
@@ -150,7 +150,7 @@ class Weighting(Variant):
         even = blocs_of(groups=groups, n_teachers=n_teachers)
         own = [account.group for account in even.groups]
         weight = weights_for(rule=rule, groups=own, teachers_per_group=even.teachers)
-        accounts = tuple(Account.of(group, weight[group.id]) for group in own)
+        accounts = tuple(Account(group=group, sensitivity=weight[group.id]) for group in own)
         weights = np.array([weight[name] for name in even.teacher_groups or ()])
         return replace(even, rule=rule, groups=accounts, weights=weights)
 

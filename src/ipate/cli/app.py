@@ -9,7 +9,7 @@ from typer import Option
 
 from ipate._version import __version__
 from ipate.cli import account, consent, design, label, parties, plan, report, reproduce, run, runs, statement, withdraw
-from ipate.cli.output import print_status
+from ipate.cli.output import LOG, logged
 from ipate.errors import InputError, IpateError
 
 app = typer.Typer(
@@ -53,12 +53,12 @@ def main(argv: list[str] | None = None) -> None:
 def _run(argv: list[str] | None) -> int:
     """Run a command; warnings are collected, so that bad input prints its one-line message only."""
     held: list[str] = []
-    with warnings.catch_warnings():
+    with logged(), warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: held.append(str(message))
         code, line = _outcome(argv)
-    for message in held if code != 2 else ():
-        print_status(f"warning: {_one_line(message)}")
+        for message in held if code != 2 else ():
+            LOG.info(f"warning: {_one_line(message)}")
     if line:
         sys.stderr.write(f"{line}\n")
     return code

@@ -158,7 +158,7 @@ def _name_run(votes: "Votes", *inputs: Any) -> tuple[str, str]:
 
     By its name the same command continues a run; by its pool another labelling of these votes reuses paid answers.
     """
-    from ipate.teachers.ensemble import fingerprint
+    from ipate.files import fingerprint
 
     turns = () if votes.participation is None else votes.participation
     pool = fingerprint(*votes.votes, votes.n_classes, votes.queries, *turns)  # row by row: votes may be memory-mapped

@@ -1,6 +1,7 @@
 """Output of the commands: tables or JSON on stdout, progress and messages on stderr."""
 
 import json
+import logging
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from ipate.labelling.results import GroupResult, Guarantee
 
+LOG = logging.getLogger("ipate")
 Rows: TypeAlias = Sequence[Sequence[str]]
 COST_COLUMNS = ("sensitivity", "budget ε", "cost ε", "δ", "used")
 
@@ -72,9 +74,18 @@ def statement_line(guarantee: "Guarantee") -> str:
     return ("PRIVATE. " if guarantee.kind == "private" else "") + guarantee.statement
 
 
-def print_status(line: str) -> None:
-    """Print one line about the progress of a command on stderr."""
-    sys.stderr.write(f"ipate: {line}\n")
+@contextmanager
+def logged() -> Iterator[None]:
+    """Print what is logged under the name ipate on stderr."""
+    handler, level = logging.StreamHandler(), LOG.level
+    handler.setFormatter(logging.Formatter("ipate: %(message)s"))
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+        LOG.setLevel(level)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option, echo
 
 from ipate.cli.options import AsJson
-from ipate.cli.output import print_json, print_status, progress_bar
+from ipate.cli.output import LOG, print_json, progress_bar
 
 EXAMPLE = (
     "Examples: ipate reproduce adult-labels --data-dir DIR; ipate reproduce table1 --device cuda --data-dir DIR. "
@@ -49,7 +49,7 @@ def command(
     options = Options(ensembles=1, votings=1) if quick else Options(ensembles=ensembles, votings=votings)
     kept = cache or cache_folder() / "reproduce"
     models = TrainedModels(
-        cache=kept, data_dir=data_dir, device=device, jobs=jobs, log=print_status, progress_bar=progress_bar
+        cache=kept, data_dir=data_dir, device=device, jobs=jobs, log=LOG.info, progress_bar=progress_bar
     )
     found, pending = {}, []
     for wanted in EXPERIMENTS if name == "all" else (name,):
@@ -61,7 +61,7 @@ def command(
         typed = f"ipate reproduce {wanted}" + (" --quick" if quick else f" --ensembles {ensembles} --votings {votings}")
         written = page.write(out, command=typed)
         found[wanted] = page.json(typed)
-        print_status(f"{wanted}: {', '.join(str(path) for path in written)}")
+        LOG.info(f"{wanted}: {', '.join(str(path) for path in written)}")
         if not as_json:
             echo(page.markdown(typed))
     if as_json:

@@ -54,7 +54,7 @@ def command(
 ) -> None:
     """Allocate people, train teachers, label public points, train and evaluate a student; can be resumed."""
     from ipate.cli.options import whole_number
-    from ipate.cli.output import print_json, print_status, progress_bar
+    from ipate.cli.output import print_json, progress_bar
     from ipate.runs.folder import RunFolder
     from ipate.runs.stages import execute
     from ipate.runs.task import check_models
@@ -91,7 +91,6 @@ def command(
     summary = execute(
         folder,
         bar=lambda title, total: progress_bar(title, total, quiet=as_json),
-        say=print_status,
     )
     if as_json:
         print_json(_payload(summary, folder.path))

@@ -124,7 +124,7 @@ def _voted_costs(
     given = np.flatnonzero(mask[queries] == ANSWERED)
     if given.size:
         cost[given] += label_costs(meter, mechanism, panel, _only(tally, given), abstain=votes.abstains)
-    return cost, panel.sensitivities(tally)
+    return cost, tally.sensitivity
 
 
 def _masked(mask: NDArray[np.int8], check: Floats, label: Floats) -> Floats:
@@ -253,6 +253,7 @@ def _only(tally: Tally, rows: NDArray[np.intp]) -> Tally:
         counts=tally.counts[rows],
         voted=tally.voted[:, rows],
         votes=tally.votes[:, rows],
+        sensitivity=tally.sensitivity if tally.sensitivity.ndim == 1 else tally.sensitivity[rows],
         present=None if tally.present is None else tally.present[:, rows],
         scale=None if tally.scale is None else tally.scale[rows],
     )

@@ -28,7 +28,7 @@ def check_costs(meter: Meter, mechanism: Mechanism, panel: Panel, tally: Tally, 
     return meter.definition.check_cost(
         meter.orders,
         maxima,
-        sensitivity=panel.sensitivities(tally),
+        sensitivity=tally.sensitivity,
         check_sigma=mechanism.check_sigma,
         threshold=mechanism.threshold,
     )
@@ -43,7 +43,7 @@ def label_costs(meter: Meter, mechanism: Mechanism, panel: Panel, tally: Tally, 
     return meter.definition.label_cost(
         meter.orders,
         tally.counts,
-        sensitivity=panel.sensitivities(tally),
+        sensitivity=tally.sensitivity,
         sigma=mechanism.sigma,
         noise=mechanism.noise,
         voters=_votes_by_group(panel, tally, abstain) if meter.definition.needs_votes_by_group else None,

@@ -190,7 +190,7 @@ class Engine:
         """Charge the new queries, and pass their answers to the ledger with the charge."""
         names = tuple(name for name, wanted in zip(ids, new, strict=True) if wanted)
         accounts = self.panel.account_ids
-        moved = self.panel.sensitivities(tally)
+        moved = tally.sensitivity
         columns = [moved[index] if moved.ndim == 1 else moved[: len(names), index] for index in range(len(accounts))]
         mechanism = self.aggregator.mechanism
         self.ledger.charge(

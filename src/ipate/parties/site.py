@@ -24,7 +24,7 @@ from ipate.allocation.allocation import Allocation, class_warning
 from ipate.data.dataset import Dataset
 from ipate.data.files import read_data
 from ipate.errors import InputError, TeacherError, check_count, refuse_name, show
-from ipate.files import FileLock, read_npz, replacing, write_text
+from ipate.files import FileLock, fingerprint, read_npz, replacing, write_text
 from ipate.parties import exchange
 from ipate.parties.exchange import DeclaredGroup, DeclaredTeacher, Encoding, Manifest, check_site, sha256
 from ipate.parties.queries import Queries
@@ -32,7 +32,7 @@ from ipate.people.people import make_people
 from ipate.people.policy import Policy
 from ipate.planning.choose import usual_points
 from ipate.teachers.engines import Engine, one_line
-from ipate.teachers.ensemble import Ints, fingerprint, fit_teacher, predict_votes, run_teachers
+from ipate.teachers.ensemble import Ints, fit_teacher, predict_votes, run_teachers
 from ipate.votes.store import vote_dtype
 
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]

@@ -77,22 +77,21 @@ class Account:
 
     Attributes
     ----------
-    id : str
-        The group's id, or the teacher's id if teachers take turns (vanishing).
     group : Group
         The group whose budget limits the account.
     sensitivity : float
         The largest total weight of votes that one person can change in one query.
+    id : str
+        By default the group's id; the teacher's id if teachers take turns (vanishing).
     """
 
-    id: str
     group: Group
     sensitivity: float
+    id: str = ""
 
-    @classmethod
-    def of(cls, group: Group, sensitivity: float) -> "Account":
-        """Return the account of a whole group; its id is the group's id."""
-        return cls(id=group.id, group=group, sensitivity=sensitivity)
+    def __post_init__(self) -> None:
+        if not self.id:
+            object.__setattr__(self, "id", self.group.id)
 
     @property
     def epsilon(self) -> float:

@@ -60,7 +60,7 @@ def setting_name(higher: str, share: float) -> str:
 def standard(ensemble: Ensemble, given: Budgets, *, mechanism: Mechanism | None = None) -> Scheme:
     """Charge everybody against the smallest budget, as standard PATE must."""
     epsilon = min(value for value, _ in given.values())
-    group = Account.of(Group(id="everybody", budget=Budget(epsilon, DELTA)), 1.0)
+    group = Account(group=Group(id="everybody", budget=Budget(epsilon, DELTA)), sensitivity=1.0)
     k = ensemble.n_teachers
     panel = Panel(groups=(group,), weights=np.ones(k), member=np.zeros(k, dtype=np.intp))
     return Scheme(panel=panel, mechanism=mechanism or ensemble.setup.mechanism)
@@ -101,7 +101,7 @@ def upsampling(ensemble: Ensemble, given: Budgets) -> Scheme:
     if len(spec.copies) != len(given):
         raise InputError(f"{spec.name} has {len(spec.copies)} groups of copies, and there are {len(given)} budgets")
     groups = tuple(
-        Account.of(Group(id=name, budget=Budget(epsilon, DELTA)), float(copies))
+        Account(group=Group(id=name, budget=Budget(epsilon, DELTA)), sensitivity=float(copies))
         for (name, (epsilon, _)), copies in zip(given.items(), spec.copies, strict=True)
     )
     factor, base = ensemble.n_teachers / setup.n_teachers, setup.mechanism
@@ -130,7 +130,8 @@ def _panel(layout: Layout) -> Panel:
     place = {group.id: index for index, group in enumerate(layout.groups)}
     return Panel(
         groups=tuple(
-            Account.of(Group(id=g.id, budget=Budget(g.epsilon, g.delta)), g.sensitivity) for g in layout.groups
+            Account(group=Group(id=g.id, budget=Budget(g.epsilon, g.delta)), sensitivity=g.sensitivity)
+            for g in layout.groups
         ),
         weights=layout.weights.copy(),
         member=np.array([place[name] for name in layout.teacher_groups or ()], dtype=np.intp),

@@ -25,7 +25,7 @@ from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
 from ipate.people.people import People, make_people
 from ipate.planning.settings import Settings, designed
-from ipate.teachers.ensemble import fingerprint, train_and_vote
+from ipate.teachers.ensemble import train_and_vote
 from ipate.votes import Votes
 from ipate.votes.store import VoteStore
 
@@ -129,7 +129,7 @@ def collect_votes(
             n_teachers=len(rows),
             n_queries=len(pool),
             n_classes=n_classes,
-            fingerprint=fingerprint("kept for the length of one fit"),
+            fingerprint="of one fit",
         )
         train_and_vote(
             teacher, X, y, rows=rows, X_public=pool, store=store, seed=seed, n_jobs=n_jobs, backend=backend,

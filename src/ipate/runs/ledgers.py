@@ -121,7 +121,7 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
         raise InputError(f"ledger is {str(path)!r}: the folder {path.parent} does not exist; create it first")
     if path.is_dir():
         raise InputError(f"ledger is {str(path)!r}: it is a folder; name a file")
-    panel, people = allocation.panel(), allocation.members()
+    people, panel = allocation.members(), allocation.panel()
     aggregator = settings.aggregator(allocation.scale)
     terms = account_terms(panel, settings.meter, aggregator)
     before = opening_balances(path, terms, run=folder.id, noise=folder.noise, people=people)
@@ -134,7 +134,8 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
         check, label = entry.meter.worst_query(
             sensitivity=account.sensitivity, sigma=noise.sigma, check_sigma=noise.check_sigma, noise=noise.noise
         )
-        if spent.any() and not np.any(spent + check + label <= entry.limit):
+        affordable = np.any(spent + check + label <= entry.limit)
+        if spent.any() and not affordable:
             poor.append((entry, entry.epsilon(spent)))
     if poor and (settings.stop != "drop" or len(poor) == len(terms)):
         entry, so_far = poor[0]

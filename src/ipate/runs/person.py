@@ -26,8 +26,6 @@ from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path, read_record, reading
 from ipate.votes.store import erase_votes, voted_in
 
-EMPTY = -1
-
 
 @dataclass(frozen=True, kw_only=True)
 class Balance:
@@ -206,21 +204,9 @@ def settle(folder: RunFolder, allocation: Allocation) -> Allocation:
     pending = [index for index in map(allocation.people.index_of, ids) if index not in allocation.withdrawn]
     if not pending:
         return allocation
-    left = without(allocation, (*allocation.withdrawn, *pending))
+    left = allocation.without((*allocation.withdrawn, *pending))
     left.save(folder.private / "allocation.npz")
     return left
-
-
-def without(allocation: Allocation, people: tuple[int, ...]) -> Allocation:
-    """Return the allocation with the places of these people empty; nobody else moves."""
-    persons = np.where(np.isin(allocation.persons, people), EMPTY, allocation.persons)
-    return replace(allocation, persons=persons, withdrawn=people)
-
-
-def vacant(allocation: Allocation) -> frozenset[int]:
-    """Return the teachers with an empty place."""
-    teacher = np.repeat(np.arange(allocation.n_teachers), allocation.teacher_sizes)
-    return frozenset(teacher[allocation.persons == EMPTY].tolist())
 
 
 def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:

@@ -56,23 +56,21 @@ def collect(folder: RunFolder, audience: Audience) -> Facts:
 
 
 def _source(folder: RunFolder, audience: Audience) -> Source:
-    config, record = folder.config, read_record(folder)
-    data = folder.read(folder.path / "data.json")
-    path = folder.private / "allocation.npz"
-    if record is None or data is None or not path.is_file():
+    config, record, data = folder.config, None, folder.read(folder.path / "data.json")
+    if (folder.private / "labelling.json").is_file():
+        with reading(folder) as ledger:
+            extract = Extract.of(ledger)
+        record = read_record(folder)
+    if record is None or data is None:
         raise InputError(
             f"{folder.path}: the run has not labelled yet; finish it with ipate run --resume {folder.path}"
         )
-    allocation = Allocation.load(path)
-    settings = folder.settings
-    with reading(folder) as ledger:
-        extract = Extract.of(ledger)
     if audience == "private" or record.publishable:
         record.check_answers(extract.answers)
     return Source(
         record=record,
-        allocation=allocation,
-        settings=settings,
+        allocation=Allocation.load(folder.private / "allocation.npz"),
+        settings=folder.settings,
         data_name=config.data.file.name if config.data.file is not None else str(data["name"]),
         data_source="" if config.data.file is not None else str(data["source"]),
         data_notes=tuple(data["notes"]),

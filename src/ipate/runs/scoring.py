@@ -19,10 +19,10 @@ from ipate.votes import Votes
 from ipate.votes.counting import count_votes
 
 
-def teach(task: Task, config: RunConfig, labels: NDArray[np.int64]) -> Any:
-    """Train the student on the released labels."""
-    pool = task.features(task.parts.public, model=config.student.model)
-    return find_student(config.student.model).fit(make_student(config), pool, labels, n_classes=task.data.n_classes)
+def teach(task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> Any:
+    """Train the student on these rows and their labels, −1 for none."""
+    X, model = task.features(rows, model=config.student.model), make_student(config)
+    return find_student(config.student.model).fit(model, X, labels, n_classes=task.data.n_classes)
 
 
 def accuracy(student: Any, task: Task, model: str) -> dict[str, Any]:
@@ -81,14 +81,13 @@ def compare(
     config = folder.config
     result, _ = run_labelling(votes, allocation, _for_standard(settings), noise_seed=config.seed)
     record = Record.of(result, n_public=votes.n_queries)
-    model = config.student.model
-    standard = evaluate(task, teach(task, config, record.labels), record, model) if record.n_labels else None
+    model, standard = config.student.model, None
+    if record.n_labels:
+        standard = evaluate(task, teach(task, config, task.parts.public, record.labels), record, model)
     here = task.parts.private[~np.isin(task.people.person_of_row, allocation.withdrawn)]
-    rows, classes = task.features(here, model=model), task.data.n_classes
-    ceiling = find_student(model).fit(make_student(config), rows, task.data.y[here], n_classes=classes)
     return {
         "note": "for benchmark data only: on real people this would spend their budgets a second time",
         "teachers": _teachers(folder, task),
         "standard": standard or {"labels": 0, "student_accuracy": None},
-        "ceiling": accuracy(ceiling, task, model),
+        "ceiling": accuracy(teach(task, config, here, task.data.y[here]), task, model),
     }

@@ -1,5 +1,6 @@
 """The stages of a run in order; a resumed run reads the files of completed stages."""
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ipate.allocation import BASELINE, allocate
 from ipate.allocation.allocation import Allocation, class_warning
 from ipate.errors import InputError, IpateError
-from ipate.files import replacing
+from ipate.files import fingerprint, replacing
 from ipate.labelling.results import Record
 from ipate.planning.reference import write_design
 from ipate.planning.settings import Settings, choose_settings, designed
@@ -20,14 +21,14 @@ from ipate.report.facts import Audience
 from ipate.runs.fitting import standard_labels
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import check_affordable, label_once, ledger_path, publish
-from ipate.runs.person import settle, vacant, without
+from ipate.runs.person import settle
 from ipate.runs.reporting import write_report
 from ipate.runs.scoring import compare, evaluate, teach
 from ipate.runs.task import Task, check_models, make_teacher, prepare, requested_settings
-from ipate.teachers.ensemble import fingerprint, learnt_from, train_and_vote, train_nets_and_vote
+from ipate.teachers.ensemble import train_and_vote, train_nets_and_vote
 from ipate.teachers.models import NETS
 from ipate.votes import Votes
-from ipate.votes.store import VoteStore
+from ipate.votes.store import VoteStore, learnt_from
 
 Ints = NDArray[np.int64]
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
@@ -47,16 +48,16 @@ class RunSummary:
     report: Path
 
 
-def execute(folder: RunFolder, *, bar: Bar, say: Callable[[str], None]) -> RunSummary:
-    """Run every stage that is not complete yet.
+def execute(folder: RunFolder, *, bar: Bar) -> RunSummary:
+    """Run every stage that is not complete yet; notes are logged under the name ipate.
 
-    `bar` makes a progress bar from a title and a total, as a context manager; `say` receives each line of notes.
+    `bar` makes a progress bar from a title and a total, as a context manager.
     """
     with folder.locked():
-        return _execute(folder, bar, say)
+        return _execute(folder, bar)
 
 
-def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSummary:
+def _execute(folder: RunFolder, bar: Bar) -> RunSummary:
     config = folder.config
     folder.note_versions()
     check_models(config)
@@ -66,7 +67,7 @@ def _execute(folder: RunFolder, bar: Bar, say: Callable[[str], None]) -> RunSumm
     allocation = _allocation(folder, task, settings)
     class_warning(allocation, task.data.y[task.parts.private])
     for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
-        say(line)
+        logging.getLogger("ipate").info(line)
     check_affordable(folder, allocation, settings)
     votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
     record = label_once(folder, votes, allocation=allocation, settings=settings, pool=task.pool, bar=bar)
@@ -162,7 +163,7 @@ def _allocation(folder: RunFolder, task: Task, settings: Settings) -> Allocation
         made.save(path)
         return settle(folder, made)
     kept = settle(folder, Allocation.load(path))
-    if not _same(kept, without(made, kept.withdrawn)):
+    if not _same(kept, made.without(kept.withdrawn)):
         raise InputError(
             f"{path}: people, budgets or settings are not those that this run began with, and people must stay "
             "with their teachers; begin a new run in another folder"
@@ -201,10 +202,10 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
     """Train the teachers that have not voted yet; votes are stored as they arrive."""
     config = folder.config
     teacher = make_teacher(config)
-    rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
     model = config.teachers.model
     X, y = task.features(task.parts.private, model=model), task.data.y[task.parts.private]
     pool = task.features(task.parts.public, model=model)
+    rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
     store = VoteStore(
         folder.private / name,
         n_teachers=len(rows),
@@ -212,7 +213,7 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
         n_classes=task.data.n_classes,
         fingerprint=fingerprint(pool, teacher, config.split_seed),
         learnt=learnt_from(X, y, rows),
-        vacant=vacant(allocation),
+        vacant=allocation.vacant,
     )
     if allocation.teacher_groups is not None:
         store.describe(groups=allocation.teacher_groups)
@@ -239,7 +240,7 @@ def _taught(folder: RunFolder, task: Task, settings: Settings, record: Record) -
     kept = folder.read(path)
     if kept is not None and (shown / "student.joblib").is_file():
         return kept
-    student = teach(task, folder.config, record.labels)
+    student = teach(task, folder.config, task.parts.public, record.labels)
     _keep_student(shown, student)
     metrics = evaluate(task, student, record, folder.config.student.model)
     metrics["labels_of_standard_pate"] = standard_labels(
@@ -269,7 +270,7 @@ def _compared(
         return kept
     seed = folder.config.split_seed
     made = allocate(BASELINE, people=task.people, n_teachers=settings.n_teachers, seed=seed)
-    allocation = without(made, withdrawn)
+    allocation = made.without(withdrawn)
     votes = _votes(folder, "votes-standard", task=task, allocation=allocation, bar=bar)
     found = compare(folder, task, votes, allocation=allocation, settings=settings)
     folder.write(path, found)

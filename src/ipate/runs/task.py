@@ -10,11 +10,11 @@ from ipate.data import load
 from ipate.data.dataset import Dataset, Partition, partition
 from ipate.data.files import read_data
 from ipate.errors import InputError
+from ipate.files import fingerprint
 from ipate.people.people import People, make_people
 from ipate.planning.reference import Reference, Simulator, read_design
 from ipate.runs.config import ReferenceConfig, RunConfig
 from ipate.students import STUDENTS, find_student
-from ipate.teachers.ensemble import fingerprint
 from ipate.teachers.models import NETS, make_model
 from ipate.votes import read_votes
 

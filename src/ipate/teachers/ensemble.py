@@ -4,7 +4,6 @@ Any scikit-learn classifier is trained teacher by teacher; nets are trained in b
 on a GPU or in worker processes on a CPU.
 """
 
-import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -195,25 +194,3 @@ def allows_missing(estimator: Any) -> bool:
 
     first = estimator.steps[0][1] if getattr(estimator, "steps", None) else estimator
     return bool(get_tags(first).input_tags.allow_nan)
-
-
-def fingerprint(*parts: Any) -> str:
-    """Return a hash of everything that votes depend on: arrays by content, estimators by all their parameters."""
-    digest = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            digest.update(f"{part.dtype}{part.shape}".encode())
-            for start in range(0, len(part) if part.ndim else 0, 4096):
-                digest.update(np.ascontiguousarray(part[start : start + 4096]).tobytes())
-        elif hasattr(part, "get_params"):
-            settings = sorted((name, repr(value)) for name, value in part.get_params(deep=True).items())
-            digest.update(f"{type(part).__module__}.{type(part).__qualname__}{settings}".encode())
-        else:
-            digest.update(repr(part).encode())
-        digest.update(b"\0")
-    return digest.hexdigest()[:32]
-
-
-def learnt_from(X: NDArray[Any], y: Ints, rows: Sequence[Ints]) -> list[bytes]:
-    """Return, per teacher, a hash of the content of its own rows, so that others' rows do not change it."""
-    return [bytes.fromhex(fingerprint(X[own], y[own])) for own in rows]

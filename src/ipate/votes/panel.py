@@ -25,6 +25,7 @@ class Tally:
     counts: Floats  # (B, C), weighted vote counts
     voted: NDArray[np.bool_]  # (blocs, B, C + 1), classes a bloc voted for; last column: abstentions; or no blocs
     votes: Ints  # (k, B), −1 for teachers that abstained or did not take part
+    sensitivity: Floats  # Δ of every account: (accounts,), or (B, accounts) if teachers take turns
     present: NDArray[np.bool_] | None = None  # (k, B), which teachers took part
     scale: Floats | None = None  # (B,), weight of a participant's vote: k over the number of participants
 
@@ -118,7 +119,7 @@ class Panel:
                 )
             else:
                 moved = float(sensitivity)
-            made.append(Account.of(Group(id=name, budget=Budget(epsilon, delta)), moved))
+            made.append(Account(group=Group(id=name, budget=Budget(epsilon, delta)), sensitivity=moved))
         return cls(groups=tuple(made), weights=weight, member=member, rotating=rotating)
 
     @property
@@ -186,7 +187,8 @@ class Panel:
             return self._tally_present(votes, n_classes, present)
         if not blocs:
             nobody = np.zeros((0, votes.shape[1], n_classes + 1), dtype=bool)
-            return Tally(counts=weigh_votes(votes, n_classes, self.weights), voted=nobody, votes=votes)
+            counts = weigh_votes(votes, n_classes, self.weights)
+            return Tally(counts=counts, voted=nobody, votes=votes, sensitivity=self.own_sensitivities)
         counts = np.zeros((votes.shape[1], n_classes))
         voted = np.empty((len(self.blocs), votes.shape[1], n_classes + 1), dtype=bool)
         for index, (_, weight, teachers) in enumerate(self.blocs):
@@ -194,7 +196,7 @@ class Panel:
             counts += weight * own
             voted[index, :, :-1] = own > 0
             voted[index, :, -1] = own.sum(axis=1) < teachers.size
-        return Tally(counts=counts, voted=voted, votes=votes)
+        return Tally(counts=counts, voted=voted, votes=votes, sensitivity=self.own_sensitivities)
 
     def _tally_present(self, votes: Ints, n_classes: int, present: NDArray[np.bool_]) -> Tally:
         signed = np.result_type(votes.dtype, np.int8)  # −1 must be representable: votes are often uint8
@@ -206,13 +208,8 @@ class Panel:
         voted[0, :, :-1] = counts > 0
         voted[0, :, -1] = ((votes < 0) & present).any(axis=0)
         weighted = np.asarray(counts * scale[:, None], dtype=np.float64)
-        return Tally(counts=weighted, voted=voted, votes=heard, present=present, scale=scale)
-
-    def sensitivities(self, tally: Tally) -> Floats:
-        """Return Δ of every account: shape (accounts,), or (B, accounts) if teachers take turns."""
-        if tally.present is not None and tally.scale is not None:
-            return np.asarray(tally.present.T * tally.scale[:, None])
-        return self.own_sensitivities
+        moved = np.asarray(present.T * scale[:, None])
+        return Tally(counts=weighted, voted=voted, votes=heard, sensitivity=moved, present=present, scale=scale)
 
     @cached_property
     def own_sensitivities(self) -> Floats:

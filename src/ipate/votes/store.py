@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.errors import InputError
-from ipate.files import write_text
+from ipate.files import fingerprint, write_text
 
 Ints = NDArray[np.integer[Any]]
 _VERSION = 2
@@ -34,11 +34,16 @@ def vote_dtype(n_classes: int) -> np.dtype[Any]:
     return np.dtype(np.uint8 if n_classes <= 256 else np.uint16)
 
 
+def learnt_from(X: NDArray[Any], y: Ints, rows: Sequence[Ints]) -> list[bytes]:
+    """Return, per teacher, a hash of the content of its own rows, so that others' rows do not change it."""
+    return [bytes.fromhex(fingerprint(X[own], y[own])) for own in rows]
+
+
 class VoteStore:
     """The votes of k teachers on Q queries in a folder; an existing store is continued.
 
     `fingerprint` identifies what all votes depend on (public points, kind of teacher, seed); a store with another one
-    is refused. `learnt` holds a 16-byte hash of each teacher's training data (`ipate.teachers.ensemble.learnt_from`).
+    is refused. `learnt` holds a 16-byte hash of each teacher's training data (`learnt_from`).
     `vacant` are the teachers from whose data somebody has withdrawn: if their hash has changed, their votes are erased
     and they must be trained again. A changed hash of any other teacher is refused.
     """
