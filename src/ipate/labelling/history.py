@@ -37,9 +37,9 @@ class Extract:
     @classmethod
     def of(cls, ledger: Ledger) -> "Extract":
         """Read the current run of a ledger whose query ids are positions in the pool."""
-        terms = ledger.terms
+        terms, charges, reused = ledger.terms, ledger.charges, ledger.inherited()
         opening = {account: ledger.opening(account) for account in terms}
-        path = _charged(terms, ledger.charges)
+        path = _charged(terms, charges)
         spent = {account: np.stack([own[account] for *_, own in path]) + opening[account] for account in terms}
         costs = _epsilon(terms, spent)
         return cls(
@@ -52,7 +52,7 @@ class Extract:
             opening={
                 terms[account].account.group.id: float(cost[0]) for account, cost in opening.items() if cost.any()
             },
-            reused=frozenset(int(query) for query in ledger.inherited()),
+            reused=frozenset(map(int, reused)),
             private_history=bool(ledger.private_history),
             head=str(ledger.head) if ledger.durable else "",
             answers={query: answer[0] for query, answer in ledger.stored().answers.items()},
