@@ -14,14 +14,14 @@ from ipate.labelling.history import Extract
 from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
 from ipate.planning.settings import Settings
 from ipate.report.exports import as_json
-from ipate.report.facts import Audience, DesignFacts, Facts, Given, GroupFacts, Outcome, Owner, Parameters, for_audience
+from ipate.report.facts import About, Audience, DesignFacts, Facts, GroupFacts, Outcome, Owner, Parameters, for_audience
 from ipate.report.page import page
 
 _AGREE = 1e-9  # relative tolerance: the same charges are added in the same order
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source(Given):
+class Source(About):
     """The input of a report: the record, allocation and settings of a run, and the extract of its ledger."""
 
     record: Record
@@ -69,7 +69,7 @@ def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
 def _public(source: Source) -> Facts:
     guarantee, stopped_by = _guarantee(source)
     record, allocation = source.record, source.allocation
-    given = {entry.name: getattr(source, entry.name) for entry in fields(Given)}
+    given = {entry.name: getattr(source, entry.name) for entry in fields(About)}
     if not record.seeded:
         given["noise_seed"] = None
     return Facts(

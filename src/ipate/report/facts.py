@@ -156,8 +156,8 @@ class Owner:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
-    """What is known about the data and the programs of a run, as it was given to the report."""
+class About:
+    """What a report says about the data and the programs of a run, as it was given."""
 
     data_name: str
     data_source: str = ""
@@ -172,7 +172,7 @@ class Given:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts(Given):
+class Facts(About):
     """Everything that a report is written from.
 
     `released` is the outcome where the guarantee permits its publication, and `owner` is None in every public report.
