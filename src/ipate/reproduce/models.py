@@ -7,6 +7,7 @@ not on the budgets.
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -90,6 +91,11 @@ class Ensemble:
     def plurality(self) -> NDArray[np.intp]:
         """The class that most teachers vote for, per public point."""
         return np.asarray(count_votes(self.votes, int(self.votes.max()) + 1).argmax(axis=1))
+
+
+def teacher_accuracy(ensembles: Iterable[Ensemble]) -> float:
+    """Return the mean accuracy of one teacher of some ensembles, in per cent."""
+    return float(np.mean([100 * ensemble.teacher_accuracy for ensemble in ensembles]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -190,6 +196,15 @@ class TrainedModels:
                 found[student.key] = (predicted, result.truth[pool])
         return found
 
+    def student_accuracies(
+        self, setup: str, batches: Mapping[str, Sequence[Student]]
+    ) -> Mapping[tuple[Any, ...], list[float]]:
+        """Train the students of votings; return their test accuracies in per cent, by the key of their votings."""
+        found: defaultdict[tuple[Any, ...], list[float]] = defaultdict(list)
+        for (*key, _, _), (predicted, truth) in self.student_predictions(SETUPS[setup], batches).items():
+            found[tuple(key)].append(100 * float(np.mean(predicted == truth)))
+        return found
+
     def _teacher_job(self, spec: EnsembleSpec) -> Job:
         """Return the training job of an ensemble; `allocate` deals the rows, as in every run of the package."""
         setup = SETUPS[spec.setup]
@@ -257,13 +272,13 @@ class TrainedModels:
     def _train(self, job: Job, which: str) -> Result:
         """Train a job's models here and keep the result."""
         self.log(f"{which}: training {job.n_models} {job.kind} of {job.name}")
-        dataset = self.dataset(job.dataset)
         with self.progress_bar(job.name, 100) as update:
-            result = self._run(job, dataset, lambda done, total: update(100 * done // total))
+            result = self._run(job, lambda done, total: update(100 * done // total))
         write_result(job, result, self.cache)
         return result
 
-    def _run(self, job: Job, dataset: Dataset, progress: Callable[[int, int], None]) -> Result:
+    def _run(self, job: Job, progress: Callable[[int, int], None]) -> Result:
+        dataset = self.dataset(job.dataset)
         if job.preset == FOREST:
             return run_forests(job, (dataset.features(), dataset.y), progress=progress)
         try:
