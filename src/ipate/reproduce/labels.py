@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -30,8 +31,12 @@ def mnist(models: TrainedModels, options: Options) -> Page:
     strong = models.ensembles(shared_ensembles("mnist-strong", options))
     early, final = paper.MNIST_EARLY_LABELS, paper.MNIST_LABELS
     both = replace(final, baseline=early.baseline)  # vanishing's columns are in both versions
+    note = (
+        f"a: our baseline is {number(grid.labels(BASELINE).mean)} where the early version has 99; the ratios to the "
+        "own baseline below take the teachers out of the comparison."
+    )
     tables = [
-        *(_labels(grid, variant, early, notes=[_note_early(grid)]) for variant in "UW"),
+        *(_labels(grid, variant, early, notes=[note]) for variant in "UW"),
         _labels(grid, "P", final, notes=[_note_final(strong, grid, options), _BY_RANK]),
         *_stronger(strong, options, final),
         _which_rule(grid, final),
@@ -121,21 +126,14 @@ def _first(grid: Grid, early: Published, final: Published) -> str:
     )
 
 
-def _note_early(grid: Grid) -> str:
-    return (
-        f"a: our baseline is {number(grid.labels(BASELINE).mean)} where the early version has 99; the ratios to the "
-        "own baseline below take the teachers out of the comparison."
-    )
-
-
 def _note_final(strong: Sequence[Ensemble], grid: Grid, options: Options) -> str:
     """Say by measurement what the final version's figures need: its account, its teachers, or both."""
     own = grid[BASELINE].ensembles
     shown = "; ".join(
-        f"{name}, {meter.conversion}: {base.mean:.0f} and {half.mean:.0f}"
+        f"{name}, {meter.conversion}: {_count(ensembles, BASELINE, options, meter).mean:.0f} and "
+        f"{_count(ensembles, ('ln 8', 0.5, 'W'), options, meter).mean:.0f}"
         for name, ensembles in (("ours", own), ("stronger nets", strong))
         for meter in (PAPER, IMPROVED)
-        for base, half in [_baseline_and_half(ensembles, options, meter)]
     )
     return (
         "a: the final version's weighting column and its baseline of 257 come from another account and other teachers "
@@ -151,11 +149,10 @@ _BY_RANK = (
 )
 
 
-def _baseline_and_half(ensembles: Sequence[Ensemble], options: Options, meter: Meter) -> tuple[Spread, Spread]:
-    """Return the labels of the baseline and of weighting with half of the people at ln 8."""
-    base = run_votings(ensembles, VARIANTS["S"], BASELINE_BUDGETS, options, meter)
-    half = run_votings(ensembles, VARIANTS["W"], TWO_GROUPS["ln 8", 0.5], options, meter)
-    return base.labels, half.labels
+def _count(ensembles: Sequence[Ensemble], key: Key, options: Options, meter: Meter) -> Spread:
+    """Return the labels of one cell of the table with other ensembles or another account."""
+    given = BASELINE_BUDGETS if key == BASELINE else TWO_GROUPS[key[:2]]
+    return run_votings(ensembles, VARIANTS[key[2]], given, options, meter).labels
 
 
 def _which_rule(grid: Grid, final: Published) -> Table:
@@ -177,13 +174,9 @@ def _which_rule(grid: Grid, final: Published) -> Table:
 
 def _stronger(strong: Sequence[Ensemble], options: Options, final: Published) -> list[Table]:
     """Count the final version's weighting column with stronger nets and the improved conversion, under both rules."""
-
-    def labels(key: Key) -> Spread:
-        given = BASELINE_BUDGETS if key == BASELINE else TWO_GROUPS[key[:2]]
-        return run_votings(strong, VARIANTS[key[2]], given, options, IMPROVED).labels
-
+    ours = partial(_count, strong, options=options, meter=IMPROVED)
     title = "The final version with stronger nets and the improved conversion"
-    tables = [budget_table(f"{title}, {_TITLES[variant]}", variant, labels, final, note="b") for variant in "PW"]
+    tables = [budget_table(f"{title}, {_TITLES[variant]}", variant, ours, final, note="b") for variant in "PW"]
     off = [
         cell.ours.mean / cell.theirs
         for _, cells in tables[0].rows[: len(HIGHER)]

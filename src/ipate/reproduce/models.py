@@ -109,10 +109,7 @@ class Student:
 
 
 def split(setup: Setup, dataset: Dataset, *, seed: int) -> Partition:
-    """Split a data set as the paper does: at random, or by the official parts in Table 1.
-
-    Table 1 trains on MNIST's first 50,000 rows and keeps the other 10,000 of the training part public.
-    """
+    """Split a data set as the paper does: at random, or by the official parts (MNIST's first 50,000 rows private)."""
     if setup.test is not None:
         return partition(dataset.n_rows, public=setup.public, test=setup.test, seed=seed)
     if dataset.test_rows is None:
@@ -184,9 +181,8 @@ class TrainedModels:
     ) -> dict[tuple[Any, ...], tuple[NDArray[Any], NDArray[Any]]]:
         """Train all students and return, by key, what each predicts of its test points, and their true classes.
 
-        Within one batch, students with similar numbers of labels are trained together, so that epochs mean the same
-        to all of them. A batch's name is that of its results: adding a batch leaves the kept ones valid. Students
-        without labels are left out.
+        Students of one batch with similar numbers of labels are trained together, so that epochs mean the same to all
+        of them. Adding a batch leaves the kept results of others valid. Students without labels are left out.
         """
         made = [one for name, students in batches.items() for one in self._student_jobs(setup, students, name)]
         found = {}
