@@ -1068,7 +1068,7 @@ MUTANTS = (
     # The reproduction charges right, but where it shows what the published code does.
     Mutant(
         "upsampling charged for one copy",
-        "reproduce/schemes.py",
+        "reproduce/voting.py",
         "budget=Budget(epsilon, DELTA)), float(copies))",
         "budget=Budget(epsilon, DELTA)), 1.0)",
         (f"{VOTINGS}::test_upsampling_charges_every_copy",),
@@ -1083,15 +1083,15 @@ MUTANTS = (
     Mutant(
         "vanishing forgets the checks",
         "reproduce/voting.py",
-        "cost = checks + outcome.answered[:, None] * labels",
-        "cost = outcome.answered[:, None] * labels",
+        "cost = checks + (labels >= 0)[:, None] * label_cost",
+        "cost = (labels >= 0)[:, None] * label_cost",
         (f"{VOTINGS}::test_rotation_costs_agree_with_the_loop",),
     ),
     Mutant(
         "the published pairing is not shown",
-        "reproduce/schemes.py",
-        'return as_published(weighting(ensemble, given, rule="algorithm2"))',
-        'return weighting(ensemble, given, rule="algorithm2")',
+        "reproduce/voting.py",
+        'return as_published(weighting(ensemble, given, rule="algorithm2", mechanism=mechanism))',
+        'return weighting(ensemble, given, rule="algorithm2", mechanism=mechanism)',
         (f"{VOTINGS}::test_published_pairing_overspends_strict_budgets",),
     ),
 )

@@ -4,8 +4,8 @@ import math
 
 from ipate.reproduce.grid import Options
 from ipate.reproduce.labels import whose_cost
-from ipate.reproduce.schemes import two_groups, vanishing
-from ipate.reproduce.voting import PAPER, rotation_costs
+from ipate.reproduce.paper import two_groups
+from ipate.reproduce.voting import PAPER, rotation_costs, vanishing
 
 STRICT = two_groups(math.log(2), math.log(8), 0.25)
 

@@ -1,15 +1,15 @@
 """What decides Table 1 on SVHN: how far teachers agree, and the noise."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 
-from ipate.reproduce.grid import Options, run_votings
+from ipate.reproduce.grid import Options, Votings, run_votings
 from ipate.reproduce.pages import spread
-from ipate.reproduce.schemes import standard, two_groups, weighting
-from ipate.reproduce.table1 import SIGMAS, WAYS, agreement, label_ratios, with_more_agreement
+from ipate.reproduce.paper import two_groups
+from ipate.reproduce.table1 import SIGMAS, WAYS, agreement, with_more_agreement
+from ipate.reproduce.voting import standard, weighting
 
 
 def _plurality(votes):
@@ -43,8 +43,8 @@ def test_ratios_are_compared_at_paper_label_count(weak):
 def test_ratios_compare_labels_of_same_voting(common):
     given = two_groups(math.log(2), math.log(8), 0.5)
     options = Options(ensembles=1, votings=3)
-    base = run_votings([common], partial(standard, given=given), options)
-    more = run_votings([common], partial(weighting, given=given), options)
+    base = run_votings([common], standard, given, options)
+    more = run_votings([common], weighting, given, options)
     expected = [a.n_labels / b.n_labels for a, b in zip(more, base, strict=True)]
-    assert label_ratios(more[::-1], base) == spread(expected[::-1])
-    assert label_ratios(base, base).sd == 0
+    assert Votings(more[::-1]).over(base) == spread(expected[::-1])
+    assert base.over(base).sd == 0

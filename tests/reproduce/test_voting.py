@@ -11,17 +11,21 @@ from ipate.accounting.bounds import Meter
 from ipate.labelling.aggregators import Confident
 from ipate.labelling.loop import label
 from ipate.reproduce.grid import PrecomputedVotings
-from ipate.reproduce.schemes import (
-    THREE_GROUPS,
+from ipate.reproduce.paper import THREE_GROUPS, two_groups
+from ipate.reproduce.voting import (
+    IMPROVED,
+    PAPER,
     as_published,
+    charge_again,
     published,
+    query_order,
+    run_voting,
     standard,
-    two_groups,
     upsampling,
     vanishing,
+    voting_noise,
     weighting,
 )
-from ipate.reproduce.voting import IMPROVED, PAPER, charge_again, query_order, run_voting, voting_noise
 from ipate.votes import Votes
 
 PAIR = two_groups(math.log(2), math.log(8), 0.5)

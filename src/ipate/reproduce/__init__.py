@@ -21,12 +21,12 @@ EXPERIMENTS: Mapping[str, str] = MappingProxyType(
         "mnist-students": "students:mnist",
         "adult-labels": "labels:adult",
         "adult-students": "students:adult",
-        "adult-skew": "skew:adult_skew",
+        "adult-skew": "students:skew",
         "fig-cost-history": "figures:cost_history",
         "fig-ratios": "figures:ratios",
         "fig-weighted-ratio": "figures:weighted_ratio",
-        "errata": "errata:errata",
-        "beyond": "beyond:beyond",
+        "errata": "accounts:errata",
+        "beyond": "accounts:beyond",
     }
 )
 """Name → "module:function" of this room; the function takes the trained models and the options."""

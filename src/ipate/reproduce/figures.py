@@ -1,6 +1,7 @@
 """`fig-cost-history`, `fig-ratios`, `fig-weighted-ratio`: how costs and labels follow budgets and sensitivities."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -8,37 +9,24 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.people.budgets import Budget
 from ipate.reproduce import paper
-from ipate.reproduce.grid import Options, label_counts, run_votings, shared_ensembles, upsampled_ensembles
-from ipate.reproduce.models import Ensemble, TrainedModels
+from ipate.reproduce.grid import Options, copied_ensembles, run_votings, shared_ensembles
+from ipate.reproduce.models import Ensemble, EnsembleSpec, TrainedModels
 from ipate.reproduce.pages import COLOURS, DASHES, Cell, Page, Row, Spread, Table, draw, spread
-from ipate.reproduce.paper import HIGHER, LOWER, SHARES
-from ipate.reproduce.schemes import (
-    TWO_GROUPS,
-    Scheme,
-    setting_name,
-    standard,
-    two_groups,
-    upsampling,
-    vanishing,
-    weighting,
-)
-from ipate.reproduce.voting import Floats, charge_again, rotation_costs, run_voting
+from ipate.reproduce.paper import HIGHER, LOWER, SHARES, TWO_GROUPS, Budgets, setting_name, two_groups
+from ipate.reproduce.voting import VARIANTS, MakeScheme, Scheme, charge_again, rotation_costs, run_voting, vanishing
 
-_LABELS: NDArray[np.int64] = np.unique(
-    np.concatenate([np.arange(1, 20, 3), np.arange(20, 200, 20), np.arange(200, 2001, 50)])
-)
+_LABELS: NDArray[np.int64] = np.r_[1:20:3, 20:200:20, 200:2001:50]
 """The numbers of labels at which `fig-cost-history` has points."""
-_QUERIES: NDArray[np.int64] = np.unique(np.concatenate([[1, 5], np.arange(10, 200, 10), np.arange(200, 4001, 100)]))
+_QUERIES: NDArray[np.int64] = np.r_[1, 5, 10:200:10, 200:4001:100]
 """The numbers of queries at which `fig-ratios` has points."""
+Floats: TypeAlias = NDArray[np.float64]
 _QUERY_COLUMNS = (10, 100, 1000, 4000)
 _RATIOS = range(2, 10)
 _WEIGHTED_HIGHER = range(2, 7)  # ε₁ of the weighted ratio; ε₀ is 1
 _UNLIMITED = 1000.0  # an ε that no voting here reaches
-_VARIANTS: dict[str, Callable[..., Scheme]] = {
-    "upsampling": upsampling, "weighting": weighting, "vanishing": vanishing, "standard": standard,
-}  # fmt: skip
+_LETTERS = {"upsampling": "U", "weighting": "W", "vanishing": "V", "standard": "S"}  # in `VARIANTS`
+_COLOUR = {"upsampling": 0, "weighting": 1, "vanishing": 2, "standard": 6}  # places in `COLOURS`
 Lines: TypeAlias = dict[tuple[str, str], Floats]
 """(variant, group) → costs at `_LABELS`, one row per voting."""
 RatioLines: TypeAlias = dict[tuple[str, int], Floats]
@@ -60,8 +48,7 @@ def costs_after(
         costs = rotation_costs(ensemble, scheme, number=number)
         answered, epsilon_after = costs.labels >= 0, costs.epsilon
     else:
-        groups = tuple(group.with_budget(Budget(_UNLIMITED, group.delta)) for group in scheme.panel.groups)
-        unlimited = replace(scheme, panel=replace(scheme.panel, groups=groups))
+        unlimited = scheme.with_budgets([_UNLIMITED] * len(names))
         labels, queries = (int(at[-1]), None) if by_label else (None, int(at[-1]))
         voting = run_voting(ensemble, unlimited, number=number, max_labels=labels, max_queries=queries)
         _, _, rows = charge_again(voting, unlimited)
@@ -85,14 +72,16 @@ def cost_history(models: TrainedModels, options: Options) -> Page:
     models.require(
         spec
         for setup in setups
-        for specs in (
-            shared_ensembles(setup, options),
-            *(upsampled_ensembles(setup, options, higher=h, share=s) for h, s in TWO_GROUPS),
-        )
+        for specs in (shared_ensembles(setup, options), *copied_ensembles(setup, options).values())
         for spec in specs
     )
     found = {setup: {key: _lines(models, setup, *key, options) for key in TWO_GROUPS} for setup in setups}
     half = found["mnist"]["ln 8", 0.5]
+    means = {
+        f"{variant}, {group}": {str(n): round(float(mean), 4) for n, mean in thinned if np.isfinite(mean)}
+        for (variant, group), line in half.items()
+        for thinned in [zip(_LABELS[::5], line.mean(axis=0)[::5], strict=True)]
+    }
     return Page(
         name="fig-cost-history", title="Costs over the first 2,000 labels", tables=[_exhaustion_table(half)],
         figures={f"fig-cost-history-{setup}.svg": _history_figure(lines) for setup, lines in found.items()},
@@ -100,7 +89,7 @@ def cost_history(models: TrainedModels, options: Options) -> Page:
         "1; participation (ε/ε_max)⁴), the paper's account. Solid and dashed lines: people with the lower and the "
         "higher budget; dotted lines: the budgets. Upsampling's broad pale lines lie under weighting's.",
         findings=_history_findings(half),
-        facts={"mnist, 50%, ln 8": {f"{v}, {g}": _thin(line) for (v, g), line in half.items()}},
+        facts={"mnist, 50%, ln 8": means},
     )  # fmt: skip
 
 
@@ -108,10 +97,10 @@ def _lines(models: TrainedModels, setup: str, higher: str, share: float, options
     """Return the costs per variant and group; vanishing, which is slow, has one voting per ensemble."""
     found: dict[tuple[str, str], list[Floats]] = {}
     common = models.ensembles(shared_ensembles(setup, options))
-    own = models.ensembles(upsampled_ensembles(setup, options, higher=higher, share=share))
-    for variant, make in _VARIANTS.items():
+    own = models.ensembles(copied_ensembles(setup, options)[higher, share])
+    for variant, letter in _LETTERS.items():
         for ensemble in own if variant == "upsampling" else common:
-            scheme = make(ensemble, TWO_GROUPS[higher, share])
+            scheme = VARIANTS[letter](ensemble, TWO_GROUPS[higher, share])
             for number in range(1 if variant == "vanishing" else options.votings):
                 for group, line in costs_after(ensemble, scheme, _LABELS, number=number, by_label=True).items():
                     found.setdefault((variant, group), []).append(line)
@@ -147,10 +136,9 @@ def _history_figure(lines: dict[tuple[str, float], Lines]) -> str:
 
 def _panel(axes: Any, lines: Lines, higher: float) -> None:
     for (variant, group), cost in lines.items():
-        colour = COLOURS[6] if variant == "standard" else COLOURS[list(_VARIANTS).index(variant)]
         thick = variant == "upsampling"  # weighting's line covers it
         axes.plot(
-            _LABELS, cost.mean(axis=0), color=colour, linestyle=DASHES[group == "high"],
+            _LABELS, cost.mean(axis=0), color=COLOURS[_COLOUR[variant]], linestyle=DASHES[group == "high"],
             linewidth=4.5 if thick else 1.4, alpha=0.45 if thick else 1,
         )  # fmt: skip
     for budget in (LOWER, higher):
@@ -167,13 +155,12 @@ def _exhausted(line: Floats, budget: float) -> float:
 
 def _exhaustion_table(lines: Lines) -> Table:
     """Return where the lines of MNIST, 50% at ln 8, meet their budgets."""
-    theirs = {("upsampling", "low"): paper.COST_HISTORY["low"], ("upsampling", "high"): paper.COST_HISTORY["high"],
-              ("standard", "everybody"): paper.COST_HISTORY["standard"]}  # fmt: skip
     rows: list[Row] = []
     for (variant, group), line in lines.items():
         budget = HIGHER["ln 8"] if group == "high" else LOWER
         ours = spread(_exhausted(one, budget) for one in line)
-        rows.append((f"{variant}, {group}", [Cell(ours=ours, theirs=theirs.get((variant, group)), note="a")]))
+        theirs = paper.COST_HISTORY.get((variant, group))
+        rows.append((f"{variant}, {group}", [Cell(ours=ours, theirs=theirs, note="a")]))
     return Table(
         title="MNIST, 50% at ln 8: labels when a line meets its budget", columns=["labels"], rows=rows,
         notes=[
@@ -195,33 +182,33 @@ def _history_findings(lines: Lines) -> list[str]:
     }
     far = {v: np.nanmean(lines[v, "high"][:, 10:] / lines[v, "low"][:, 10:]) for v in ("upsampling", "weighting")}
     ends = ", ".join(f"{variant} after {labels:.0f}" for variant, labels in both.items())
-    return [
-        f"MNIST, 50% at ln 8: standard PATE ends after {base:.0f} labels, {ends}.",
-        (
-            f"The two groups' costs keep a ratio of {far['upsampling']:.2f} (upsampling) and {far['weighting']:.2f} "
-            "(weighting), where budgets have 3: both budgets end together, as the paper says."
-        ),
-    ]
+    ratio = (
+        f"The two groups' costs keep a ratio of {far['upsampling']:.2f} (upsampling) and {far['weighting']:.2f} "
+        "(weighting), where budgets have 3: both budgets end together, as the paper says."
+    )
+    return [f"MNIST, 50% at ln 8: standard PATE ends after {base:.0f} labels, {ends}.", ratio]
 
 
-def _thin(lines: Floats) -> dict[str, float]:
-    mean = lines.mean(axis=0)
-    return {str(n): round(float(c), 4) for n, c in zip(_LABELS[::5], mean[::5], strict=True) if np.isfinite(c)}
+def _shared_and_copied(
+    models: TrainedModels, options: Options, settings: Iterable[tuple[float, int]]
+) -> tuple[list[Ensemble], dict[tuple[float, int], list[EnsembleSpec]]]:
+    """Return MNIST's shared ensembles, and upsampling's own by (share of the people, their copies)."""
+    shared = shared_ensembles("mnist", options)
+    own = {(s, c): [replace(spec, shares=(1 - s, s), copies=(1, c)) for spec in shared] for s, c in settings}
+    models.require([*shared, *itertools.chain(*own.values())])
+    return models.ensembles(shared), own
 
 
 def ratios(models: TrainedModels, options: Options) -> Page:
     """Draw the ratio of two groups' costs over 4,000 queries for sensitivities in the ratio 2 to 9."""
-    shared = shared_ensembles("mnist", options)
-    own = {c: [replace(spec, shares=(0.5, 0.5), copies=(1, c)) for spec in shared] for c in _RATIOS}
-    models.require([*shared, *(spec for specs in own.values() for spec in specs)])
-    common = models.ensembles(shared)
+    common, own = _shared_and_copied(models, options, [(0.5, c) for c in _RATIOS])
     lines: RatioLines = {}
-    for c in _RATIOS:
+    for (_, c), specs in own.items():
         given = two_groups(1.0, float(c), 0.5)
-        upsampled = models.ensembles(own[c])
-        lines["weighting", c] = _cost_ratios([(e, weighting(e, given)) for e in common], options.votings)
-        lines["upsampling", c] = _cost_ratios([(e, upsampling(e, given)) for e in upsampled], options.votings)
-        lines["vanishing", c] = _cost_ratios([(e, vanishing(e, given, power=1)) for e in common], 1)
+        upsampled = models.ensembles(specs)
+        lines["weighting", c] = _cost_ratios(common, VARIANTS["W"], given, options.votings)
+        lines["upsampling", c] = _cost_ratios(upsampled, VARIANTS["U"], given, options.votings)
+        lines["vanishing", c] = _cost_ratios(common, partial(vanishing, power=1), given, 1)
         models.log(f"costs at the ratio {c} of sensitivities")
     tables = [_ratio_table(lines, variant) for variant in ("upsampling", "weighting", "vanishing")]
     last = {key: float(np.mean(own, axis=0)[-1]) for key, own in lines.items()}
@@ -242,12 +229,12 @@ def ratios(models: TrainedModels, options: Options) -> Page:
     )  # fmt: skip
 
 
-def _cost_ratios(schemes: Sequence[tuple[Ensemble, Scheme]], votings: int) -> Floats:
+def _cost_ratios(ensembles: Sequence[Ensemble], make: MakeScheme, given: Budgets, votings: int) -> Floats:
     """Return the higher group's costs over the lower's; NaN where that has no cost yet."""
     found = []
-    for ensemble, scheme in schemes:
+    for ensemble in ensembles:
         for number in range(votings):
-            costs = costs_after(ensemble, scheme, _QUERIES, number=number, by_label=False)
+            costs = costs_after(ensemble, make(ensemble, given), _QUERIES, number=number, by_label=False)
             ratios = np.full(len(_QUERIES), np.nan)
             found.append(np.divide(costs["high"], costs["low"], out=ratios, where=costs["low"] > 0))
     return np.stack(found)
@@ -283,26 +270,23 @@ def _ratio_figure(lines: RatioLines) -> str:
 
 def weighted_ratio(models: TrainedModels, options: Options) -> Page:
     """Draw labels against (ε₁d₁)/(ε₀d₀) for three group shares."""
-    shared = shared_ensembles("mnist", options)
-    own = {
-        (share, c): [replace(spec, shares=(1 - share, share), copies=(1, c)) for spec in shared]
-        for share in SHARES
-        for c in _WEIGHTED_HIGHER
-    }
-    models.require([*shared, *(spec for specs in own.values() for spec in specs)])
-    common = models.ensembles(shared)
+    common, own = _shared_and_copied(models, options, itertools.product(SHARES, _WEIGHTED_HIGHER))
     points: Points = {}
     for (share, higher), specs in own.items():
         given = two_groups(1.0, float(higher), share)
         for variant, ensembles in (("weighting", common), ("upsampling", models.ensembles(specs))):
-            votings = run_votings(ensembles, partial(_VARIANTS[variant], given=given), options)
-            ratio = higher * share / (1 - share)
-            points.setdefault((variant, share), []).append((ratio, label_counts(votings)))
+            labels = run_votings(ensembles, VARIANTS[_LETTERS[variant]], given, options).labels
+            points.setdefault((variant, share), []).append((higher * share / (1 - share), labels))
         models.log(f"labels with {share:.0%} of the people at ε = {higher}")
+    rows = [
+        (f"{variant}, {share:.0%}", [", ".join(f"{ratio:.2f}: {s.mean:,.0f} ± {s.sd:,.0f}" for ratio, s in own)])
+        for (variant, share), own in points.items()
+    ]
+    table = Table(title="Labels at each weighted ratio", columns=["ratio: labels ± standard deviation"], rows=rows)
     return Page(
         name="fig-weighted-ratio", title="Labels against the weighted ratio of budgets",
         figures={"fig-weighted-ratio.svg": _weighted_figure(points)},
-        tables=[_weighted_table(points)], findings=_weighted_findings(points),
+        tables=[table], findings=_weighted_findings(points),
         about="MNIST, two groups with ε₀ = 1 and ε₁ = 2 to 6, d₁ = 25, 50 and 75% of the people; the paper's account; "
         f"{options.ensembles} ensembles × {options.votings} votings.",
     )  # fmt: skip
@@ -325,14 +309,6 @@ def _weighted_figure(points: Points) -> str:
         axis.legend(frameon=False)
 
     return draw(paint, size=(7, 4.6))
-
-
-def _weighted_table(points: Points) -> Table:
-    rows = [
-        (f"{variant}, {share:.0%}", [", ".join(f"{ratio:.2f}: {s.mean:,.0f} ± {s.sd:,.0f}" for ratio, s in own)])
-        for (variant, share), own in points.items()
-    ]
-    return Table(title="Labels at each weighted ratio", columns=["ratio: labels ± standard deviation"], rows=rows)
 
 
 def _weighted_findings(points: Points) -> list[str]:

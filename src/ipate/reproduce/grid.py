@@ -1,35 +1,21 @@
-"""All votings of an experiment: over higher budgets, shares of people, variants, splits and seeds."""
+"""All votings of an experiment, over higher budgets, shares of people, variants, splits and seeds, and their tables."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
-from ipate.labelling.aggregators import Confident
 from ipate.labelling.costs import check_costs, label_costs
+from ipate.reproduce import paper
 from ipate.reproduce.models import Ensemble, EnsembleSpec, Student, TrainedModels
-from ipate.reproduce.pages import Cell, Row, Spread, spread
-from ipate.reproduce.paper import COPIES, HIGHER, SHARES
-from ipate.reproduce.schemes import (
-    BASELINE_BUDGETS,
-    TWO_GROUPS,
-    Scheme,
-    published,
-    standard,
-    upsampling,
-    vanishing,
-    weighting,
-)
-from ipate.reproduce.voting import PAPER, Voting, query_order, run_voting, voting_noise
+from ipate.reproduce.pages import Cell, Row, Spread, Table, spread
+from ipate.reproduce.paper import BASELINE, BASELINE_BUDGETS, HIGHER, SHARES, TWO_GROUPS, Budgets, Key, Published
+from ipate.reproduce.voting import PAPER, VARIANTS, MakeScheme, Scheme, Voting, answer, query_order, run_voting
 
-Key: TypeAlias = tuple[str, float, str]
-"""(higher budget, share of the people who have it, variant)."""
-BASELINE: Key = ("baseline", 0.0, "S")
-COLUMNS = [f"{share:.0%}" for share in SHARES]
 _MARGIN = 1e-12  # as in `label`: it stops this much (relative) before the ledger would refuse
 _CHUNK = 1024  # queries whose costs are computed at a time
 
@@ -73,13 +59,9 @@ class PrecomputedVotings:
         if self.by_loop:
             return run_voting(self.ensemble, self.scheme, self.meter, number=number)
         order = query_order(self.ensemble, number)
-        outcome = Confident(mechanism=self.scheme.mechanism).ask(
-            self.counts[order], queries=[str(place) for place in order.tolist()],
-            noise=voting_noise(self.ensemble, number), total_weight=self.scheme.panel.total_weight,
-        )  # fmt: skip
-        stop, spent = self._stop(order, outcome.answered)
-        labels = np.where(outcome.answered, outcome.labels, -1)[:stop]
-        return Voting(ensemble=self.ensemble, number=number, asked=order[:stop], labels=labels, spent=spent)
+        labels = answer(self.ensemble, self.scheme, self.counts[order], number=number)
+        stop, spent = self._stop(order, labels >= 0)
+        return Voting(ensemble=self.ensemble, number=number, asked=order[:stop], labels=labels[:stop], spent=spent)
 
     def _stop(self, order: NDArray[np.int64], answered: NDArray[np.bool_]) -> tuple[int, dict[str, float]]:
         """Return how many queries are asked before one that could overspend a budget, and ε by group then."""
@@ -103,30 +85,41 @@ class PrecomputedVotings:
         return stop, {group.id: float(found[place]) for place, group in enumerate(panel.groups)}
 
 
+class Votings(tuple[Voting, ...]):
+    """Votings of one setting."""
+
+    __slots__ = ()
+
+    @property
+    def labels(self) -> Spread:
+        """How many labels they gave."""
+        return spread(voting.n_labels for voting in self)
+
+    @property
+    def accuracies(self) -> Spread:
+        """The accuracies of their labels, in per cent."""
+        return spread(100 * voting.accuracy for voting in self)
+
+    def over(self, base: "Votings") -> Spread:
+        """Return labels over those of the same voting of the same ensemble in `base`."""
+        below = {(v.ensemble.spec.replicate, v.number): v.n_labels for v in base}
+        return spread(v.n_labels / below[v.ensemble.spec.replicate, v.number] for v in self)
+
+    @property
+    def ensembles(self) -> list[Ensemble]:
+        """Their ensembles, each once."""
+        return list({voting.ensemble.spec: voting.ensemble for voting in self}.values())
+
+
 def run_votings(
-    ensembles: Iterable[Ensemble], scheme_of: Callable[[Ensemble], Scheme], options: Options, meter: Meter = PAPER
-) -> list[Voting]:
-    """Run all votings of some ensembles; `scheme_of` makes an ensemble's scheme."""
-    return [
+    ensembles: Iterable[Ensemble], make: MakeScheme, given: Budgets, options: Options, meter: Meter = PAPER
+) -> Votings:
+    """Run all votings of some ensembles under one variant."""
+    return Votings(
         voting
         for ensemble in ensembles
-        for voting in map(PrecomputedVotings(ensemble, scheme_of(ensemble), meter).run, range(options.votings))
-    ]
-
-
-def label_counts(votings: Iterable[Voting]) -> Spread:
-    """Return the spread of the numbers of labels."""
-    return spread(voting.n_labels for voting in votings)
-
-
-def label_accuracies(votings: Iterable[Voting]) -> Spread:
-    """Return the spread of the labels' accuracies in per cent."""
-    return spread(100 * voting.accuracy for voting in votings)
-
-
-def ensembles_of(votings: Iterable[Voting]) -> list[Ensemble]:
-    """Return the ensembles of some votings, each once."""
-    return list({voting.ensemble.spec: voting.ensemble for voting in votings}.values())
+        for voting in map(PrecomputedVotings(ensemble, make(ensemble, given), meter).run, range(options.votings))
+    )
 
 
 def shared_ensembles(setup: str, options: Options) -> list[EnsembleSpec]:
@@ -134,76 +127,75 @@ def shared_ensembles(setup: str, options: Options) -> list[EnsembleSpec]:
     return [EnsembleSpec(setup=setup, replicate=replicate) for replicate in range(options.ensembles)]
 
 
-def upsampled_ensembles(
-    setup: str, options: Options, *, higher: str, share: float, skew: bool = False
-) -> list[EnsembleSpec]:
-    """Return upsampling's own ensembles for one setting of two groups."""
-    return [
-        EnsembleSpec(setup=setup, replicate=r, shares=(1 - share, share), copies=(1, COPIES[higher]), skew=skew)
-        for r in range(options.ensembles)
-    ]
+def copied_ensembles(
+    setup: str, options: Options, *, shares: Sequence[float] = SHARES, skew: bool = False
+) -> dict[tuple[str, float], list[EnsembleSpec]]:
+    """Return upsampling's own ensembles for every setting of two groups."""
+    return {
+        (higher, share): [
+            replace(spec, shares=(1 - share, share), copies=(1, paper.COPIES[higher]), skew=skew)
+            for spec in shared_ensembles(setup, options)
+        ]
+        for higher in HIGHER
+        for share in shares
+    }
 
 
-def budget_rows(
-    cell: Callable[[str, float], Cell],
-    *,
-    baseline: Cell | None = None,
-    name: str = "baseline, ln 2",
-    shares: Sequence[float] = SHARES,
-) -> list[Row]:
-    """Return a row per higher budget with a cell per share, then the baseline's."""
-    rows: list[Row] = [(higher, [cell(higher, share) for share in shares]) for higher in HIGHER]
-    if baseline is not None:
+def budget_table(
+    title: str, variant: str, ours: Callable[[Key], Spread], theirs: Published | None, *, column: str = "",
+    place: int | None = 0, name: str = "baseline, ln 2", shares: Sequence[float] = SHARES, notes: Sequence[str] = (),
+    **looks: Any,
+) -> Table:  # fmt: skip
+    """Return a table with a row per higher budget, a cell per share of the people, and a last row for the baseline.
+
+    `column` is the variant's letter in the paper's table where it has another one. `place` is that of the baseline's
+    value there; None leaves its row out. `looks` are fields of the cells.
+    """
+
+    def cell(key: Key, printed: float | None) -> Cell:
+        return Cell(**{"ours": ours(key), "theirs": printed, "note": "a", **looks})
+
+    rows: list[Row] = []
+    for higher in HIGHER:
+        printed = [None if theirs is None else theirs.printed((higher, s, column or variant)) for s in shares]
+        rows.append((higher, [cell((higher, share, variant), p) for share, p in zip(shares, printed, strict=True)]))
+    if place is not None:
+        baseline = cell(BASELINE, None if theirs is None else theirs.baseline[place])
         rows.append((name, [baseline, *("" for _ in shares[1:])]))
-    return rows
+    return Table(title=title, columns=[f"{share:.0%}" for share in shares], rows=rows, notes=notes)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Grid:
+class Grid(dict[Key, Votings]):
     """All votings of an experiment by key; the baseline's under `BASELINE`."""
-
-    setup: str
-    cells: dict[Key, list[Voting]] = field(default_factory=dict)
 
     def labels(self, key: Key) -> Spread:
         """Return how many labels a cell's votings gave."""
-        return label_counts(self.cells[key])
+        return self[key].labels
 
     def ratio(self, key: Key) -> Spread:
         """Return a cell's labels over the mean of the baseline's on the same split."""
         base: dict[int, list[int]] = {}
-        for voting in self.cells[BASELINE]:
+        for voting in self[BASELINE]:
             base.setdefault(voting.ensemble.spec.replicate, []).append(voting.n_labels)
-        return spread(v.n_labels / spread(base[v.ensemble.spec.replicate]).mean for v in self.cells[key])
+        return spread(v.n_labels / spread(base[v.ensemble.spec.replicate]).mean for v in self[key])
 
     def students(self, variants: str) -> Iterator[Student]:
         """Yield the students of all votings of some variants; the baseline is S."""
-        for key, votings in self.cells.items():
+        for key, votings in self.items():
             if key[2] in variants:
                 yield from (voting.student(key) for voting in votings)
 
 
-def make_grid(
-    models: TrainedModels, setup: str, options: Options, *, variants: str, also: Sequence[EnsembleSpec] = ()
-) -> Grid:
-    """Run the votings of the main experiment.
-
-    Variants: U upsampling, V and Q vanishing with participation (ε/ε_max)⁴ and (ε/ε_max)², W weighting by budgets,
-    P weighting by Algorithm 2 and charged as published. `also` names ensembles that will be asked for later.
-    """
-    specs = shared_ensembles(setup, options)
-    ups = {key: upsampled_ensembles(setup, options, higher=key[0], share=key[1]) for key in TWO_GROUPS}
-    models.require([*specs, *(spec for own in ups.values() for spec in own), *also])
+def make_grid(models: TrainedModels, setup: str, options: Options, *, also: Sequence[EnsembleSpec] = ()) -> Grid:
+    """Run the votings of the main experiment; `also` names ensembles that will be asked for later."""
+    specs, own = shared_ensembles(setup, options), copied_ensembles(setup, options)
+    models.require([*specs, *itertools.chain(*own.values()), *also])
     ensembles = models.ensembles(specs)
-    makers: dict[str, Callable[..., Scheme]] = {
-        "U": upsampling, "V": vanishing, "Q": partial(vanishing, power=2), "W": weighting, "P": published,
-    }  # fmt: skip
-    grid = Grid(setup=setup)
-    grid.cells[BASELINE] = run_votings(ensembles, partial(standard, given=BASELINE_BUDGETS), options)
+    grid = Grid()
+    grid[BASELINE] = run_votings(ensembles, VARIANTS["S"], BASELINE_BUDGETS, options)
     for (higher, share), given in TWO_GROUPS.items():
-        for variant in variants:
-            voters = models.ensembles(ups[higher, share]) if variant == "U" else ensembles
-            scheme_of = partial(makers[variant], given=given)
-            grid.cells[higher, share, variant] = run_votings(voters, scheme_of, options)
+        for variant in "UVQWP":
+            voters = models.ensembles(own[higher, share]) if variant == "U" else ensembles
+            grid[higher, share, variant] = run_votings(voters, VARIANTS[variant], given, options)
         models.log(f"{setup}: votings held for {higher}, {share:.0%}")
     return grid

@@ -6,6 +6,7 @@ jobs and writes one result file per job. A result carries the digest of its job 
 """
 
 import hashlib
+import itertools
 import json
 import re
 import tempfile
@@ -176,10 +177,12 @@ def run_forests(
     """
     X, y = data
     start = time.perf_counter()
-    predicted = _teacher_votes(job, X, y, n_jobs, progress) if job.pool is None else _predictions(job, X, n_jobs)
-    meta = {
-        "train_s": round(time.perf_counter() - start, 2), "ask_s": 0.0, "device": "cpu", "models": job.n_models,
-    }  # fmt: skip
+    if job.pool is None or job.labels is None:
+        predicted = _teacher_votes(job, X, y, n_jobs, progress)
+    else:
+        predicted = _student_predictions(job, X, job.labels, job.pool, n_jobs)
+    took = round(time.perf_counter() - start, 2)
+    meta = {"train_s": took, "ask_s": 0.0, "device": "cpu", "models": job.n_models}
     return Result(predicted=predicted, truth=y[job.asked], digest=job.digest(), meta=meta)
 
 
@@ -191,7 +194,7 @@ def _teacher_votes(
     from ipate.teachers.ensemble import train_and_vote
     from ipate.votes.store import VoteStore
 
-    rows = [job.indices[job.offsets[t] : job.offsets[t + 1]].astype(np.int64) for t in range(job.n_models)]
+    rows = [job.indices[a:b].astype(np.int64) for a, b in itertools.pairwise(job.offsets)]
     with tempfile.TemporaryDirectory() as folder:
         store = VoteStore(
             folder, n_teachers=job.n_models, n_queries=len(job.asked), n_classes=job.n_classes,
@@ -204,17 +207,13 @@ def _teacher_votes(
         return np.array(store.matrix)
 
 
-def _predictions(job: Job, X: NDArray[Any], n_jobs: int) -> NDArray[Any]:
+def _student_predictions(job: Job, X: NDArray[Any], labels: Ints, pools: Ints, n_jobs: int) -> NDArray[Any]:
     from joblib import Parallel, delayed
 
-    if job.labels is None or job.pool is None:
-        raise InputError(f"job {job.name!r} has no labels: students need them")
-    bounds = zip(job.offsets[:-1], job.offsets[1:], job.pool, strict=True)
+    tasks = enumerate(zip(itertools.pairwise(job.offsets), pools, strict=True))
     predicted = Parallel(n_jobs=n_jobs)(
-        delayed(_one_student)(
-            X[job.indices[a:b]], job.labels[a:b], X[job.asked[pool]], seed=int(job.seed * 10_000 + number)
-        )
-        for number, (a, b, pool) in enumerate(bounds)
+        delayed(_one_student)(X[job.indices[a:b]], labels[a:b], X[job.asked[pool]], seed=job.seed * 10_000 + number)
+        for number, ((a, b), pool) in tasks
     )
     return np.stack(predicted)
 

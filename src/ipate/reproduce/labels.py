@@ -1,7 +1,7 @@
 """`mnist-labels`, `adult-labels`: how many labels each variant gives before a budget is exhausted."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -9,33 +9,11 @@ import numpy as np
 
 from ipate.accounting.bounds import Meter
 from ipate.reproduce import paper
-from ipate.reproduce.grid import (
-    BASELINE,
-    COLUMNS,
-    Grid,
-    Options,
-    budget_rows,
-    ensembles_of,
-    label_accuracies,
-    label_counts,
-    make_grid,
-    run_votings,
-    shared_ensembles,
-)
-from ipate.reproduce.models import Ensemble, TrainedModels
+from ipate.reproduce.grid import Grid, Options, Votings, budget_table, make_grid, run_votings, shared_ensembles
+from ipate.reproduce.models import Ensemble, TrainedModels, teacher_accuracy
 from ipate.reproduce.pages import Cell, Page, Row, Spread, Table, number, spread
-from ipate.reproduce.paper import HIGHER, SHARES, Published
-from ipate.reproduce.schemes import (
-    BASELINE_BUDGETS,
-    TWO_GROUPS,
-    Scheme,
-    published,
-    setting_name,
-    standard,
-    vanishing,
-    weighting,
-)
-from ipate.reproduce.voting import IMPROVED, PAPER, Voting, rotation_costs, run_voting
+from ipate.reproduce.paper import BASELINE, BASELINE_BUDGETS, HIGHER, SHARES, TWO_GROUPS, Key, Published, setting_name
+from ipate.reproduce.voting import IMPROVED, PAPER, VARIANTS, Scheme, Voting, rotation_costs, run_voting
 
 _TITLES = {
     "U": "upsampling",
@@ -44,54 +22,55 @@ _TITLES = {
     "W": "weighting by budgets (proportional), charged by group",
     "P": "weighting as published (Algorithm 2, weights and budgets paired by rank)",
 }
-_PRINTED_AS = {"P": "W", "Q": "V"}  # the paper's column of a variant, where it has another letter
 _COIN_STREAM = 7  # seeds who takes part
 
 
 def mnist(models: TrainedModels, options: Options) -> Page:
     """Reproduce the MNIST table, its earlier version and vanishing's columns."""
-    grid = make_grid(models, "mnist", options, variants="UVQWP", also=shared_ensembles("mnist-strong", options))
+    grid = make_grid(models, "mnist", options, also=shared_ensembles("mnist-strong", options))
     strong = models.ensembles(shared_ensembles("mnist-strong", options))
     early, final = paper.MNIST_EARLY_LABELS, paper.MNIST_LABELS
     both = replace(final, baseline=early.baseline)  # vanishing's columns are in both versions
+    note = (
+        f"a: our baseline is {number(grid.labels(BASELINE).mean)} where the early version has 99; the ratios to the "
+        "own baseline below take the teachers out of the comparison."
+    )
     tables = [
-        _labels(grid, "U", early, notes=_note_u(grid)),
-        _labels(grid, "W", early, notes=_note_u(grid)),
-        _labels(grid, "P", final, notes=_note_final(strong, grid, options)),
+        *(_labels(grid, variant, early, notes=[note]) for variant in "UW"),
+        _labels(grid, "P", final, notes=[_note_final(strong, grid, options), _BY_RANK]),
         *_stronger(strong, options, final),
         _which_rule(grid, final),
-        _labels(grid, "V", both, notes=_note_vanishing(grid, final, options)),
+        _labels(grid, "V", both, notes=[_note_vanishing(grid, final, options)]),
         _labels(grid, "Q", both, notes=["a: see the next table."]),
-        whose_cost(ensembles_of(grid.cells[BASELINE]), options),
+        whose_cost(grid[BASELINE].ensembles, options),
         *(_ratios(grid, variant, theirs) for variant, theirs in (("U", early), ("W", early), ("P", final))),
         _accuracies(grid),
     ]
-    findings = [
-        _first(grid, early, final),
-        (
-            f"Teachers alone are right in {_teachers(grid):.1%} of cases (the paper: 90.2%), labels in "
-            f"{label_accuracies(grid.cells[BASELINE]).mean:.1f}% (the paper: 97.7%)."
-        ),
-    ]
+    base = grid[BASELINE]
+    teachers = (
+        f"Teachers alone are right in {teacher_accuracy(base.ensembles):.1f}% of cases (the paper: 90.2%), labels in "
+        f"{base.accuracies.mean:.1f}% (the paper: 97.7%)."
+    )
     return Page(
-        name="mnist-labels", title="MNIST: labels before a budget ends", tables=tables, findings=findings,
+        name="mnist-labels", title="MNIST: labels before a budget ends", tables=tables,
+        findings=[_first(grid, early, final), teachers],
         about=_about(grid, "σ = 40, σ_T = 150, T = 200; 60,000 private, 9,000 public points."),
     )  # fmt: skip
 
 
 def adult(models: TrainedModels, options: Options) -> Page:
     """Reproduce the Adult table."""
-    grid = make_grid(models, "adult", options, variants="UVQWP")
+    grid = make_grid(models, "adult", options)
     theirs = paper.ADULT_LABELS
     tables = [
         *(_labels(grid, variant, theirs if variant in "UW" else None) for variant in "UWVQP"),
         *(_ratios(grid, variant, theirs) for variant in "UW"),
         _accuracies(grid),
     ]
-    base = grid.labels(BASELINE)
+    base, alone = grid.labels(BASELINE), teacher_accuracy(grid[BASELINE].ensembles)
     findings = [
         f"The baseline gives {base.mean:.0f} ± {base.sd:.0f} labels; the paper 88.",
-        f"Teachers alone are right in {_teachers(grid):.1%} of cases (the paper: 81.7%).",
+        f"Teachers alone are right in {alone:.1f}% of cases (the paper: 81.7%).",
     ]
     return Page(
         name="adult-labels", title="Adult: labels before a budget ends", tables=tables, findings=findings,
@@ -103,34 +82,23 @@ def _about(grid: Grid, parameters: str) -> str:
     return (
         f"250 teachers, {parameters} The lower budget is ln 2, the rows name the higher one, the columns the share of "
         f"people who have it; δ = 1e-5, orders 2 to 50, tight bound, classic conversion: the paper's account, which "
-        f"is not releasable. Means over {len(grid.cells[BASELINE])} votings."
+        f"is not releasable. Means over {len(grid[BASELINE])} votings."
     )
 
 
 def _labels(grid: Grid, variant: str, theirs: Published | None, *, notes: Sequence[str] = ()) -> Table:
     """Return a table of one variant's labels."""
-    column = _PRINTED_AS.get(variant, variant)
-
-    def cell(higher: str, share: float) -> Cell:
-        printed = None if theirs is None else theirs.cells[higher, share, column]
-        return Cell(ours=grid.labels((higher, share, variant)), theirs=printed, note="a")
-
-    base = Cell(ours=grid.labels(BASELINE), theirs=None if theirs is None else theirs.baseline[0], note="a")
     source = "" if theirs is None else f"; the paper's: {theirs.source}"
-    rows = budget_rows(cell, baseline=base)
-    return Table(title=f"Labels, {_TITLES[variant]}{source}", columns=COLUMNS, rows=rows, notes=notes)
+    return budget_table(f"Labels, {_TITLES[variant]}{source}", variant, grid.labels, theirs, notes=notes)
 
 
 def _ratios(grid: Grid, variant: str, theirs: Published) -> Table:
     """Return a table of one variant's labels over the own baseline."""
-    base, column = theirs.baseline[0], _PRINTED_AS.get(variant, variant)
-
-    def cell(higher: str, share: float) -> Cell:
-        printed = theirs.cells[higher, share, column] / base
-        return Cell(ours=grid.ratio((higher, share, variant)), theirs=printed, digits=2, note="a")
-
+    base = theirs.baseline[0]
+    over = replace(theirs, cells={key: labels / base for key, labels in theirs.cells.items()})
     title = f"Labels over the own baseline ({base:g} in the paper), {_TITLES[variant]}"
-    return Table(title=title, columns=COLUMNS, rows=budget_rows(cell), notes=[_OTHER] if variant == "P" else [])
+    notes = [_OTHER] if variant == "P" else []
+    return budget_table(title, variant, grid.ratio, over, place=None, notes=notes, digits=2)
 
 
 _OTHER = (
@@ -141,15 +109,11 @@ _OTHER = (
 
 def _accuracies(grid: Grid) -> Table:
     """Return a table of the labels' accuracy, per variant over all settings."""
-    rows: list[Row] = [("baseline", [Cell(ours=label_accuracies(grid.cells[BASELINE]), digits=2)])]
+    rows: list[Row] = [("baseline", [Cell(ours=grid[BASELINE].accuracies, digits=2)])]
     for variant, title in _TITLES.items():
-        votings = [voting for key, cell in grid.cells.items() if key[2] == variant for voting in cell]
-        rows.append((title, [Cell(ours=label_accuracies(votings), digits=2)]))
+        votings = Votings(voting for key, cell in grid.items() if key[2] == variant for voting in cell)
+        rows.append((title, [Cell(ours=votings.accuracies, digits=2)]))
     return Table(title="Accuracy of the labels, %, all settings together", columns=["ours"], rows=rows)
-
-
-def _teachers(grid: Grid) -> float:
-    return spread(ensemble.teacher_accuracy for ensemble in ensembles_of(grid.cells[BASELINE])).mean
 
 
 def _first(grid: Grid, early: Published, final: Published) -> str:
@@ -162,43 +126,33 @@ def _first(grid: Grid, early: Published, final: Published) -> str:
     )
 
 
-def _note_u(grid: Grid) -> list[str]:
-    base = grid.labels(BASELINE)
-    return [
-        (
-            f"a: our baseline is {number(base.mean)} where the early version has 99; the ratios to the own baseline "
-            "below take the teachers out of the comparison."
-        )
-    ]
-
-
-def _note_final(strong: Sequence[Ensemble], grid: Grid, options: Options) -> list[str]:
+def _note_final(strong: Sequence[Ensemble], grid: Grid, options: Options) -> str:
     """Say by measurement what the final version's figures need: its account, its teachers, or both."""
+    own = grid[BASELINE].ensembles
     shown = "; ".join(
-        f"{name}, {meter.conversion}: {base.mean:.0f} and {half.mean:.0f}"
-        for name, ensembles in (("ours", ensembles_of(grid.cells[BASELINE])), ("stronger nets", strong))
+        f"{name}, {meter.conversion}: {_count(ensembles, BASELINE, options, meter).mean:.0f} and "
+        f"{_count(ensembles, ('ln 8', 0.5, 'W'), options, meter).mean:.0f}"
+        for name, ensembles in (("ours", own), ("stronger nets", strong))
         for meter in (PAPER, IMPROVED)
-        for base, half in [_baseline_and_half(ensembles, options, meter)]
     )
-    return [
-        (
-            "a: the final version's weighting column and its baseline of 257 come from another account and other "
-            f"teachers than its upsampling column (baseline 99). Baseline and half of the people at ln 8, in the paper "
-            f"257 and 890, here by teachers ({_teachers(grid):.1%} right alone, stronger nets "
-            f"{spread(e.teacher_accuracy for e in strong).mean:.1%}) and conversion: {shown}."
-        ),
-        (
-            "At 25% and ln 4 the rule gives the strict majority the larger weight and the pairing by rank charges it "
-            "the smaller one: see `errata`."
-        ),
-    ]
+    return (
+        "a: the final version's weighting column and its baseline of 257 come from another account and other teachers "
+        "than its upsampling column (baseline 99). Baseline and half of the people at ln 8, in the paper 257 and 890, "
+        f"here by teachers ({teacher_accuracy(own):.1f}% right alone, stronger nets {teacher_accuracy(strong):.1f}%) "
+        f"and conversion: {shown}."
+    )
 
 
-def _baseline_and_half(ensembles: Sequence[Ensemble], options: Options, meter: Meter) -> tuple[Spread, Spread]:
-    """Return the labels of the baseline and of weighting with half of the people at ln 8."""
-    base = run_votings(ensembles, partial(standard, given=BASELINE_BUDGETS), options, meter)
-    half = run_votings(ensembles, partial(weighting, given=TWO_GROUPS["ln 8", 0.5]), options, meter)
-    return label_counts(base), label_counts(half)
+_BY_RANK = (
+    "At 25% and ln 4 the rule gives the strict majority the larger weight and the pairing by rank charges it the "
+    "smaller one: see `errata`."
+)
+
+
+def _count(ensembles: Sequence[Ensemble], key: Key, options: Options, meter: Meter) -> Spread:
+    """Return the labels of one cell of the table with other ensembles or another account."""
+    given = BASELINE_BUDGETS if key == BASELINE else TWO_GROUPS[key[:2]]
+    return run_votings(ensembles, VARIANTS[key[2]], given, options, meter).labels
 
 
 def _which_rule(grid: Grid, final: Published) -> Table:
@@ -209,7 +163,7 @@ def _which_rule(grid: Grid, final: Published) -> Table:
             cells: list[Cell | str] = [f"{final.cells[higher, share, 'W'] / final.cells[higher, 0.5, 'W']:.2f}"]
             for variant in "PW":
                 middle = grid.labels((higher, 0.5, variant)).mean
-                ratios = spread(voting.n_labels / middle for voting in grid.cells[higher, share, variant])
+                ratios = spread(voting.n_labels / middle for voting in grid[higher, share, variant])
                 cells.append(Cell(ours=ratios, digits=2))
             rows.append((setting_name(higher, share), cells))
     return Table(
@@ -220,20 +174,12 @@ def _which_rule(grid: Grid, final: Published) -> Table:
 
 def _stronger(strong: Sequence[Ensemble], options: Options, final: Published) -> list[Table]:
     """Count the final version's weighting column with stronger nets and the improved conversion, under both rules."""
-    base = run_votings(strong, partial(standard, given=BASELINE_BUDGETS), options, IMPROVED)
-    first = Cell(ours=label_counts(base), theirs=final.baseline[0], note="b")
-
-    def cell(higher: str, share: float, *, make: Callable[..., Scheme]) -> Cell:
-        votings = run_votings(strong, partial(make, given=TWO_GROUPS[higher, share]), options, IMPROVED)
-        return Cell(ours=label_counts(votings), theirs=final.cells[higher, share, "W"], note="b")
-
-    rows = {
-        variant: budget_rows(partial(cell, make=make), baseline=first)
-        for variant, make in (("P", published), ("W", weighting))
-    }
+    ours = partial(_count, strong, options=options, meter=IMPROVED)
+    title = "The final version with stronger nets and the improved conversion"
+    tables = [budget_table(f"{title}, {_TITLES[variant]}", variant, ours, final, note="b") for variant in "PW"]
     off = [
         cell.ours.mean / cell.theirs
-        for _, cells in rows["P"][: len(HIGHER)]
+        for _, cells in tables[0].rows[: len(HIGHER)]
         for cell in cells[1:]
         if isinstance(cell, Cell) and cell.theirs
     ]
@@ -243,30 +189,24 @@ def _stronger(strong: Sequence[Ensemble], options: Options, final: Published) ->
         "at 25%, ln 8 and ln 16, the figures are those of weights by budgets; 25%, ln 4 lies between the two (the next "
         f"table takes the teachers out of it). {len(strong)} ensembles."
     )
-    title = "The final version with stronger nets and the improved conversion"
-    return [
-        Table(title=f"{title}, {_TITLES[variant]}", columns=COLUMNS, rows=own, notes=[note])
-        for variant, own in rows.items()
-    ]
+    return [replace(table, notes=[note]) for table in tables]
 
 
-def _note_vanishing(grid: Grid, final: Published, options: Options) -> list[str]:
+def _note_vanishing(grid: Grid, final: Published, options: Options) -> str:
     """Say which power of participation fits, and measure whether the rotation matters."""
-    counts = label_counts(
-        _by_coins(ensemble, vanishing(ensemble, TWO_GROUPS["ln 8", 0.5]), number)
-        for ensemble in ensembles_of(grid.cells[BASELINE])
+    counts = Votings(
+        _by_coins(ensemble, VARIANTS["V"](ensemble, TWO_GROUPS["ln 8", 0.5]), number)
+        for ensemble in grid[BASELINE].ensembles
         for number in range(options.votings)
-    )
+    ).labels
     ours = grid.labels(("ln 8", 0.5, "V"))
-    return [
-        (
-            "a: the footnote's fourth power and the appendix's second give different figures; the second comes nearer "
-            f"to the printed ones (off by a factor of {_off(grid, 'Q', final):.2f} on average at 50% and 75%, the "
-            f"fourth by {_off(grid, 'V', final):.2f}), so the printed table seems to have the second. Who takes part "
-            f"when does not matter there: with a coin per teacher instead of our rotation 50%, ln 8 gives "
-            f"{counts.mean:.0f} labels instead of {ours.mean:.0f}."
-        )
-    ]
+    return (
+        "a: the footnote's fourth power and the appendix's second give different figures; the second comes nearer "
+        f"to the printed ones (off by a factor of {_off(grid, 'Q', final):.2f} on average at 50% and 75%, the "
+        f"fourth by {_off(grid, 'V', final):.2f}), so the printed table seems to have the second. Who takes part "
+        f"when does not matter there: with a coin per teacher instead of our rotation 50%, ln 8 gives "
+        f"{counts.mean:.0f} labels instead of {ours.mean:.0f}."
+    )
 
 
 def _off(grid: Grid, variant: str, final: Published) -> float:
@@ -285,7 +225,7 @@ def whose_cost(ensembles: Sequence[Ensemble], options: Options) -> Table:
     for share in SHARES:
         for higher in HIGHER:
             counts = [
-                _ways_to_stop(ensemble, vanishing(ensemble, TWO_GROUPS[higher, share], power=2), number)
+                _ways_to_stop(ensemble, VARIANTS["Q"](ensemble, TWO_GROUPS[higher, share]), number)
                 for ensemble in ensembles
                 for number in range(options.votings)
             ]

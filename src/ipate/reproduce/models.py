@@ -7,6 +7,7 @@ not on the budgets.
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -91,6 +92,11 @@ class Ensemble:
         return np.asarray(count_votes(self.votes, int(self.votes.max()) + 1).argmax(axis=1))
 
 
+def teacher_accuracy(ensembles: Iterable[Ensemble]) -> float:
+    """Return the mean accuracy of one teacher of some ensembles, in per cent."""
+    return float(np.mean([100 * ensemble.teacher_accuracy for ensemble in ensembles]))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Student:
     """A student to be trained on labelled public points; the replicate's split gives its test points."""
@@ -102,10 +108,7 @@ class Student:
 
 
 def split(setup: Setup, dataset: Dataset, *, seed: int) -> Partition:
-    """Split a data set as the paper does: at random, or by the official parts in Table 1.
-
-    Table 1 trains on MNIST's first 50,000 rows and keeps the other 10,000 of the training part public.
-    """
+    """Split a data set as the paper does: at random, or by the official parts (MNIST's first 50,000 rows private)."""
     if setup.test is not None:
         return partition(dataset.n_rows, public=setup.public, test=setup.test, seed=seed)
     if dataset.test_rows is None:
@@ -177,9 +180,8 @@ class TrainedModels:
     ) -> dict[tuple[Any, ...], tuple[NDArray[Any], NDArray[Any]]]:
         """Train all students and return, by key, what each predicts of its test points, and their true classes.
 
-        Within one batch, students with similar numbers of labels are trained together, so that epochs mean the same
-        to all of them. A batch's name is that of its results: adding a batch leaves the kept ones valid. Students
-        without labels are left out.
+        Students of one batch with similar numbers of labels are trained together, so that epochs mean the same to all
+        of them. Adding a batch leaves the kept results of others valid. Students without labels are left out.
         """
         made = [one for name, students in batches.items() for one in self._student_jobs(setup, students, name)]
         found = {}
@@ -187,6 +189,15 @@ class TrainedModels:
             pools = job.pool if job.pool is not None else ()
             for student, predicted, pool in zip(students, result.predicted, pools, strict=True):
                 found[student.key] = (predicted, result.truth[pool])
+        return found
+
+    def student_accuracies(
+        self, setup: str, batches: Mapping[str, Sequence[Student]]
+    ) -> Mapping[tuple[Any, ...], list[float]]:
+        """Train the students of votings; return their test accuracies in per cent, by the key of their votings."""
+        found: defaultdict[tuple[Any, ...], list[float]] = defaultdict(list)
+        for (*key, _, _), (predicted, truth) in self.student_predictions(SETUPS[setup], batches).items():
+            found[tuple(key)].append(100 * float(np.mean(predicted == truth)))
         return found
 
     def _teacher_job(self, spec: EnsembleSpec) -> Job:
@@ -256,13 +267,13 @@ class TrainedModels:
     def _train(self, job: Job, which: str) -> Result:
         """Train a job's models here and keep the result."""
         self.log(f"{which}: training {job.n_models} {job.kind} of {job.name}")
-        dataset = self.dataset(job.dataset)
         with self.progress_bar(job.name, 100) as update:
-            result = self._run(job, dataset, lambda done, total: update(100 * done // total))
+            result = self._run(job, lambda done, total: update(100 * done // total))
         write_result(job, result, self.cache)
         return result
 
-    def _run(self, job: Job, dataset: Dataset, progress: Callable[[int, int], None]) -> Result:
+    def _run(self, job: Job, progress: Callable[[int, int], None]) -> Result:
+        dataset = self.dataset(job.dataset)
         if job.preset == FOREST:
             return run_forests(job, (dataset.features(), dataset.y), progress=progress)
         try:

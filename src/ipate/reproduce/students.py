@@ -1,17 +1,24 @@
-"""`mnist-students`, `adult-students`: how accurate a student is that learns from the labels of each voting."""
+"""`mnist-students`, `adult-students`, `adult-skew`: how accurate students are that learn from the labels of votings.
 
+`adult-skew` gives higher budgets to the underrepresented class alone, and measures teachers and labels by class, too.
+"""
+
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ipate.reproduce import paper
-from ipate.reproduce.grid import BASELINE, COLUMNS, Grid, Key, Options, budget_rows, make_grid
+from ipate.reproduce.grid import Grid, Options, budget_table, copied_ensembles, make_grid, run_votings, shared_ensembles
 from ipate.reproduce.models import TrainedModels
-from ipate.reproduce.pages import Cell, Page, Table, spread
-from ipate.reproduce.paper import HIGHER, SETUPS, SHARES, Published
+from ipate.reproduce.pages import Cell, Page, Spread, Table, spread
+from ipate.reproduce.paper import BASELINE, BASELINE_BUDGETS, HIGHER, LOWER, SETUPS, SHARES, SKEW_SHARES, Key, Published
+from ipate.reproduce.voting import standard, upsampling
 
-Accuracies = dict[Key, list[float]]
+Accuracies: TypeAlias = Mapping[tuple[Any, ...], list[float]]
 _TITLES = {
     "U": "upsampling",
     "V": "vanishing, participation (ε/ε_max)⁴",
@@ -21,39 +28,34 @@ _TITLES = {
 }
 
 
-def _accuracies(models: TrainedModels, grid: Grid, *, name: str) -> Accuracies:
+def _grid_and_accuracies(models: TrainedModels, setup: str, options: Options) -> tuple[Grid, Accuracies]:
     """Train a student on the labels of every voting; return their test accuracies in per cent, by cell."""
-    batches = {name: list(grid.students("SUVWP")), f"{name}-squared": list(grid.students("Q"))}
-    found: Accuracies = {key: [] for key in grid.cells}
-    for key, (predicted, truth) in models.student_predictions(SETUPS[grid.setup], batches).items():
-        found[key[:3]].append(100 * float(np.mean(predicted == truth)))
-    return found
+    grid = make_grid(models, setup, options)
+    batches = {setup: list(grid.students("SUVWP")), f"{setup}-squared": list(grid.students("Q"))}
+    return grid, models.student_accuracies(setup, batches)
 
 
 def mnist(models: TrainedModels, options: Options) -> Page:
     """Reproduce the MNIST students, both versions of the table."""
-    grid = make_grid(models, "mnist", options, variants="UVQWP")
-    found = _accuracies(models, grid, name="mnist")
+    grid, found = _grid_and_accuracies(models, "mnist", options)
     early, final = paper.MNIST_EARLY_STUDENTS, paper.MNIST_STUDENTS
-    why = [
-        (
-            "a: a student's accuracy follows the number of labels (correlation of the cells' means with its logarithm: "
-            f"{_correlation(grid, found):.2f}, {len(found)} cells); where the paper has other numbers of labels, it "
-            "has other students."
-        )
-    ]
+    why = (
+        "a: a student's accuracy follows the number of labels (correlation of the cells' means with its logarithm: "
+        f"{_correlation(grid, found):.2f}, {len(grid)} cells); where the paper has other numbers of labels, it "
+        "has other students."
+    )
     other = (
         "a: the final version prints the early one's numbers of labels for upsampling and better students "
         f"({final.cells['ln 4', 0.25, 'U']:g} instead of {early.cells['ln 4', 0.25, 'U']:g} at 25%, ln 4): they come "
         "from other labels or another student than it describes."
     )
     tables = [
-        _table(found, "U", early, "early version of the table", why),
-        _table(found, "W", early, "early version", why),
-        _table(found, "U", final, "final version", [other]),
-        _table(found, "P", final, "final version", why, column="W"),
-        _table(found, "V", early, "early version (0: no label at all)", [_POWER]),
-        _table(found, "Q", early, "early version (0: no label at all)", [_SQUARED], column="V"),
+        _table(found, "U", early, why, "; the paper's: early version of the table"),
+        _table(found, "W", early, why, "; the paper's: early version"),
+        _table(found, "U", final, other, "; the paper's: final version"),
+        _table(found, "P", final, why, "; the paper's: final version"),
+        _table(found, "V", early, _POWER, "; the paper's: early version (0: no label at all)"),
+        _table(found, "Q", early, _SQUARED, "; the paper's: early version (0: no label at all)"),
     ]
     return Page(
         name="mnist-students", title="MNIST: students", tables=tables,
@@ -66,15 +68,9 @@ def mnist(models: TrainedModels, options: Options) -> Page:
 
 def adult(models: TrainedModels, options: Options) -> Page:
     """Reproduce the Adult students."""
-    grid = make_grid(models, "adult", options, variants="UVQWP")
-    found = _accuracies(models, grid, name="adult")
-    theirs = paper.ADULT_STUDENTS
-    tables = [
-        _table(found, "U", theirs, "", [_SPLITS]),
-        _table(found, "W", theirs, "", [_SPLITS]),
-        _table(found, "V", theirs, "", [_POWER]),
-        _table(found, "Q", theirs, "", [_SPLITS], column="V"),
-    ]
+    grid, found = _grid_and_accuracies(models, "adult", options)
+    notes = {"U": _SPLITS, "W": _SPLITS, "V": _POWER, "Q": _SPLITS}
+    tables = [_table(found, variant, paper.ADULT_STUDENTS, note) for variant, note in notes.items()]
     return Page(
         name="adult-students", title="Adult: students", tables=tables, findings=_findings(grid, found, "UW"),
         about="The student is a random forest of 100 trees on the labels of each voting of `adult-labels`; accuracy "
@@ -82,23 +78,14 @@ def adult(models: TrainedModels, options: Options) -> Page:
     )  # fmt: skip
 
 
-def _table(
-    found: Accuracies, variant: str, theirs: Published, version: str, notes: Sequence[str], *, column: str | None = None
-) -> Table:
-    def cell(key: Key, printed: float) -> Cell:
-        return Cell(ours=spread(found[key]), theirs=printed, percent=True, digits=2, note="a")
-
-    rows = budget_rows(
-        lambda higher, share: cell((higher, share, variant), theirs.cells[higher, share, column or variant]),
-        baseline=cell(BASELINE, theirs.baseline[0]),
-    )
-    title = f"Student accuracy, %, {_TITLES[variant]}" + (f"; the paper's: {version}" if version else "")
-    return Table(title=title, columns=COLUMNS, rows=rows, notes=notes)
+def _table(found: Accuracies, variant: str, theirs: Published, note: str, version: str = "") -> Table:
+    title = f"Student accuracy, %, {_TITLES[variant]}{version}"
+    return budget_table(title, variant, lambda key: spread(found[key]), theirs, notes=[note], percent=True, digits=2)
 
 
 def _correlation(grid: Grid, found: Accuracies) -> float:
     """Correlate cells' mean accuracy with the logarithm of their mean number of labels."""
-    keys = [key for key in grid.cells if found[key] and grid.labels(key).mean >= 1]
+    keys = [key for key in grid if found[key] and grid.labels(key).mean >= 1]
     labels = [math.log(grid.labels(key).mean) for key in keys]
     return float(np.corrcoef(labels, [spread(found[key]).mean for key in keys])[0, 1])
 
@@ -136,3 +123,84 @@ def _findings(grid: Grid, found: Accuracies, variants: str) -> list[str]:
         )
     sentences.append(f"Baseline: {base.mean:.2f} ± {base.sd:.2f}% with {grid.labels(BASELINE).mean:.0f} labels.")
     return sentences
+
+
+Accuracy: TypeAlias = Callable[[Key, int], Spread]
+"""The accuracy of a cell on one class: 0 are low incomes (the majority), 1 are high incomes."""
+
+
+def skew(models: TrainedModels, options: Options) -> Page:
+    """Reproduce the four tables of the unbalanced experiment."""
+    grid = _skewed_grid(models, options)
+    right: dict[tuple[Key, int], list[float]] = {}
+    predictions = models.student_predictions(SETUPS["adult"], {"adult-skew": list(grid.students("SU"))})
+    for key, (predicted, truth) in predictions.items():
+        for one in (0, 1):
+            right.setdefault((key[:3], one), []).append(100 * float(np.mean(predicted[truth == one] == one)))
+
+    def of_teachers(key: Key, one: int) -> Spread:
+        return spread(100 * ensemble.teacher_accuracy_of(one) for ensemble in grid[key].ensembles)
+
+    def of_labels(key: Key, one: int) -> Spread:
+        return spread(100 * voting.accuracy_of(one) for voting in grid[key])
+
+    def of_students(key: Key, one: int) -> Spread:
+        return spread(right[key, one])
+
+    theirs = paper.SKEW_LABELS
+    title = f"Labels; the paper's: {theirs.source}"
+    labels = budget_table(title, "U", grid.labels, theirs, column="N", shares=SKEW_SHARES)
+    tables = [
+        _class_table(title, accuracy, theirs, one)
+        for title, accuracy, theirs in (
+            ("Teacher accuracy", of_teachers, paper.SKEW_TEACHERS),
+            ("Accuracy of the labels", of_labels, paper.SKEW_VOTINGS),
+            ("Student accuracy", of_students, paper.SKEW_STUDENTS),
+        )
+        for one in (0, 1)
+    ]
+    return Page(
+        name="adult-skew", title="Adult: budgets by class", tables=[labels, *tables],
+        findings=[_trend("Teachers", of_teachers), _trend("Students", of_students)],
+        about="Only people of the class with high incomes (24.8%) can have the higher budget; the columns say which "
+        f"share of them has it; everybody else has ln 2. Upsampling, {len(grid[BASELINE])} votings per setting "
+        f"({options.ensembles} ensembles); the paper's account. A teacher's and a label's accuracy is measured on "
+        "public points, a student's on test points.",
+    )  # fmt: skip
+
+
+def _skewed_grid(models: TrainedModels, options: Options) -> Grid:
+    base, own = shared_ensembles("adult", options), copied_ensembles("adult", options, shares=SKEW_SHARES, skew=True)
+    models.require([*base, *itertools.chain(*own.values())])
+    grid = Grid()
+    grid[BASELINE] = run_votings(models.ensembles(base), standard, BASELINE_BUDGETS, options)
+    for (higher, share), specs in own.items():
+        given = paper.two_groups(LOWER, HIGHER[higher], share)
+        grid[higher, share, "U"] = run_votings(models.ensembles(specs), upsampling, given, options)
+    return grid
+
+
+def _class_table(title: str, accuracy: Accuracy, theirs: Published, one: int) -> Table:
+    """Return the table of one class."""
+    name = ("low incomes (the majority)", "high incomes")[one]
+    table = budget_table(
+        f"{title} on {name}, %; the paper's: {theirs.source}", "U", lambda key: accuracy(key, one), theirs, place=one,
+        column="lh"[one], name="baseline", shares=SKEW_SHARES, percent=True, digits=2,
+    )  # fmt: skip
+    shown = [cell for _, cells in table.rows for cell in cells if isinstance(cell, Cell)]
+    worst = max(abs(cell.ours.mean - cell.theirs) for cell in shown if cell.theirs is not None)
+    return replace(table, notes=[f"a: other forests; the cells differ by {worst:.1f} points at most."])
+
+
+def _trend(name: str, accuracy: Accuracy) -> str:
+    """Count the steps to a larger share or a higher budget in which high incomes gain, and low incomes lose."""
+    budgets = list(HIGHER)
+    steps = [((h, a, "U"), (h, b, "U")) for h in budgets for a, b in itertools.pairwise(SKEW_SHARES)]
+    steps += [((a, s, "U"), (b, s, "U")) for s in SKEW_SHARES for a, b in itertools.pairwise(budgets)]
+    steps += [(BASELINE, (budgets[0], SKEW_SHARES[0], "U"))]
+    low, high = ([accuracy(after, one).mean - accuracy(before, one).mean for before, after in steps] for one in (0, 1))
+    up, down = sum(change > 0 for change in high), sum(change < 0 for change in low)
+    return (
+        f"{name}: accuracy on high incomes rises in {up} of {len(steps)} steps to a larger share or a higher budget, "
+        f"accuracy on low incomes falls in {down} of {len(steps)}."
+    )

@@ -5,38 +5,32 @@ dissenting votes joins it, or a share of the points becomes unanimous. For each 
 standard PATE the paper's number of labels, so that the ratios to it can be compared.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from ipate.labelling.aggregators import Mechanism
 from ipate.reproduce import paper
-from ipate.reproduce.grid import Options, ensembles_of, label_accuracies, label_counts, run_votings, shared_ensembles
-from ipate.reproduce.models import Ensemble, EnsembleSpec, TrainedModels
-from ipate.reproduce.pages import Cell, Page, Row, Spread, Table, spread
-from ipate.reproduce.paper import TABLE1
-from ipate.reproduce.schemes import (
-    THREE_GROUPS,
-    Budgets,
-    Scheme,
-    as_published,
-    published,
-    standard,
-    upsampling,
-    weighting,
-)
-from ipate.reproduce.voting import IMPROVED, PAPER, Voting, charge_again
+from ipate.reproduce.grid import Options, Votings, run_votings, shared_ensembles
+from ipate.reproduce.models import Ensemble, EnsembleSpec, TrainedModels, teacher_accuracy
+from ipate.reproduce.pages import Cell, Page, Row, Table, spread
+from ipate.reproduce.paper import SETUPS, TABLE1, THREE_GROUPS
+from ipate.reproduce.voting import IMPROVED, PAPER, VARIANTS, MakeScheme, charge_again, published, standard, weighting
 
 _PLAIN = EnsembleSpec(setup="svhn-plain", replicate=0)
-_COLUMNS = ("standard", "upsampling", "weighting, as published", "weighting, by budgets")
-
-
+_MAKERS: Mapping[str, MakeScheme] = {
+    "standard": standard, "upsampling": VARIANTS["U"], "weighting, as published": VARIANTS["P"],
+    "weighting, by budgets": VARIANTS["W"],
+}  # fmt: skip
+_COLUMNS = tuple(_MAKERS)
 SIGMAS = (40.0, 30.0, 25.0, 20.0)
 WAYS = ("votes", "points")
 """What a share is drawn of: single dissenting votes, or points with all of their votes."""
 _HALVINGS = 9  # bisection steps in the search for that share
-Rows = dict[tuple[str, str], dict[str, list[Voting]]]
+Rows = dict[tuple[str, str], dict[str, Votings]]
 """(setup, shares of people) → column → votings."""
 
 
@@ -48,27 +42,22 @@ def table1(models: TrainedModels, options: Options) -> Page:
         for setup, specs in setups.items()
         for name, shares in TABLE1.items()
     }
-    needed = [spec for specs in (*setups.values(), *upsampled.values()) for spec in specs]
-    models.require([*needed, *shared_ensembles("mnist-strong", options), _PLAIN])
+    strong = shared_ensembles("mnist-strong", options)
+    models.require([*itertools.chain(*setups.values(), *upsampled.values()), *strong, _PLAIN])
     ensembles = {setup: models.ensembles(specs) for setup, specs in setups.items()}
-    votings = {
-        (setup, name): _row(ensembles[setup], models.ensembles(specs), THREE_GROUPS[name], options)
-        for (setup, name), specs in upsampled.items()
-    }
+    votings: Rows = {}
+    for (setup, name), specs in upsampled.items():
+        own = models.ensembles(specs)
+        votings[setup, name] = {
+            column: run_votings(own if column == "upsampling" else ensembles[setup], make, THREE_GROUPS[name], options)
+            for column, make in _MAKERS.items()
+        }
     tables = [
-        _labels(votings),
-        _ratios(votings),
-        _accuracy(votings),
-        _stronger(models.ensembles(shared_ensembles("mnist-strong", options)), options),
-        agreement(ensembles["svhn"], options),
-    ]
+        *_comparisons(votings), _stronger(models.ensembles(strong), options), agreement(ensembles["svhn"], options),
+    ]  # fmt: skip
     return Page(
         name="table1", title="Table 1: three groups of people, MNIST and SVHN", tables=tables,
-        findings=[
-            *_findings(votings),
-            _plain(models.ensembles([_PLAIN])[0], options),
-            _noise(tables[-1]),
-        ],
+        findings=[*_findings(votings), _plain(models.ensembles([_PLAIN])[0], options), _noise(tables[-1])],
         about="250 teachers: σ = 40, σ_T = 150, T = 200, δ = 1e-5, ε = 1, 2 and 3, the paper's account (tight, "
         "classic, not releasable). MNIST: the paper's CNN on the first 50,000 training images, 10,000 public; SVHN: a "
         "VGG of 7 layers, 60 epochs, on 63,257 training images, 10,000 public. "
@@ -76,38 +65,21 @@ def table1(models: TrainedModels, options: Options) -> Page:
     )  # fmt: skip
 
 
-def _row(
-    ensembles: Sequence[Ensemble], upsampled: Sequence[Ensemble], given: Budgets, options: Options
-) -> dict[str, list[Voting]]:
-    columns = ((ensembles, standard), (upsampled, upsampling), (ensembles, published), (ensembles, weighting))
-    return {
-        name: run_votings(voters, partial(make, given=given), options)
-        for name, (voters, make) in zip(_COLUMNS, columns, strict=True)
-    }
-
-
 def _stronger(strong: Sequence[Ensemble], options: Options) -> Table:
     """Count MNIST's rows with stronger nets, on 60,000 private points, under both conversions."""
     rows: list[Row] = []
+    columns = [name for name in _COLUMNS if name != "upsampling"]
     for name, given in THREE_GROUPS.items():
-        printed = paper.TABLE1_LABELS["mnist-official", name]
-        makers: tuple[tuple[float | None, Callable[..., Scheme]], ...] = (
-            (printed[0][0], standard),
-            (printed[2][0], published),
-            (None, weighting),
-        )
+        (base, *_), _, (weighted, *_) = paper.TABLE1_PRINTED["mnist-official", name]
         for meter in (PAPER, IMPROVED):
             cells = [
-                Cell(
-                    ours=label_counts(run_votings(strong, partial(make, given=given), options, meter)), theirs=theirs,
-                    note="a",
-                )
-                for theirs, make in makers
-            ]  # fmt: skip
+                Cell(ours=run_votings(strong, _MAKERS[column], given, options, meter).labels, theirs=theirs, note="a")
+                for column, theirs in zip(columns, (base, weighted, None), strict=True)
+            ]
             rows.append((f"{name}, {meter.conversion}", cells))
     return Table(
-        title=f"Labels with stronger nets ({_alone(strong).mean:.1f}% right alone), MNIST",
-        columns=("standard", "weighting, as published", "weighting, by budgets"), rows=rows,
+        title=f"Labels with stronger nets ({teacher_accuracy(strong):.1f}% right alone), MNIST", columns=columns,
+        rows=rows,
         notes=[
             "a: the improved conversion gives more labels than Table 1 has: it was counted by the classic one.",
             "These teachers are those of `mnist-labels`: 60,000 private and 9,000 public points.",
@@ -119,16 +91,25 @@ def _name(row: tuple[str, str]) -> str:
     return f"{'MNIST' if row[0] == 'mnist-official' else 'SVHN'}, {row[1]}"
 
 
-def _labels(votings: Rows) -> Table:
-    rows = []
+def _comparisons(votings: Rows) -> list[Table]:
+    """Compare labels, their ratios to standard PATE's, and their accuracy with the paper's."""
+    labels, ratios, accuracies = [], [], []
     for row, columns in votings.items():
-        theirs = (*paper.TABLE1_LABELS[row], (None, None))
-        cells = [
-            Cell(ours=label_counts(columns[name]), theirs=mean, theirs_sd=sd, note="a")
-            for name, (mean, sd) in zip(_COLUMNS, theirs, strict=True)
-        ]
-        rows.append((_name(row), cells))
-    return Table(title="Labels", columns=_COLUMNS, rows=rows, notes=[_TEACHERS])
+        printed, base = paper.TABLE1_PRINTED[row], columns["standard"]
+        counts, over, right = [], [], []
+        for own, (mean, sd, accuracy) in zip(columns.values(), (*printed, (None, None, None)), strict=True):
+            ratio = None if mean is None else mean / printed[0][0]
+            counts.append(Cell(ours=own.labels, theirs=mean, theirs_sd=sd, note="a"))
+            over.append(Cell(ours=own.over(base), theirs=ratio, digits=2, note="b"))
+            right.append(Cell(ours=own.accuracies, theirs=accuracy, percent=True, digits=2, note="c"))
+        labels.append((_name(row), counts))
+        ratios.append((_name(row), over[1:]))
+        accuracies.append((_name(row), right))
+    return [
+        Table(title="Labels", columns=_COLUMNS, rows=labels, notes=[_TEACHERS]),
+        Table(title="Labels over standard PATE's in the same voting", columns=_COLUMNS[1:], rows=ratios, notes=[_NET]),
+        Table(title="Accuracy of the labels, %", columns=_COLUMNS, rows=accuracies, notes=[_NOT_AUGMENTED]),
+    ]
 
 
 _TEACHERS = (
@@ -138,44 +119,17 @@ _TEACHERS = (
     "overspends strict budgets (see `errata`). Weighting by budgets charges everybody for what they are."
 )
 
-
-def _ratios(votings: Rows) -> Table:
-    rows = []
-    for row, columns in votings.items():
-        theirs = [mean / paper.TABLE1_LABELS[row][0][0] for mean, _ in paper.TABLE1_LABELS[row][1:]]
-        cells = [
-            Cell(ours=label_ratios(columns[name], columns["standard"]), theirs=mean, digits=2, note="b")
-            for name, mean in zip(_COLUMNS[1:], (*theirs, None), strict=True)
-        ]
-        rows.append((_name(row), cells))
-    return Table(title="Labels over standard PATE's in the same voting", columns=_COLUMNS[1:], rows=rows, notes=[_NET])
-
-
 _NET = "b: not settled: the last table compares ratios where teachers agree as far as the paper's do, by noise."
-
-
-def _accuracy(votings: Rows) -> Table:
-    rows = []
-    for row, columns in votings.items():
-        theirs = (*paper.TABLE1_ACCURACY[row], None)
-        cells = [
-            Cell(ours=label_accuracies(columns[name]), theirs=mean, percent=True, digits=2, note="c")
-            for name, mean in zip(_COLUMNS, theirs, strict=True)
-        ]
-        rows.append((_name(row), cells))
-    return Table(
-        title="Accuracy of the labels, %", columns=_COLUMNS, rows=rows,
-        notes=["c: other teachers: below is what the same net gives without augmentation."],
-    )  # fmt: skip
+_NOT_AUGMENTED = "c: other teachers: below is what the same net gives without augmentation."
 
 
 def _findings(votings: Rows) -> list[str]:
     sentences = []
     for setup in ("mnist-official", "svhn"):
-        ensembles = ensembles_of(votings[setup, "34/43/23%"]["standard"])
+        ensembles = votings[setup, "34/43/23%"]["standard"].ensembles
         right = spread(100 * _plurality_accuracy(e) for e in ensembles)
         sentences.append(
-            f"{_name((setup, ''))[:-2]}: one teacher is right in {_alone(ensembles).mean:.1f}% of cases, their "
+            f"{_name((setup, ''))[:-2]}: one teacher is right in {teacher_accuracy(ensembles):.1f}% of cases, their "
             f"plurality in {right.mean:.1f}%."
         )
     for row, columns in votings.items():
@@ -208,18 +162,13 @@ def _noise(table: Table) -> str:
 
 def _plain(plain: Ensemble, options: Options) -> str:
     """Say what augmentation and dropout add on SVHN."""
-    votings = run_votings([plain], partial(standard, given=THREE_GROUPS["34/43/23%"]), options)
-    right = label_accuracies(votings)
+    right = run_votings([plain], standard, THREE_GROUPS["34/43/23%"], options).accuracies
     return (
         f"SVHN without augmentation and dropout, which the paper does not mention (one ensemble): one teacher is right "
-        f"in {_alone([plain]).mean:.1f}% of cases, their plurality in {100 * _plurality_accuracy(plain):.1f}%, "
+        f"in {teacher_accuracy([plain]):.1f}% of cases, their plurality in {100 * _plurality_accuracy(plain):.1f}%, "
         f"standard PATE's labels in {right.mean:.1f} ± {right.sd:.1f}%. The paper's labels, right in "
         "62.9 to 66.4%, lie between these and ours."
     )
-
-
-def _alone(ensembles: Iterable[Ensemble]) -> Spread:
-    return spread(100 * e.teacher_accuracy for e in ensembles)
 
 
 def _plurality_accuracy(ensemble: Ensemble) -> float:
@@ -233,29 +182,22 @@ def with_more_agreement(ensemble: Ensemble, share: float, *, way: str = "votes")
     return replace(ensemble, votes=np.where(drawn < share, ensemble.plurality, ensemble.votes).astype(np.uint8))
 
 
-def label_ratios(votings: Sequence[Voting], base: Sequence[Voting]) -> Spread:
-    """Return labels over those of the same voting of the same ensemble in `base`."""
-    below = {(v.ensemble.spec.replicate, v.number): v.n_labels for v in base}
-    return spread(v.n_labels / below[v.ensemble.spec.replicate, v.number] for v in votings)
-
-
 def agreement(ensembles: Sequence[Ensemble], options: Options) -> Table:
     """Compare, per σ, the ratios to standard PATE with the paper's at its own number of labels."""
-    printed = {name: [mean for mean, _ in paper.TABLE1_LABELS["svhn", name]] for name in TABLE1}
+    printed = {name: [mean for mean, _, _ in paper.TABLE1_PRINTED["svhn", name]] for name in TABLE1}
     target = sum(own[0] for own in printed.values()) / len(printed)
     rows: list[Row] = []
     for way in WAYS:
         for sigma in SIGMAS:
-            plain = partial(_scheme, sigma=sigma, given=THREE_GROUPS["34/43/23%"])
-            share = _share(ensembles, plain, target, options, way=way)
-            made = [with_more_agreement(ensemble, share, way=way) for ensemble in ensembles]
-            base = run_votings(made, plain, options)
-            cells: list[Cell | str] = [f"{share:.0%} of {way}", Cell(ours=label_counts(base))]
-            for rule, column in (("proportional", 1), ("algorithm2", 2)):
+            mechanism = replace(SETUPS["svhn"].mechanism, sigma=sigma)
+            share = _share(ensembles, mechanism, target, options, way=way)
+            made, base = _standard_votings(ensembles, mechanism, options, share=share, way=way)
+            cells: list[Cell | str] = [f"{share:.0%} of {way}", Cell(ours=base.labels)]
+            for make, column in ((weighting, 1), (published, 2)):
                 for name, given in THREE_GROUPS.items():
-                    votings = run_votings(made, partial(_scheme, sigma=sigma, given=given, rule=rule), options)
+                    votings = run_votings(made, partial(make, mechanism=mechanism), given, options)
                     theirs = printed[name][column] / printed[name][0]
-                    cells.append(Cell(ours=label_ratios(votings, base), theirs=theirs, digits=2, note="d"))
+                    cells.append(Cell(ours=votings.over(base), theirs=theirs, digits=2, note="d"))
             rows.append((f"{way}, σ = {sigma:g}", cells))
     return Table(
         title=f"SVHN: labels over standard PATE's where that gives about {target:.0f}, by agreement and noise",
@@ -275,23 +217,19 @@ _AGREEMENT = (
 )
 
 
-def _scheme(ensemble: Ensemble, *, sigma: float, given: Budgets, rule: str | None = None) -> Scheme:
-    """Standard PATE, or weighting by a rule, with another σ; Algorithm 2 is charged as published."""
-    mechanism = replace(ensemble.setup.mechanism, sigma=sigma)
-    if rule is None:
-        return standard(ensemble, given, mechanism=mechanism)
-    made = weighting(ensemble, given, rule=rule, mechanism=mechanism)
-    return as_published(made) if rule == "algorithm2" else made
+def _standard_votings(
+    ensembles: Sequence[Ensemble], mechanism: Mechanism, options: Options, *, share: float, way: str
+) -> tuple[list[Ensemble], Votings]:
+    """Return ensembles that agree more, and standard PATE's votings of them."""
+    made = [with_more_agreement(ensemble, share, way=way) for ensemble in ensembles]
+    return made, run_votings(made, partial(standard, mechanism=mechanism), THREE_GROUPS["34/43/23%"], options)
 
 
-def _share(
-    ensembles: Sequence[Ensemble], plain: Callable[[Ensemble], Scheme], target: float, options: Options, *, way: str
-) -> float:
+def _share(ensembles: Sequence[Ensemble], mechanism: Mechanism, target: float, options: Options, *, way: str) -> float:
     """Search the share that gives `target` labels; more agreement gives more labels."""
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        made = [with_more_agreement(ensemble, middle, way=way) for ensemble in ensembles]
-        labels = label_counts(run_votings(made, plain, options)).mean
-        low, high = (middle, high) if labels < target else (low, middle)
+        _, votings = _standard_votings(ensembles, mechanism, options, share=middle, way=way)
+        low, high = (middle, high) if votings.labels.mean < target else (low, middle)
     return (low + high) / 2

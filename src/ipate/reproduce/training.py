@@ -12,7 +12,6 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -32,20 +31,10 @@ Images: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return 0, 1 where a job failed, 2 where the input cannot be used."""
-    args = _parser().parse_args(arguments)
-    try:
-        return _run(args)
-    except InputError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m ipate.reproduce.training",
-        description=__doc__,
+        prog="python -m ipate.reproduce.training", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    )  # fmt: skip
     parser.add_argument("jobs", type=Path, help="folder of job files")
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -54,7 +43,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--amp", action="store_true", help="bfloat16 where it pays")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no job that would end later")
     parser.add_argument("--tar", type=int, help="put results into part-N.tar files of at most so many bytes")
-    return parser
+    try:
+        return _run(parser.parse_args(arguments))
+    except InputError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
 
 
 def run_job(
@@ -114,26 +107,8 @@ def _images(name: str, folder: Path) -> Images:
     return dataset.X if dataset.kind == "image" else dataset.features(), dataset.y
 
 
-@dataclass
-class _Clock:
-    """Estimates how long jobs take from those that have run: a job too long for the time left is not started."""
-
-    seconds: float
-    start: float = field(default_factory=time.perf_counter)
-    rates: dict[str, float] = field(default_factory=dict)
-
-    def left(self) -> float:
-        return self.seconds - (time.perf_counter() - self.start)
-
-    def expected(self, job: Job) -> float:
-        """Return the time by what the same preset took per model and step; 0 where none has run."""
-        return self.rates.get(job.preset, 0.0) * _work(job)
-
-    def record(self, job: Job, took: float) -> None:
-        self.rates[job.preset] = took / _work(job)
-
-
 def _work(job: Job) -> float:
+    """Return a number of steps to which the time of a job is proportional, for jobs of one preset."""
     if job.preset == FOREST:
         return float(len(job.indices))
     preset = find_preset(job.preset).lasting(epochs=job.epochs, steps=job.steps)
@@ -146,13 +121,14 @@ def _run(args: argparse.Namespace) -> int:
     if not paths:
         raise InputError(f"{args.jobs}: holds no *.job.npz file")
     args.out.mkdir(parents=True, exist_ok=True)
-    clock, data, failed, left = _Clock(args.seconds), {}, 0, []
+    deadline, data, failed, left = time.perf_counter() + args.seconds, {}, 0, []
+    rates: dict[str, float] = {}  # seconds per step by preset, from the jobs that have run
     packed = _packed(args.out)
     for number, path in enumerate(paths, start=1):
         job = read_job(path)
         if job.name in packed or read_result(job, args.out) is not None:
             continue
-        if clock.left() <= max(0.0, clock.expected(job)):
+        if deadline - time.perf_counter() <= rates.get(job.preset, 0.0) * _work(job):
             left.append(job.name)
             continue
         if job.dataset not in data:
@@ -168,9 +144,10 @@ def _run(args: argparse.Namespace) -> int:
             sys.stderr.write(f"{job.name} failed: {error}\n")
             failed += 1
             continue
-        clock.record(job, time.perf_counter() - begin)
+        end = time.perf_counter()
+        rates[job.preset] = (end - begin) / _work(job)
         _pack(write_result(job, result, args.out), args.tar)
-        sys.stderr.write(f"[{number}/{len(paths)}] {job.name}: {_summary(result)}, {clock.left():.0f} s left\n")
+        sys.stderr.write(f"[{number}/{len(paths)}] {job.name}: {_summary(result)}, {deadline - end:.0f} s left\n")
     if left:
         sys.stderr.write(f"no time for {len(left)} jobs: {', '.join(left)}\n")
     return 1 if failed else 0

@@ -1,23 +1,33 @@
-"""One voting process of the paper: the public points are asked in a random order until a budget is exhausted."""
+"""One voting process of the paper: who votes with which weight, who pays, and when a budget is exhausted.
 
+Budgets are given out at random, so an ensemble's teachers are exchangeable: the first ones belong to the first group.
+The published code pairs weights and budgets wrongly; `as_published` reproduces that error to measure its effect.
+"""
+
+import warnings
 from bisect import bisect_left
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting import loose, tight
 from ipate.accounting.bounds import Meter
-from ipate.labelling.aggregators import Confident
+from ipate.allocation import lay_out
+from ipate.allocation.participation import Participation
+from ipate.errors import InputError, ReproductionWarning
+from ipate.labelling.aggregators import Confident, Mechanism
 from ipate.labelling.audit import HistoryRow, account_for
 from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise
+from ipate.people.budgets import Account, Budget, Group
 from ipate.reproduce.jobs import Ints
 from ipate.reproduce.models import Ensemble, Student
-from ipate.reproduce.schemes import Scheme
+from ipate.reproduce.paper import DELTA, Budgets
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -26,7 +36,98 @@ PAPER = Meter("tight", "classic")
 IMPROVED = Meter("tight", "improved")
 """The same bound with the improved conversion (Canonne, Kamath and Steinke)."""
 _ORDER_STREAM = 3  # seeds the order in which points are asked
+_PEOPLE = 100_000  # shares are converted to whole people
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scheme:
+    """The weights and accounts of a variant, its noise, and for vanishing who takes part in which query."""
+
+    panel: Panel
+    mechanism: Mechanism
+    schedule: Participation | None = None
+
+    def with_budgets(self, epsilon: Sequence[float]) -> "Scheme":
+        """Return the scheme with another ε per group, in the order of its groups."""
+        groups = tuple(
+            group.with_budget(Budget(own, group.delta)) for group, own in zip(self.panel.groups, epsilon, strict=True)
+        )
+        return replace(self, panel=replace(self.panel, groups=groups))
+
+
+def standard(ensemble: Ensemble, given: Budgets, *, mechanism: Mechanism | None = None) -> Scheme:
+    """Charge everybody against the smallest budget, as standard PATE must."""
+    epsilon = min(value for value, _ in given.values())
+    group = Account(group=Group(id="everybody", budget=Budget(epsilon, DELTA)), sensitivity=1.0)
+    k = ensemble.n_teachers
+    panel = Panel(groups=(group,), weights=np.ones(k), member=np.zeros(k, dtype=np.intp))
+    return Scheme(panel=panel, mechanism=mechanism or ensemble.setup.mechanism)
+
+
+def weighting(
+    ensemble: Ensemble, given: Budgets, *, rule: str = "proportional", mechanism: Mechanism | None = None
+) -> Scheme:
+    """Give every teacher one group, and its votes a weight by one of the rules of weighting."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReproductionWarning)
+        return _laid_out("weighting", ensemble, given, mechanism=mechanism, rule=rule)
+
+
+def vanishing(ensemble: Ensemble, given: Budgets, *, power: float = 4) -> Scheme:
+    """Let a group's teachers vote on a fraction (ε_g/ε_max)^power of the queries; the paper's experiments have 4."""
+    return _laid_out("vanishing", ensemble, given, seed=0, power=power)
+
+
+def _laid_out(
+    variant: str, ensemble: Ensemble, given: Budgets, *, mechanism: Mechanism | None = None, **options: Any
+) -> Scheme:
+    groups = [
+        Group(id=name, budget=Budget(epsilon, DELTA), people=round(share * _PEOPLE))
+        for name, (epsilon, share) in given.items()
+    ]
+    layout = lay_out(variant, groups=groups, n_teachers=ensemble.n_teachers, **options)
+    return Scheme(panel=layout.panel(), mechanism=mechanism or ensemble.setup.mechanism, schedule=layout.participation)
+
+
+def as_published(scheme: Scheme) -> Scheme:
+    """Pair budgets with weights by rank, as the published code does by sorting both: for reproduction only.
+
+    Votes keep their weights; the group with the i-th smallest weight is charged against the i-th smallest budget,
+    whichever budget its people have.
+    """
+    groups = scheme.panel.groups
+    by_weight = sorted(range(len(groups)), key=lambda place: groups[place].sensitivity)
+    budget = dict(zip(by_weight, sorted(group.epsilon for group in groups), strict=True))
+    return scheme.with_budgets([budget[place] for place in range(len(groups))])
+
+
+def published(ensemble: Ensemble, given: Budgets, *, mechanism: Mechanism | None = None) -> Scheme:
+    """Weight by Algorithm 2 and charge as the published code does: for reproduction only."""
+    return as_published(weighting(ensemble, given, rule="algorithm2", mechanism=mechanism))
+
+
+def upsampling(ensemble: Ensemble, given: Budgets) -> Scheme:
+    """Charge the ensemble's groups of copies against the budgets in their order; noise and threshold scale with k."""
+    spec, setup = ensemble.spec, ensemble.setup
+    if len(spec.copies) != len(given):
+        raise InputError(f"{spec.name} has {len(spec.copies)} groups of copies, and there are {len(given)} budgets")
+    groups = tuple(
+        Account(group=Group(id=name, budget=Budget(epsilon, DELTA)), sensitivity=float(copies))
+        for (name, (epsilon, _)), copies in zip(given.items(), spec.copies, strict=True)
+    )
+    factor, base = ensemble.n_teachers / setup.n_teachers, setup.mechanism
+    check_sigma, threshold = (base.check_sigma or 0) * factor, (base.threshold or 0) * factor
+    mechanism = Mechanism(sigma=base.sigma * factor, check_sigma=check_sigma, threshold=threshold)
+    return Scheme(panel=Panel(groups=groups, weights=np.ones(ensemble.n_teachers)), mechanism=mechanism)
+
+
+MakeScheme: TypeAlias = Callable[[Ensemble, Budgets], Scheme]
+VARIANTS: Mapping[str, MakeScheme] = MappingProxyType(
+    {"S": standard, "U": upsampling, "V": vanishing, "Q": partial(vanishing, power=2), "W": weighting, "P": published}
+)
+"""The variants of the main experiment: S is the baseline, V and Q are vanishing with participation (ε/ε_max)⁴ and
+(ε/ε_max)², W is weighting by budgets, P is weighting by Algorithm 2 and charged as published."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,13 +166,9 @@ class Voting:
 
     def student(self, key: tuple[Any, ...]) -> Student:
         """Return the student that learns from these labels."""
-        replicate = self.ensemble.spec.replicate
-        return Student(
-            key=(*key, replicate, self.number),
-            replicate=replicate,
-            rows=self.ensemble.public[self.asked[self.answered]],
-            labels=self.labels[self.answered],
-        )
+        replicate, rows = self.ensemble.spec.replicate, self.ensemble.public[self.asked[self.answered]]
+        key = (*key, replicate, self.number)
+        return Student(key=key, replicate=replicate, rows=rows, labels=self.labels[self.answered])
 
 
 def _mean(right: NDArray[np.bool_]) -> float:
@@ -89,6 +186,15 @@ def voting_noise(ensemble: Ensemble, number: int) -> SeededNoise:
     return SeededNoise(1000 * ensemble.spec.replicate + number)
 
 
+def answer(ensemble: Ensemble, scheme: Scheme, counts: Floats, *, number: int) -> NDArray[np.int64]:
+    """Answer all points of a voting, in the order of `query_order` as `counts` are; −1 where the check fails."""
+    outcome = Confident(mechanism=scheme.mechanism).ask(
+        counts, queries=[str(place) for place in query_order(ensemble, number).tolist()],
+        noise=voting_noise(ensemble, number), total_weight=scheme.panel.total_weight,
+    )  # fmt: skip
+    return np.where(outcome.answered, outcome.labels, -1)
+
+
 def run_voting(
     ensemble: Ensemble, scheme: Scheme, meter: Meter = PAPER, *, number: int, max_labels: int | None = None,
     max_queries: int | None = None, present: NDArray[np.bool_] | None = None,
@@ -102,21 +208,15 @@ def run_voting(
     if present is not None or scheme.schedule is not None:
         costs = rotation_costs(ensemble, scheme, meter, number=number, present=present)
         count = costs.affordable()
-        return Voting(
-            ensemble=ensemble, number=number, asked=order[:count], labels=costs.labels[:count],
-            spent=costs.epsilon(count),
+        asked, labels, spent = order[:count], costs.labels[:count], costs.epsilon(count)
+    else:
+        done = label(
+            _votes(ensemble, order), scheme.panel, Confident(mechanism=scheme.mechanism), meter,
+            max_labels=max_labels, max_queries=max_queries, noise=voting_noise(ensemble, number),
         )  # fmt: skip
-    done = label(
-        _votes(ensemble, order), scheme.panel, Confident(mechanism=scheme.mechanism), meter, max_labels=max_labels,
-        max_queries=max_queries, noise=voting_noise(ensemble, number),
-    )  # fmt: skip
-    return Voting(
-        ensemble=ensemble,
-        number=number,
-        asked=order[done.queries],
-        labels=np.where(done.answered, done.labels, -1),
-        spent={group.id: group.cost for group in done.groups},
-    )
+        asked, labels = order[done.queries], np.where(done.answered, done.labels, -1)
+        spent = {group.id: group.cost for group in done.groups}
+    return Voting(ensemble=ensemble, number=number, asked=asked, labels=labels, spent=spent)
 
 
 def charge_again(
@@ -159,13 +259,14 @@ class RotationCosts:
         """Return the cost of every account after so many queries, (teachers, orders)."""
         return np.asarray(self.present[:, :queries].astype(np.float64) @ self.cost[:queries])
 
+    def by_group(self, queries: int) -> list[Floats]:
+        """Return every group's ε after so many queries, one per account of the group."""
+        epsilon, _ = self.meter.epsilon(self.spent(queries), self.panel.budgets[1])
+        return [epsilon[self.panel.account_group == place] for place in range(len(self.panel.groups))]
+
     def epsilon(self, queries: int) -> dict[str, float]:
         """Return the largest ε among every group's accounts after so many queries."""
-        epsilon, _ = self.meter.epsilon(self.spent(queries), self.panel.budgets[1])
-        return {
-            group.id: float(epsilon[self.panel.account_group == place].max())
-            for place, group in enumerate(self.panel.groups)
-        }
+        return {g.id: float(own.max()) for g, own in zip(self.panel.groups, self.by_group(queries), strict=True)}
 
     def affordable(self) -> int:
         """Return how many queries can be asked before a budget is exceeded."""
@@ -182,14 +283,12 @@ class RotationCosts:
 
         Teachers who took part more often than others have then overspent.
         """
-        budget, delta = self.panel.budgets
-        groups = [self.panel.account_group == place for place in range(len(self.panel.groups))]
-
-        def paid(queries: int) -> bool:
-            epsilon, _ = self.meter.epsilon(self.spent(queries), delta)
-            return all(epsilon[own].mean() <= budget[own][0] for own in groups)
-
-        return self._last(paid)
+        groups = self.panel.groups
+        return self._last(
+            lambda queries: all(
+                own.mean() <= group.epsilon for group, own in zip(groups, self.by_group(queries), strict=True)
+            )
+        )
 
     def _last(self, paid: Callable[[int], bool]) -> int:
         """Return the largest number of queries that is paid for; costs only grow, so bisection finds it."""
@@ -206,13 +305,9 @@ def rotation_costs(
         present = scheme.schedule.participants(np.arange(len(order)))
     taking_part = np.asarray(present)
     tally = scheme.panel.tally(np.asarray(ensemble.votes[:, order]), ensemble.n_classes, taking_part)
-    outcome = Confident(mechanism=mechanism).ask(
-        tally.counts, queries=tuple(map(str, order.tolist())), noise=voting_noise(ensemble, number),
-        total_weight=scheme.panel.total_weight,
-    )  # fmt: skip
+    labels = answer(ensemble, scheme, tally.counts, number=number)
     scale = np.asarray(tally.scale)[:, None]
     checks = loose.check_rdp(meter.orders, sensitivity=scale, check_sigma=mechanism.check_sigma or 1.0)[:, 0]
-    labels = tight.label_rdp(tally.counts, meter.orders, sensitivity=scale, sigma=mechanism.sigma)[:, 0]
-    cost = checks + outcome.answered[:, None] * labels
-    answers = np.where(outcome.answered, outcome.labels, -1)
-    return RotationCosts(panel=scheme.panel, meter=meter, labels=answers, present=taking_part, cost=cost)
+    label_cost = tight.label_rdp(tally.counts, meter.orders, sensitivity=scale, sigma=mechanism.sigma)[:, 0]
+    cost = checks + (labels >= 0)[:, None] * label_cost
+    return RotationCosts(panel=scheme.panel, meter=meter, labels=labels, present=taking_part, cost=cost)
