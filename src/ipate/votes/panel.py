@@ -208,7 +208,7 @@ class Panel:
         voted[0, :, :-1] = counts > 0
         voted[0, :, -1] = ((votes < 0) & present).any(axis=0)
         weighted = np.asarray(counts * scale[:, None], dtype=np.float64)
-        moved = np.asarray(present.T * scale[:, None])
+        moved = np.asarray(present.T * scale[:, None], dtype=np.float64)
         return Tally(counts=weighted, voted=voted, votes=heard, sensitivity=moved, present=present, scale=scale)
 
     @cached_property
