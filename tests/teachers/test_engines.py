@@ -104,7 +104,10 @@ def votes_of(teacher, folder, *, teachers=TEACHERS, progress=None, **engine):
     pool = np.column_stack([np.zeros(40), rng.normal(size=(40, 3))])
     rows = [np.flatnonzero(owner == teacher) for teacher in range(teachers)]
     store = VoteStore(folder, n_teachers=teachers, n_queries=len(pool), n_classes=3, fingerprint="x")
-    train_and_vote(teacher, X, y, rows=rows, X_public=pool, store=store, seed=3, progress=progress, **engine)
+    voted = train_and_vote(teacher, X, y, rows=rows, X_public=pool, n_classes=3, seed=3, progress=progress, **engine)
+    with store.writing() as put:
+        for number, votes in voted:
+            put(number, votes)
     assert store.missing == ()
     return np.array(store.matrix)
 

@@ -42,9 +42,19 @@ def store(folder, rows, pool, classes=3, mark="x"):
     return VoteStore(folder, n_teachers=len(rows), n_queries=len(pool), n_classes=classes, fingerprint=mark)
 
 
+def train(estimator, kept, X, y, rows, pool, **options):
+    """Train the teachers that have not voted yet and put their votes into the store."""
+    voted = train_and_vote(
+        estimator, X, y, rows=rows, X_public=pool, n_classes=kept.n_classes, missing=kept.missing, **options
+    )
+    with kept.writing() as put:
+        for teacher, votes in voted:
+            put(teacher, votes)
+
+
 def votes_of(estimator, folder, *, X, y, pool, rows, **options):
     kept = store(folder, rows, pool)
-    train_and_vote(estimator, X, y, rows=rows, X_public=pool, store=kept, **options)
+    train(estimator, kept, X, y, rows, pool, **options)
     return np.array(kept.matrix)
 
 
@@ -89,12 +99,12 @@ def test_failing_teacher_is_named_and_others_kept(tmp_path):
     with pytest.raises(
         TeacherError, match=r"teacher 4 with 20 points failed: RuntimeError: no good.*other 9 teachers have voted"
     ):
-        train_and_vote(Fragile(), X, y, rows=rows, X_public=pool, store=kept)
+        train(Fragile(), kept, X, y, rows, pool)
     assert kept.missing == (4,)
     X[rows[4]] = 0
     Fragile.trained = 0
     again = store(tmp_path, rows, pool)
-    train_and_vote(Fragile(), X, y, rows=rows, X_public=pool, store=again)
+    train(Fragile(), again, X, y, rows, pool)
     assert Fragile.trained == 1
     assert again.missing == ()
 
@@ -143,7 +153,7 @@ def test_vote_for_unknown_class_is_an_error(tmp_path, monkeypatch, says):
     monkeypatch.setattr(Astray, "says", says)
     kept = store(tmp_path, rows, pool)
     with pytest.raises(TeacherError, match=r"teacher 0 with 20 points and 9 others failed: ValueError: it votes for"):
-        train_and_vote(Astray(), X, y, rows=rows, X_public=pool, store=kept)
+        train(Astray(), kept, X, y, rows, pool)
     assert not kept.done.any()
 
 
@@ -160,10 +170,10 @@ def test_private_store_refuses_votes_of_wrong_shape_or_class(tmp_path):
 def test_forgotten_teacher_is_the_only_one_retrained(tmp_path):
     X, y, pool, rows = task()
     kept = store(tmp_path, rows, pool)
-    train_and_vote(Fragile(), X, y, rows=rows, X_public=pool, store=kept)
+    train(Fragile(), kept, X, y, rows, pool)
     kept.forget(7)
     Fragile.trained = 0
-    train_and_vote(Fragile(), X, y, rows=rows, X_public=pool, store=kept)
+    train(Fragile(), kept, X, y, rows, pool)
     assert Fragile.trained == 1
 
 
@@ -254,7 +264,7 @@ def test_votes_of_changed_teachers_are_erased_or_refused(tmp_path):
         )  # fmt: skip
 
     first = open_store(rows)
-    train_and_vote(LogisticRegression(), X, y, rows=rows, X_public=pool, store=first)
+    train(LogisticRegression(), first, X, y, rows, pool)
     assert open_store(rows).missing == ()
     left = [*rows[:6], rows[6][:-1], *rows[7:]]
     with pytest.raises(InputError, match="data of teacher 6 changed since it voted, without a withdrawal"):

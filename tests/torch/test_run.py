@@ -50,6 +50,13 @@ def test_nets_without_images_are_refused(tmp_path, capsys):
     assert "needs images" in capsys.readouterr().err
 
 
+def train(store, X, y, *, steps, **options):
+    """Train the nets that have not voted yet and put their votes into the store."""
+    teacher, missing = TorchClassifier(preset="small", steps=steps), store.missing
+    for number, votes in train_nets_and_vote(teacher, X, y, n_classes=3, missing=missing, device="cpu", **options):
+        store.put(number, votes)
+
+
 def test_finished_block_is_kept_and_empty_slots_change_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr("ipate.teachers.ensemble.BLOCK", 2)
     rng = np.random.default_rng(0)
@@ -59,10 +66,7 @@ def test_finished_block_is_kept_and_empty_slots_change_no_other(tmp_path, monkey
 
     def vote(folder, given, progress=None):
         store = VoteStore(folder, n_teachers=4, n_queries=30, n_classes=3, fingerprint="x")
-        train_nets_and_vote(
-            TorchClassifier(preset="small", steps=4), X, y,
-            rows=given, slots=slots, X_public=X[:30], store=store, device="cpu", progress=progress,
-        )  # fmt: skip
+        train(store, X, y, steps=4, rows=given, slots=slots, X_public=X[:30], progress=progress)
         return store
 
     trained = []
@@ -85,10 +89,7 @@ def test_withdrawal_retrains_one_net_and_keeps_others_votes(tmp_path):
             folder, n_teachers=4, n_queries=30, n_classes=3, fingerprint="x", learnt=learnt_from(X, y, given),
             vacant=vacant,
         )  # fmt: skip
-        train_nets_and_vote(
-            TorchClassifier(preset="small", steps=4), X, y,
-            rows=given, slots=np.full(4, 10), X_public=X[:30], store=store, device="cpu",
-        )  # fmt: skip
+        train(store, X, y, steps=4, rows=given, slots=np.full(4, 10), X_public=X[:30])
         return store
 
     kept = vote(tmp_path / "a", rows)
@@ -104,9 +105,7 @@ def test_failed_net_is_named_and_others_keep_votes(tmp_path):
     X, y = np.random.default_rng(2).random((40, 8, 8), dtype=np.float32), np.arange(40) % 3
     X[2] = np.nan
     store = VoteStore(tmp_path, n_teachers=4, n_queries=30, n_classes=3, fingerprint="x")
+    rows = [np.arange(i, 40, 4) for i in range(4)]
     with pytest.raises(TeacherError, match=r"1 of 4 teachers failed: teacher 2 .*The other 3 teachers have voted"):
-        train_nets_and_vote(
-            TorchClassifier(preset="small", steps=2), X, y, rows=[np.arange(i, 40, 4) for i in range(4)],
-            slots=np.full(4, 10), X_public=X[3:33], store=store, device="cpu",
-        )  # fmt: skip
+        train(store, X, y, steps=2, rows=rows, slots=np.full(4, 10), X_public=X[3:33])
     assert store.done.tolist() == [True, True, False, True]

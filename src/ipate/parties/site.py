@@ -274,9 +274,10 @@ def fit_site(
     missing = [teacher for teacher, file in enumerate(files) if not file.exists()]
     shared = {"estimator": estimator, "X": X, "y": rows.y, "seed": options.seed, "folder": private / "teachers"}
     with bar("teachers trained", len(dealt)) as progress:
-        run_teachers(
+        for _ in run_teachers(
             _fit_one, engine, rows=dealt, missing=missing, shared=shared, outcome="are stored", progress=progress
-        )
+        ):
+            pass
     facts = {
         "format": SITE_FORMAT,
         "ipate": __version__,

@@ -9,7 +9,6 @@ import hashlib
 import itertools
 import json
 import re
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -192,19 +191,16 @@ def _teacher_votes(
     from sklearn.ensemble import RandomForestClassifier
 
     from ipate.teachers.ensemble import train_and_vote
-    from ipate.votes.store import VoteStore
+    from ipate.votes.store import vote_dtype
 
     rows = [job.indices[a:b].astype(np.int64) for a, b in itertools.pairwise(job.offsets)]
-    with tempfile.TemporaryDirectory() as folder:
-        store = VoteStore(
-            folder, n_teachers=job.n_models, n_queries=len(job.asked), n_classes=job.n_classes,
-            fingerprint=job.digest(),
-        )  # fmt: skip
-        train_and_vote(
-            RandomForestClassifier(n_estimators=100), X, y, rows=rows, X_public=X[job.asked], store=store,
-            seed=job.seed, n_jobs=n_jobs, progress=None if progress is None else lambda n: progress(n, job.n_models),
-        )  # fmt: skip
-        return np.array(store.matrix)
+    votes = np.empty((job.n_models, len(job.asked)), dtype=vote_dtype(job.n_classes))
+    for teacher, own in train_and_vote(
+        RandomForestClassifier(n_estimators=100), X, y, rows=rows, X_public=X[job.asked], n_classes=job.n_classes,
+        seed=job.seed, n_jobs=n_jobs, progress=None if progress is None else lambda n: progress(n, job.n_models),
+    ):  # fmt: skip
+        votes[teacher] = own
+    return votes
 
 
 def _student_predictions(job: Job, X: NDArray[Any], labels: Ints, pools: Ints, n_jobs: int) -> NDArray[Any]:

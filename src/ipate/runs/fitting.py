@@ -1,7 +1,6 @@
 """The steps of `PATEClassifier.fit`, and the labelling, which `ipate run` shares."""
 
 import secrets
-import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -27,7 +26,7 @@ from ipate.people.people import People, make_people
 from ipate.planning.settings import Settings, designed
 from ipate.teachers.ensemble import train_and_vote
 from ipate.votes import Votes
-from ipate.votes.store import VoteStore
+from ipate.votes.store import vote_dtype
 
 Ints = NDArray[np.int64]
 
@@ -123,19 +122,13 @@ def collect_votes(
 ) -> Votes:
     """Train the teachers of an allocation and return their votes on the pool; nothing is kept on disk."""
     rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
-    with tempfile.TemporaryDirectory(prefix="ipate-") as folder:
-        store = VoteStore(
-            folder,
-            n_teachers=len(rows),
-            n_queries=len(pool),
-            n_classes=n_classes,
-            fingerprint="of one fit",
-        )
-        train_and_vote(
-            teacher, X, y, rows=rows, X_public=pool, store=store, seed=seed, n_jobs=n_jobs, backend=backend,
-            address=address,
-        )  # fmt: skip
-        return Votes(votes=np.array(store.matrix), n_classes=n_classes, labels=truth)
+    votes = np.empty((len(rows), len(pool)), dtype=vote_dtype(n_classes))
+    for number, own in train_and_vote(
+        teacher, X, y, rows=rows, X_public=pool, n_classes=n_classes, seed=seed, n_jobs=n_jobs, backend=backend,
+        address=address,
+    ):  # fmt: skip
+        votes[number] = own
+    return Votes(votes=votes, n_classes=n_classes, labels=truth)
 
 
 def run_labelling(

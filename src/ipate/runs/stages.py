@@ -24,9 +24,9 @@ from ipate.runs.ledgers import check_affordable, label_once, ledger_path, publis
 from ipate.runs.person import settle
 from ipate.runs.reporting import write_report
 from ipate.runs.scoring import compare, evaluate, teach
-from ipate.runs.task import Task, check_models, make_teacher, prepare, requested_settings
+from ipate.runs.task import Task, check_models, prepare, requested_settings
 from ipate.teachers.ensemble import train_and_vote, train_nets_and_vote
-from ipate.teachers.models import NETS
+from ipate.teachers.models import NETS, make_model
 from ipate.votes import Votes
 from ipate.votes.store import VoteStore, learnt_from
 
@@ -65,7 +65,6 @@ def _execute(folder: RunFolder, bar: Bar) -> RunSummary:
     _keep_facts(folder, task)
     settings = resolve_settings(folder, task)
     allocation = _allocation(folder, task, settings)
-    class_warning(allocation, task.data.y[task.parts.private])
     for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
         logging.getLogger("ipate").info(line)
     check_affordable(folder, allocation, settings)
@@ -201,10 +200,11 @@ def _same(kept: Allocation, made: Allocation) -> bool:
 def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, bar: Bar) -> Votes:
     """Train the teachers that have not voted yet; votes are stored as they arrive."""
     config = folder.config
-    teacher = make_teacher(config)
+    teacher = make_model(config.teachers.model, config.teachers.options)
     model = config.teachers.model
     X, y = task.features(task.parts.private, model=model), task.data.y[task.parts.private]
     pool = task.features(task.parts.public, model=model)
+    class_warning(allocation, y)
     rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
     store = VoteStore(
         folder.private / name,
@@ -217,19 +217,20 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
     )
     if allocation.teacher_groups is not None:
         store.describe(groups=allocation.teacher_groups)
-    with bar("teachers trained", len(rows)) as progress:
+    wanted: dict[str, Any] = {"rows": rows, "X_public": pool, "n_classes": store.n_classes, "missing": store.missing}
+    with store.writing() as put, bar("teachers trained", len(rows)) as progress:
         if model in NETS:
-            train_nets_and_vote(
-                teacher, X, y, rows=rows, slots=allocation.teacher_sizes, X_public=pool, store=store,
-                seed=config.split_seed, device=config.teachers.device, n_jobs=config.teachers.n_jobs or 1,
-                progress=progress,
+            voted = train_nets_and_vote(
+                teacher, X, y, slots=allocation.teacher_sizes, seed=config.split_seed, device=config.teachers.device,
+                n_jobs=config.teachers.n_jobs or 1, progress=progress, **wanted,
             )  # fmt: skip
         else:
-            train_and_vote(
-                teacher, X, y, rows=rows, X_public=pool, store=store, seed=config.split_seed,
-                n_jobs=config.teachers.n_jobs, backend=config.teachers.backend, address=config.teachers.address,
-                progress=progress,
+            voted = train_and_vote(
+                teacher, X, y, seed=config.split_seed, n_jobs=config.teachers.n_jobs, backend=config.teachers.backend,
+                address=config.teachers.address, progress=progress, **wanted,
             )  # fmt: skip
+        for number, own in voted:
+            put(number, own)
     return Votes(votes=store.matrix, n_classes=task.data.n_classes, labels=task.data.y[task.parts.public])
 
 

@@ -130,11 +130,6 @@ def _reference(config: RunConfig, n_classes: int) -> Reference | None:
     return Reference(simulator=guess, reserve=wanted.reserve, fallback=wanted.fallback)
 
 
-def make_teacher(config: RunConfig) -> Any:
-    """Return the untrained teacher of a run."""
-    return make_model(config.teachers.model, config.teachers.options)
-
-
 def make_student(config: RunConfig) -> Any:
     """Return the untrained student of a run."""
     student = find_student(config.student.model)
@@ -142,15 +137,15 @@ def make_student(config: RunConfig) -> Any:
 
 
 def check_models(config: RunConfig) -> None:
-    """Refuse an invalid teacher, engine or student before anything is written."""
+    """Refuse an invalid student, teacher or engine before anything is written."""
     from ipate.teachers.engines import Engine
 
     wanted = config.teachers
-    make_teacher(config)
+    make_student(config)
+    make_model(wanted.model, wanted.options)
     if wanted.model in NETS and (wanted.backend is not None or wanted.address is not None):
         raise InputError(
             f"backend is {wanted.backend!r}: {wanted.model} trains in one batched model on a GPU, or in its own "
             "worker processes; leave backend and address out, or name a scikit-learn teacher"
         )
     Engine(backend=wanted.backend, n_jobs=wanted.n_jobs, address=wanted.address)
-    make_student(config)

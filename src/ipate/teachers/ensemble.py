@@ -5,7 +5,7 @@ on a GPU or in worker processes on a CPU.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError, TeacherError, TrainingError
 from ipate.teachers.engines import Engine, one_line
-from ipate.votes.store import VoteStore, vote_dtype
+from ipate.votes.store import vote_dtype
 
 Ints = NDArray[np.int64]
 FIXED_CLASS = 0  # the vote of a teacher without data; it is public and does not depend on who left
@@ -24,35 +24,34 @@ _CHUNK = 16_384  # public points that a teacher predicts in one call
 
 
 def train_and_vote(
-    estimator: Any, X: NDArray[Any], y: Ints, *, rows: Sequence[Ints], X_public: NDArray[Any], store: VoteStore,
-    seed: int = 0, n_jobs: int | None = None, backend: str | None = None, address: str | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> None:  # fmt: skip
-    """Train the teachers that have not voted yet, on private X (n, ...) and class ids y, and store their votes.
+    estimator: Any, X: NDArray[Any], y: Ints, *, rows: Sequence[Ints], X_public: NDArray[Any], n_classes: int,
+    missing: Sequence[int] | None = None, seed: int = 0, n_jobs: int | None = None, backend: str | None = None,
+    address: str | None = None, progress: Callable[[int], None] | None = None,
+) -> Iterator[tuple[int, NDArray[Any]]]:  # fmt: skip
+    """Train the `missing` teachers (default: all) on private X (n, ...) and class ids y; yield each with its votes.
 
     `estimator` is cloned for each teacher, `rows` holds each teacher's rows of X, `progress` receives the number of
-    teachers that have voted. The votes depend on the data and on `seed` (the split seed) alone, not on the engine
-    (`n_jobs`, `backend` and `address` are those of `Engine`) nor on the order of training.
+    teachers that have voted. Teachers come in any order, and failures are raised after the last one. The votes depend
+    on the data and on `seed` (the split seed) alone, not on the engine (`n_jobs`, `backend` and `address` are those of
+    `Engine`) nor on the order of training.
     """
     engine = Engine(backend=backend, n_jobs=n_jobs, address=address)
     _check_features(estimator, X, "private features")
     _check_features(estimator, X_public, "public features")
-    shared = {"estimator": estimator, "X": X, "y": y, "X_public": X_public, "seed": seed, "classes": store.n_classes}
-    with store.writing() as put:
-        run_teachers(
-            _one_teacher, engine, rows=rows, missing=store.missing, shared=shared, keep=put, outcome="have voted",
-            progress=progress,
-        )  # fmt: skip
+    shared = {"estimator": estimator, "X": X, "y": y, "X_public": X_public, "seed": seed, "classes": n_classes}
+    wanted = range(len(rows)) if missing is None else missing
+    return run_teachers(
+        _one_teacher, engine, rows=rows, missing=wanted, shared=shared, outcome="have voted", progress=progress
+    )
 
 
 def run_teachers(
     function: Callable[..., Any], engine: Engine, *, rows: Sequence[Ints], missing: Sequence[int],
-    shared: Mapping[str, Any], keep: Callable[[int, Any], None] | None = None, outcome: str,
-    progress: Callable[[int], None] | None,
-) -> None:  # fmt: skip
-    """Call `function((teacher, rows), **shared)` for the missing teachers and pass each result to `keep`.
+    shared: Mapping[str, Any], outcome: str, progress: Callable[[int], None] | None,
+) -> Iterator[tuple[int, Any]]:  # fmt: skip
+    """Yield every missing teacher with the result of `function((teacher, rows), **shared)`, in any order.
 
-    The function returns a text where a teacher failed. Failures are raised as one error after all others are kept.
+    The function returns a text where a teacher failed. Failures are raised as one error after all other results.
     """
     failures: list[tuple[int, str]] = []
     done = len(rows) - len(missing)
@@ -62,8 +61,7 @@ def run_teachers(
             if isinstance(result, str):
                 failures.append((teacher, result))
                 continue
-            if keep is not None:
-                keep(teacher, result)
+            yield teacher, result
             done += 1
             if progress is not None:
                 progress(done)
@@ -122,10 +120,10 @@ def predict_votes(model: Any, X: NDArray[Any], *, n_classes: int) -> NDArray[Any
 
 def train_nets_and_vote(
     estimator: Any, X: NDArray[Any], y: Ints, *, rows: Sequence[Ints], slots: Ints, X_public: NDArray[Any],
-    store: VoteStore, seed: int = 0, device: str = "auto", n_jobs: int = 1,
+    n_classes: int, missing: Sequence[int], seed: int = 0, device: str = "auto", n_jobs: int = 1,
     progress: Callable[[int], None] | None = None,
-) -> None:  # fmt: skip
-    """Train the nets that have not voted yet, in blocks, and store their votes.
+) -> Iterator[tuple[int, NDArray[Any]]]:  # fmt: skip
+    """Train the missing nets in blocks, and yield each with its votes.
 
     The preset, epochs and steps are those of `estimator`, a TorchClassifier; the seed of a block is derived
     from `seed`. `slots` is the number of people dealt to each teacher. The length of training follows from it
@@ -136,25 +134,27 @@ def train_nets_and_vote(
 
     preset = find_preset(estimator.preset).lasting(epochs=estimator.epochs, steps=estimator.steps)
     steps = preset.n_steps(float(np.mean(slots)))
+    left, done = frozenset(missing), len(rows) - len(missing)
     for start in range(0, len(rows), BLOCK):
         block = range(start, min(start + BLOCK, len(rows)))
-        if all(store.done[teacher] for teacher in block):
+        wanted = [teacher for teacher in block if teacher in left]
+        if not wanted:
             continue
         nothing = np.empty(0, dtype=np.int64)  # a teacher that has voted is not trained again but keeps its number
-        members = [nothing if store.done[teacher] else rows[teacher] for teacher in block]
+        members = [rows[teacher] if teacher in left else nothing for teacher in block]
         ensemble = train_ensemble(
-            X, y, members, n_classes=store.n_classes, preset=estimator.preset, steps=steps,
+            X, y, members, n_classes=n_classes, preset=estimator.preset, steps=steps,
             seed=int(np.random.SeedSequence([seed, start]).generate_state(1)[0]), device=device, n_jobs=n_jobs,
             on_failure="fixed", progress=_counted(progress, start, steps),
         )  # fmt: skip
         failed = {failure.teacher for failure in ensemble.failures}
         votes = np.concatenate([part for _, part in ensemble.vote(X_public)], axis=1)
-        for index, teacher in enumerate(block):
-            if index not in failed and not store.done[teacher]:
-                store.put(teacher, votes[index])
+        for teacher in wanted:
+            if teacher - start not in failed:
+                yield teacher, votes[teacher - start]
+                done += 1
         if failed:
-            reasons = TrainingError(ensemble.failures, ensemble)
-            raise TeacherError(f"{reasons}. The other {int(store.done.sum())} teachers have voted")
+            raise TeacherError(f"{TrainingError(ensemble.failures, ensemble)}. The other {done} teachers have voted")
 
 
 def _counted(progress: Callable[[int], None] | None, first: int, steps: int) -> Callable[[int, int], None] | None:
