@@ -262,15 +262,15 @@ MUTANTS = (
     Mutant(
         "vanishing charges the average",
         "votes/panel.py",
-        "return np.asarray(tally.present.T * tally.scale[:, None])",
-        "return np.ones(tally.present.T.shape)",
+        "moved = np.asarray(present.T * scale[:, None], dtype=np.float64)",
+        "moved = np.ones(present.T.shape)",
         (f"{CHARGING}::test_teacher_pays_only_for_queries_it_voted_on",),
     ),
     Mutant(
         "vanishing at weight 1",
         "votes/panel.py",
-        "return np.asarray(tally.present.T * tally.scale[:, None])",
-        "return np.asarray(1.0 * tally.present.T)",
+        "moved = np.asarray(present.T * scale[:, None], dtype=np.float64)",
+        "moved = np.asarray(1.0 * present.T)",
         (f"{CHARGING}::test_teacher_pays_only_for_queries_it_voted_on",),
     ),
     Mutant(
@@ -997,9 +997,9 @@ MUTANTS = (
     ),
     Mutant(
         "a withdrawal erases votes and keeps the person's place",
-        "runs/person.py",
-        "persons = np.where(np.isin(allocation.persons, people), EMPTY, allocation.persons)",
-        "persons = allocation.persons",
+        "allocation/allocation.py",
+        "persons = np.where(np.isin(self.persons, people), EMPTY, self.persons)",
+        "persons = self.persons",
         (f"{LEAVING}::test_retrained_teacher_excludes_rows_of_withdrawn_person",),
     ),
     Mutant(
@@ -1069,8 +1069,8 @@ MUTANTS = (
     Mutant(
         "upsampling charged for one copy",
         "reproduce/voting.py",
-        "budget=Budget(epsilon, DELTA)), float(copies))",
-        "budget=Budget(epsilon, DELTA)), 1.0)",
+        "sensitivity=float(copies))",
+        "sensitivity=1.0)",
         (f"{VOTINGS}::test_upsampling_charges_every_copy",),
     ),
     Mutant(
