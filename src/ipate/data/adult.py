@@ -13,16 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.data.dataset import Dataset
-from ipate.data.fetch import Fetch, OfficialFile
+from ipate.data.fetch import Fetch, official_files
 from ipate.errors import InputError, show
 
-_URL: Final = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
-FILES: Final = tuple(
-    OfficialFile(name=name, urls=(_URL + name,), size=size, sha256=sha256)
-    for name, size, sha256 in (
-        ("adult.data", 3_974_305, "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
-        ("adult.test", 2_003_153, "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
-    )
+FILES: Final = official_files(
+    ["https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"],
+    ("adult.data", 3_974_305, "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
+    ("adult.test", 2_003_153, "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
 )
 ROWS: Final = (32_561, 16_281)  # of the two files, incomplete rows included
 CLASSES: Final = ("<=50K", ">50K")

@@ -26,13 +26,26 @@ _FAILURES = (OSError, http.client.HTTPException)  # URLError, timeouts and reset
 
 @dataclass(frozen=True, kw_only=True)
 class OfficialFile:
-    """One published file of a data set; `aliases` are other common names of it, such as without `.gz`."""
+    """One published file of a data set."""
 
     name: str
     urls: tuple[str, ...]
     size: int
     sha256: str
-    aliases: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which the file is searched: also unpacked, and with `.idx` for `-idx`."""
+        plain = self.name.removesuffix(".gz")
+        return self.name, plain, plain.replace("-idx", ".idx"), self.name.replace("-idx", ".idx")
+
+
+def official_files(urls: Sequence[str], *files: tuple[str, int, str]) -> tuple[OfficialFile, ...]:
+    """Describe files by name, size in bytes and SHA-256; every one of the `urls` is a folder of all of them."""
+    return tuple(
+        OfficialFile(name=name, urls=tuple(url + name for url in urls), size=size, sha256=sha256)
+        for name, size, sha256 in files
+    )
 
 
 def cache_folder() -> Path:
@@ -121,7 +134,7 @@ def _open(request: urllib.request.Request, *, timeout: float) -> Any:
 
 
 def _existing(folder: Path, file: OfficialFile) -> Path | None:
-    return next((path for name in (file.name, *file.aliases) if (path := folder / name).is_file()), None)
+    return next((path for name in file.names if (path := folder / name).is_file()), None)
 
 
 def _reason(error: BaseException) -> str:

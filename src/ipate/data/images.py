@@ -12,16 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.data.dataset import Dataset
-from ipate.data.fetch import Fetch, OfficialFile
+from ipate.data.fetch import Fetch, OfficialFile, official_files
 from ipate.errors import InputError
 
 _TYPES: Final = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-_PARTS: Final = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
 
 
 def load_digits() -> Dataset:
@@ -43,50 +37,30 @@ def load_digits() -> Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class IdxSet:
-    """A data set of four idx files: training images and labels, test images and labels.
-
-    MNIST and its drop-in replacements have the same file names and shapes. They are told apart by the SHA-256 of their
-    first 1,000 training labels: `first_labels` is the expected value if known, `others` are those of other data sets.
-    """
+    """A data set of four idx files with the names and shapes of MNIST: training images and labels, then test ones."""
 
     name: str
     title: str
     files: tuple[OfficialFile, ...]
-    rows: tuple[int, int]
     classes: tuple[str, ...]
     source: str
     licence: str
-    first_labels: str | None = None
-    others: tuple[tuple[str, str], ...] = ()
-
-
-def _files(urls: tuple[str, ...], sums: tuple[tuple[int, str], ...]) -> tuple[OfficialFile, ...]:
-    return tuple(
-        OfficialFile(
-            name=f"{part}.gz",
-            urls=tuple(f"{url}{part}.gz" for url in urls),
-            size=size,
-            sha256=sha256,
-            aliases=(part, part.replace("-idx", ".idx"), part.replace("-idx", ".idx") + ".gz"),
-        )
-        for part, (size, sha256) in zip(_PARTS, sums, strict=True)
-    )
+    rows: tuple[int, int] = (60_000, 10_000)
+    first_labels: str | None = None  # SHA-256 of the first 1,000 training labels, by which data sets are told apart
+    others: tuple[tuple[str, str], ...] = ()  # titles and `first_labels` of other data sets with the same file names
 
 
 _MNIST_LABELS: Final = "b03ead2884240483d956c7feac7a9b39d28685062da0a980bb73d2196dc506b8"
 MNIST: Final = IdxSet(
     name="mnist",
     title="MNIST",
-    files=_files(
-        ("https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/"),
-        (
-            (9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
-            (28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
-            (1_648_877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
-            (4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
-        ),
+    files=official_files(
+        ["https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/"],
+        ("train-images-idx3-ubyte.gz", 9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        ("train-labels-idx1-ubyte.gz", 28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+        ("t10k-images-idx3-ubyte.gz", 1_648_877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        ("t10k-labels-idx1-ubyte.gz", 4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
     ),
-    rows=(60_000, 10_000),
     classes=tuple("0123456789"),
     source="Y. LeCun, C. Cortes, C. Burges: The MNIST database of handwritten digits",
     licence="CC BY-SA 3.0",
@@ -95,19 +69,16 @@ MNIST: Final = IdxSet(
 FASHION: Final = IdxSet(
     name="fashion-mnist",
     title="Fashion-MNIST",
-    files=_files(
-        (
+    files=official_files(
+        [
             "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        ),
-        (
-            (26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
-            (29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
-            (4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
-            (5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
-        ),
+        ],
+        ("train-images-idx3-ubyte.gz", 26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+        ("train-labels-idx1-ubyte.gz", 29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+        ("t10k-images-idx3-ubyte.gz", 4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+        ("t10k-labels-idx1-ubyte.gz", 5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
     ),
-    rows=(60_000, 10_000),
     classes=("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
     source="H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST (arXiv:1708.07747)",
     licence="MIT",
@@ -172,13 +143,10 @@ def _check_identity(made: IdxSet, labels: NDArray[Any], path: Path) -> None:
         raise InputError(f"{path} does not hold the labels of {made.title}: is it another data set's file?")
 
 
-_URL: Final = "http://ufldl.stanford.edu/housenumbers/"
-FILES: Final = tuple(
-    OfficialFile(name=name, urls=(_URL + name,), size=size, sha256=sha256)
-    for name, size, sha256 in (
-        ("train_32x32.mat", 182_040_794, "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
-        ("test_32x32.mat", 64_275_384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
-    )
+FILES: Final = official_files(
+    ["http://ufldl.stanford.edu/housenumbers/"],
+    ("train_32x32.mat", 182_040_794, "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
+    ("test_32x32.mat", 64_275_384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
 )
 ROWS: Final = (73_257, 26_032)
 
