@@ -1,8 +1,7 @@
-"""Adult income: the two official files, encoded by public category lists and fixed bounds.
+"""Adult income: the two official files, encoded by the documentation's category lists and by fixed bounds.
 
-The paper 'normalizes these numerical values to the range of zero to one' without saying by which rows; the usual
-minimum and maximum of all rows would depend on private data. Here the categories are those of the data set's own
-documentation (adult.names), and the bounds are fixed.
+The paper 'normalizes these numerical values to the range of zero to one' without saying by which rows; the minimum
+and maximum of all rows would depend on private data.
 """
 
 from collections.abc import Mapping
@@ -60,51 +59,43 @@ CATEGORIES: Final[Mapping[str, tuple[str, ...]]] = {
 """The categories of each column, in the order and spelling of adult.names."""
 
 
-def read_adult(path: Path) -> tuple[list[list[str]], int]:
-    """Read one file: its complete rows as 15 cells of text, and the number of rows dropped for a missing value ('?').
-
-    adult.test starts with a comment line and ends its labels with a full stop: both are removed.
-    """
-    rows, dropped = [], 0
+def read_adult(path: Path) -> list[list[str]]:
+    """Read one file: its rows as 15 cells of text, '?' if a value is missing."""
     try:
-        with open(path, encoding="ascii") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.strip() or line.startswith("|"):
-                    continue
-                cells = [cell.strip() for cell in line.split(",")]
-                cells[-1] = cells[-1].removesuffix(".")
-                where = f"{path}, line {number}"
-                if len(cells) != len(COLUMNS) + 1:
-                    raise InputError(f"{where} has {len(cells)} cells: it must have {len(COLUMNS) + 1}")
-                if cells[-1] not in CLASSES:
-                    raise InputError(f"{where}: the label is {show(cells[-1])}: it must be one of {', '.join(CLASSES)}")
-                if "?" in cells:
-                    dropped += 1
-                else:
-                    rows.append(cells)
+        lines = path.read_text(encoding="ascii").split("\n")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not plain text: is it compressed?") from None
-    return rows, dropped
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("|"):  # adult.test starts with a comment
+            continue
+        cells = [cell.strip() for cell in line.split(",")]
+        cells[-1] = cells[-1].removesuffix(".")  # labels of adult.test end with a full stop
+        where = f"{path}, line {number}"
+        if len(cells) != len(COLUMNS) + 1:
+            raise InputError(f"{where} has {len(cells)} cells: it must have {len(COLUMNS) + 1}")
+        if cells[-1] not in CLASSES:
+            raise InputError(f"{where}: the label is {show(cells[-1])}: it must be one of {', '.join(CLASSES)}")
+        rows.append(cells)
+    return rows
 
 
 def load_adult(fetch: Fetch, *, encoding: Literal["ordinal", "onehot"] = "ordinal") -> Dataset:
     """Load all complete rows, the official test part last, with every feature in [0, 1].
 
-    "ordinal" encodes a category as its index divided by the largest index, as for the paper's forests; "onehot" as a
-    column of its own, for linear models.
+    "ordinal" encodes a category as its index divided by the largest index, "onehot" as a column of its own.
     """
     if encoding not in ("ordinal", "onehot"):
         raise InputError(f"encoding is {show(encoding)}: allowed are 'ordinal' and 'onehot'")
     paths = fetch.find("adult", FILES)
     parts = [read_adult(path) for path in paths]
-    for path, (complete, incomplete), expected in zip(paths, parts, ROWS, strict=True):
-        if len(complete) + incomplete != expected:
-            found = f"{len(complete) + incomplete:,} rows"
-            raise InputError(f"{path} has {found}: the official file has {expected:,}; download it again")
-    rows = [row for complete, _ in parts for row in complete]
-    dropped = sum(incomplete for _, incomplete in parts)
+    for path, part, expected in zip(paths, parts, ROWS, strict=True):
+        if len(part) != expected:
+            raise InputError(f"{path} has {len(part):,} rows: the official file has {expected:,}; download it again")
+    train, test = ([row for row in part if "?" not in row] for part in parts)
+    rows = train + test
     X, names = _encode(rows, encoding)
     return Dataset(
         name="adult",
@@ -114,9 +105,9 @@ def load_adult(fetch: Fetch, *, encoding: Literal["ordinal", "onehot"] = "ordina
         kind="table",
         feature_names=names,
         bounds=np.tile([0.0, 1.0], (len(names), 1)),
-        test_rows=np.arange(len(parts[0][0]), len(rows), dtype=np.int64),
+        test_rows=np.arange(len(train), len(rows), dtype=np.int64),
         notes=(
-            f"{dropped:,} of {len(rows) + dropped:,} rows have a missing value and were dropped.",
+            f"{sum(ROWS) - len(rows):,} of {sum(ROWS):,} rows have a missing value and were dropped.",
             "Categories are encoded by the documentation's lists and numbers scaled by fixed bounds, not by the rows.",
         ),
         source="B. Becker, R. Kohavi: Adult, UCI Machine Learning Repository (1996)",
