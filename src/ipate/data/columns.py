@@ -33,9 +33,8 @@ class Roles:
         taken: dict[str, str] = {}
         for role, column in self.named():
             if column in taken:
-                raise InputError(
-                    f"column {show(column)} is named as {taken[column]} and as {role}: it can be one of them"
-                )
+                twice = f"column {show(column)} is named as {taken[column]} and as {role}"
+                raise InputError(f"{twice}: it can be one of them")
             taken[column] = role
 
     def named(self) -> list[tuple[str, str]]:

@@ -21,7 +21,6 @@ from ipate.files import FilePath, replacing
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with a file's name, the bytes received so far, and the bytes expected."""
 _BLOCK = 1 << 20
-_FAILURES = (OSError, http.client.HTTPException)  # URLError, timeouts and resets are OSErrors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +77,7 @@ class Fetch:
         return tuple(folder for place in places for folder in (place / dataset, place))
 
     def find(self, dataset: str, files: Sequence[OfficialFile]) -> tuple[Path, ...]:
-        """Return the paths of all files, downloading those that are missing.
-
-        They must lie in one folder, so that training and test files of two different copies are never mixed.
-        """
+        """Return the paths of all files in one folder, which never mixes two copies, and download those missing."""
         folders = self.folders(dataset)
         for folder in folders:
             paths = [_existing(folder, file) for file in files]
@@ -97,7 +93,7 @@ class Fetch:
         for url in file.urls:
             try:
                 return self._download_from(url, file, folder)
-            except _FAILURES as error:
+            except (OSError, http.client.HTTPException) as error:  # URLError, timeouts and resets are OSErrors
                 reasons.append(f"{url}: {_reason(error)}")
         raise DataUnavailableError(_advice(dataset, files, self.folders(dataset), "; ".join(reasons)))
 

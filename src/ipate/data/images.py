@@ -136,9 +136,8 @@ def _check_identity(made: IdxSet, labels: NDArray[Any], path: Path) -> None:
     found = hashlib.sha256(labels[:1000].astype(np.uint8).tobytes()).hexdigest()
     for title, other in made.others:
         if found == other:
-            raise InputError(
-                f"{path} holds the labels of {title}, not of {made.title}: keep each data set in a folder of its own"
-            )
+            wrong = f"{path} holds the labels of {title}, not of {made.title}"
+            raise InputError(f"{wrong}: keep each data set in a folder of its own")
     if made.first_labels not in (None, found):
         raise InputError(f"{path} does not hold the labels of {made.title}: is it another data set's file?")
 

@@ -173,9 +173,8 @@ def _check_sites(files: Sequence[SiteVotes]) -> None:
                 "one of two sites that share a name be fitted under another one"
             )
         if fit in fits:
-            raise InputError(
-                f"{file.path}: holds the teachers of {fits[fit]} under another name; leave one of them out"
-            )
+            copied = f"holds the teachers of {fits[fit]} under another name"
+            raise InputError(f"{file.path}: {copied}; leave one of them out")
         sites[name], fits[fit] = file.path, file.path
 
 
@@ -187,8 +186,7 @@ def _check_queries(files: Sequence[SiteVotes], queries: Queries | None) -> None:
         encoding, wanted, number, whose = queries.encoding, queries.sha256, len(queries), "your queries file"
     for file in files:
         site = file.manifest.site
-        difference = file.manifest.encoding.difference(encoding)
-        if difference:
+        if difference := file.manifest.encoding.difference(encoding):
             raise InputError(
                 f"{file.path}: its encoding differs from that of {whose}: {difference}; let site {site!r} be fitted "
                 "with the same queries file"
