@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.data.columns import Columns, Labels, Roles, Where, as_text, check_finite, label_array, place_labels
+from ipate.data.columns import Columns, Labels, Roles, Where, check_finite, label_array, place_labels
 from ipate.data.dataset import Dataset
 from ipate.errors import ClassesWarning, InputError, nearest, show
 from ipate.files import FilePath, open_csv, plain_number, read_npz
@@ -316,6 +316,5 @@ def _parquet_labels(column: Any, what: str, where: Where) -> Labels:
     def where_code(code: int) -> str:
         return where(int(np.flatnonzero(codes == code)[0]))
 
-    distinct = as_text(_parquet_values(coded.dictionary, what, where_code), what, where_code)
-    merged = label_array(distinct, what, where_code)
+    merged = label_array(_parquet_values(coded.dictionary, what, where_code), what, where_code)
     return Labels(merged.names, merged.codes[codes])

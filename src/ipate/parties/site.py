@@ -234,8 +234,7 @@ class SiteOptions:
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
             refuse_name("variant", self.variant, [name for name, made in VARIANTS.items() if not made.site_refusal])
-        refusal = VARIANTS[self.variant].site_refusal
-        if refusal is not None:
+        if refusal := VARIANTS[self.variant].site_refusal:
             raise InputError(f"variant is {self.variant!r}: {refusal}")
 
 
