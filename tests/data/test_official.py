@@ -47,12 +47,12 @@ def use(monkeypatch):
 
 
 @pytest.fixture
-def tiny(use):
+def tiny(use, monkeypatch):
     """Replace MNIST and Fashion-MNIST by sets of 8 and 4 images; returns the small MNIST."""
-    known = digest(arrays()[1])
-    made = replace(official.MNIST, rows=(8, 4), first_labels=known)
+    monkeypatch.setitem(official.FIRST_LABELS, "MNIST", digest(arrays()[1]))
+    made = replace(official.MNIST, rows=(8, 4))
     use(made)
-    use(replace(official.FASHION, rows=(8, 4), others=(("MNIST", known),)))
+    use(replace(official.FASHION, rows=(8, 4)))
     return made
 
 
@@ -80,11 +80,11 @@ def test_mnist_is_read_from_cache_under_alias_names(tiny, tmp_path):
     assert load("mnist", download=False).n_rows == 12
 
 
-def test_files_of_another_data_set_are_refused(tiny, use, tmp_path):
+def test_files_of_another_data_set_are_refused(tiny, monkeypatch, tmp_path):
     write_set(tmp_path / "d")
     with pytest.raises(InputError, match="holds the labels of MNIST, not of Fashion-MNIST"):
         load("fashion-mnist", data_dir=tmp_path / "d", download=False)
-    use(replace(tiny, first_labels="0" * 64))
+    monkeypatch.setitem(official.FIRST_LABELS, "MNIST", "0" * 64)
     with pytest.raises(InputError, match="does not hold the labels of MNIST"):
         load("mnist", data_dir=tmp_path / "d", download=False)
 

@@ -52,11 +52,10 @@ class IdxSet:
     source: str
     licence: str
     rows: tuple[int, int] = (60_000, 10_000)
-    first_labels: str | None = None  # SHA-256 of the first 1,000 training labels, by which data sets are told apart
-    others: tuple[tuple[str, str], ...] = ()  # titles and `first_labels` of other data sets with the same file names
 
 
-_MNIST_LABELS: Final = "b03ead2884240483d956c7feac7a9b39d28685062da0a980bb73d2196dc506b8"
+FIRST_LABELS: Final = {"MNIST": "b03ead2884240483d956c7feac7a9b39d28685062da0a980bb73d2196dc506b8"}
+"""SHA-256 of the first 1,000 training labels, which tells data sets with the same file names and shapes apart."""
 MNIST: Final = IdxSet(
     name="mnist",
     title="MNIST",
@@ -70,7 +69,6 @@ MNIST: Final = IdxSet(
     classes=tuple("0123456789"),
     source="Y. LeCun, C. Cortes, C. Burges: The MNIST database of handwritten digits",
     licence="CC BY-SA 3.0",
-    first_labels=_MNIST_LABELS,
 )
 FASHION: Final = IdxSet(
     name="fashion-mnist",
@@ -88,7 +86,6 @@ FASHION: Final = IdxSet(
     classes=("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
     source="H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST (arXiv:1708.07747)",
     licence="MIT",
-    others=(("MNIST", _MNIST_LABELS),),
 )
 
 
@@ -140,11 +137,11 @@ def load_idx_set(made: IdxSet, fetch: Fetch) -> Dataset:
 def _check_identity(made: IdxSet, labels: NDArray[Any], path: Path) -> None:
     """Refuse another data set's files of the same names, which a flat folder may contain."""
     found = hashlib.sha256(labels[:1000].astype(np.uint8).tobytes()).hexdigest()
-    for title, other in made.others:
-        if found == other:
+    for title, known in FIRST_LABELS.items():
+        if found == known and title != made.title:
             wrong = f"{path} holds the labels of {title}, not of {made.title}"
             raise InputError(f"{wrong}: keep each data set in a folder of its own")
-    if made.first_labels not in (None, found):
+    if FIRST_LABELS.get(made.title, found) != found:
         raise InputError(f"{path} does not hold the labels of {made.title}: is it another data set's file?")
 
 

@@ -90,7 +90,8 @@ def load_synthetic(*, n_people: int = 50_000, seed: int = 0, correlation: float 
 
 def _bounds() -> NDArray[np.float64]:
     low, high, centre, spread = np.array(list(FEATURES.values())).T
-    return np.column_stack([low - centre, high - centre]) / spread[:, None]
+    bounds: NDArray[np.float64] = np.column_stack([low - centre, high - centre]) / spread[:, None]
+    return bounds
 
 
 def _features(y: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float32]:
