@@ -542,8 +542,8 @@ MUTANTS = (
     Mutant(
         "other classes are merged",
         "parties/merge.py",
-        "difference = file.manifest.encoding.difference(encoding)",
-        'difference = ""',
+        "if difference := file.manifest.encoding.difference(encoding):",
+        'if difference := "":',
         (f"{MERGE}::test_different_encoding_is_refused_and_named",),
     ),
     Mutant(

@@ -66,7 +66,7 @@ def measure(files: Sequence[SiteVotes], data: Dataset, pool: np.ndarray, test: D
     k = len(merged.teacher_groups)
     matrix = np.concatenate([file.votes for file in merged.files])
     votes = Votes(votes=matrix, n_classes=data.n_classes, groups=merged.teacher_groups)
-    budgets = [(row.group, row.epsilon, row.delta or 1e-5, None) for row in merged.rows]
+    budgets = [(group.id, group.epsilon, group.delta, None) for group in merged.groups]
     panel = Panel.from_votes(votes, budgets, weights=merged.weights)
     noise = Mechanism(sigma=SIGMA * k, check_sigma=CHECK_SIGMA * k, threshold=THRESHOLD * k)
     found = []

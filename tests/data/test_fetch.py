@@ -145,7 +145,7 @@ def test_data_dir_comes_first_and_folders_are_not_mixed(cache, server, tmp_path)
     mine = tmp_path / "mine"
     (mine / "set").mkdir(parents=True)
     (cache / "set").mkdir(parents=True)
-    wanted = [official("a.gz"), official("b.gz", aliases=("b",))]
+    wanted = [official("a.gz"), official("b.gz")]
     (mine / "a.gz").write_text("flat")
     (mine / "set" / "b").write_text("own folder")
     (cache / "set" / "a.gz").write_text("kept")

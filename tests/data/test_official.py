@@ -10,7 +10,7 @@ import pytest
 from scipy.io import savemat
 
 from ipate import data as registry
-from ipate.data import adult, images, load
+from ipate.data import load, official
 from ipate.errors import DataUnavailableError, InputError
 
 PARTS = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
@@ -41,18 +41,18 @@ def use(monkeypatch):
     """Return a function that replaces an idx data set in the registry."""
 
     def use(made):
-        monkeypatch.setattr(registry, "DATASETS", {**registry.DATASETS, made.name: partial(images.load_idx_set, made)})
+        monkeypatch.setitem(registry.DATASETS, made.name, partial(official.load_idx_set, made))
 
     return use
 
 
 @pytest.fixture
-def tiny(use):
+def tiny(use, monkeypatch):
     """Replace MNIST and Fashion-MNIST by sets of 8 and 4 images; returns the small MNIST."""
-    known = digest(arrays()[1])
-    made = replace(images.MNIST, rows=(8, 4), first_labels=known)
+    monkeypatch.setitem(official.FIRST_LABELS, "MNIST", digest(arrays()[1]))
+    made = replace(official.MNIST, rows=(8, 4))
     use(made)
-    use(replace(images.FASHION, rows=(8, 4), others=(("MNIST", known),)))
+    use(replace(official.FASHION, rows=(8, 4)))
     return made
 
 
@@ -80,11 +80,11 @@ def test_mnist_is_read_from_cache_under_alias_names(tiny, tmp_path):
     assert load("mnist", download=False).n_rows == 12
 
 
-def test_files_of_another_data_set_are_refused(tiny, use, tmp_path):
+def test_files_of_another_data_set_are_refused(tiny, monkeypatch, tmp_path):
     write_set(tmp_path / "d")
     with pytest.raises(InputError, match="holds the labels of MNIST, not of Fashion-MNIST"):
         load("fashion-mnist", data_dir=tmp_path / "d", download=False)
-    use(replace(tiny, first_labels="0" * 64))
+    monkeypatch.setitem(official.FIRST_LABELS, "MNIST", "0" * 64)
     with pytest.raises(InputError, match="does not hold the labels of MNIST"):
         load("mnist", data_dir=tmp_path / "d", download=False)
 
@@ -107,13 +107,13 @@ def test_broken_idx_files_are_refused(tmp_path, content, words):
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(InputError, match=words):
-        images.read_idx(path)
+        official.read_idx(path)
 
 
 def test_multibyte_idx_numbers_are_read_big_endian(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"\0\0\x0c\x01\0\0\0\x02" + np.array([1, 256], ">i4").tobytes())
-    assert images.read_idx(path).tolist() == [1, 256]
+    assert official.read_idx(path).tolist() == [1, 256]
 
 
 def test_wrong_shapes_and_labels_are_refused(tiny, use, tmp_path):
@@ -121,7 +121,7 @@ def test_wrong_shapes_and_labels_are_refused(tiny, use, tmp_path):
     (tmp_path / "d" / (PARTS[3] + ".gz")).write_bytes(gzip.compress(idx_bytes(np.full(4, 10, np.uint8))))
     with pytest.raises(InputError, match="up to 10: MNIST has"):
         load("mnist", data_dir=tmp_path / "d", download=False)
-    use(images.MNIST)
+    use(official.MNIST)
     with pytest.raises(InputError, match=r"\(8, 28, 28\): MNIST has uint8 and \(60000, 28, 28\)"):
         load("mnist", data_dir=tmp_path / "d", download=False)
 
@@ -135,7 +135,7 @@ def write_svhn(folder, monkeypatch, *, rows=(5, 3), labels=None):
         y = np.array(labels or [10, 1, 2, 3, 9], dtype=np.uint8)[:n, None]
         savemat(folder / f"{name}_32x32.mat", {"X": X, "y": y})
         pixels.append(X)
-    monkeypatch.setattr(images, "ROWS", (5, 3))
+    monkeypatch.setattr(official, "SVHN_ROWS", (5, 3))
     return pixels
 
 
@@ -158,7 +158,7 @@ def test_invalid_svhn_files_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "x.mat"
     path.write_bytes(b"no matlab")
     with pytest.raises(InputError, match="not a readable Matlab file"):
-        images.read_mat(path)
+        official.read_mat(path)
     for content, words in (
         ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, "has no 'y'"),
         ({"X": np.zeros((32, 32, 3, 2)), "y": np.ones((2, 1))}, "float64 images"),
@@ -166,7 +166,7 @@ def test_invalid_svhn_files_are_refused(tmp_path, monkeypatch):
     ):
         savemat(path, content)
         with pytest.raises(InputError, match=words):
-            images.read_mat(path)
+            official.read_mat(path)
 
 
 ROW = "39, State-gov, 77516, Masters, 13, Divorced, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, Cuba, <=50K"
@@ -178,7 +178,7 @@ def write_adult(folder, monkeypatch, *, data=(ROW, GAP, LAX), test=(ROW + ".", L
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "adult.data").write_text("\n".join(data) + "\n\n")
     (folder / "adult.test").write_text("|1x3 Cross validator\n" + "\n".join(test) + "\n\n")
-    monkeypatch.setattr(adult, "ROWS", (len(data), len(test)))
+    monkeypatch.setattr(official, "ADULT_ROWS", (len(data), len(test)))
 
 
 def test_adult_is_encoded_by_public_lists_and_bounds(tmp_path, monkeypatch):
@@ -234,7 +234,7 @@ def test_invalid_adult_rows_are_refused(tmp_path, monkeypatch, row, words):
 
 def test_truncated_adult_file_and_bad_encoding_are_refused(tmp_path, monkeypatch):
     write_adult(tmp_path, monkeypatch)
-    monkeypatch.setattr(adult, "ROWS", (32_561, 16_281))
+    monkeypatch.setattr(official, "ADULT_ROWS", (32_561, 16_281))
     with pytest.raises(InputError, match="has 3 rows: the official file has 32,561"):
         load("adult", data_dir=tmp_path, download=False)
     with pytest.raises(InputError, match="encoding is 'hot'"):

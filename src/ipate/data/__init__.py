@@ -5,10 +5,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ipate.data.adult import load_adult
 from ipate.data.dataset import Dataset
 from ipate.data.fetch import Fetch, Progress
-from ipate.data.images import FASHION, MNIST, load_digits, load_idx_set, load_svhn
+from ipate.data.official import FASHION, MNIST, load_adult, load_digits, load_idx_set, load_svhn
 from ipate.data.synthetic import load_synthetic
 from ipate.errors import InputError, refuse_name, show
 from ipate.files import FilePath

@@ -33,9 +33,8 @@ class Roles:
         taken: dict[str, str] = {}
         for role, column in self.named():
             if column in taken:
-                raise InputError(
-                    f"column {show(column)} is named as {taken[column]} and as {role}: it can be one of them"
-                )
+                twice = f"column {show(column)} is named as {taken[column]} and as {role}"
+                raise InputError(f"{twice}: it can be one of them")
             taken[column] = role
 
     def named(self) -> list[tuple[str, str]]:
@@ -77,6 +76,7 @@ class Columns:
     labels: Labels
     given: Mapping[str, tuple[str, NDArray[Any]]]
     where: Where
+    classes: tuple[str, ...] | None = None  # the class set, if the file states it
 
     def text(self, role: str) -> NDArray[np.str_] | None:
         """Return each row's level or person, if the file has them."""
@@ -146,19 +146,15 @@ def label_array(values: NDArray[Any], what: str, where: Where) -> Labels:
 
 
 def place_labels(
-    labels: Labels, classes: Sequence[object] | None, *, what: str, where: Where
+    labels: Labels, classes: tuple[str, ...] | None, *, what: str, where: Where
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return each row's index in the class set, and the class set: the given one, or the sorted distinct labels."""
-    if classes is None:
-        ordered = tuple(sorted(labels.names, key=_order))
-        if len(ordered) < 2:
-            raise InputError(
-                f"{what} has only the class {show(ordered[0])}: there must be at least two; state them with classes="
-            )
-    else:
-        ordered = tuple(str(name) for name in classes)
-        if len(set(ordered)) < len(ordered) or len(ordered) < 2:
-            raise InputError(f"classes are {show(ordered)}: there must be at least two, all different")
+    if classes is not None and len(set(classes)) < max(2, len(classes)):
+        raise InputError(f"classes are {show(classes)}: there must be at least two, all different")
+    ordered = tuple(sorted(labels.names, key=_order)) if classes is None else classes
+    if len(ordered) < 2:
+        found = f"{what} has only the class {show(ordered[0])}"
+        raise InputError(f"{found}: there must be at least two; state them with classes=")
     place = {name: position for position, name in enumerate(ordered)}
     for code, name in enumerate(labels.names):
         if name not in place:

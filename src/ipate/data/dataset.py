@@ -87,9 +87,8 @@ class Dataset:
             raise InputError(f"kind is {show(self.kind)}: it must be 'table' or 'image'")
         if self.X.ndim not in allowed or self.X.size == 0:
             shape = "(rows, features)" if self.kind == "table" else "(N, H, W) or (N, H, W, C)"
-            raise InputError(
-                f"X has the shape {self.X.shape}: for kind {self.kind!r} it must be {shape}, and not empty"
-            )
+            must = f"for kind {self.kind!r} it must be {shape}, and not empty"
+            raise InputError(f"X has the shape {self.X.shape}: {must}")
         for name in _PER_ROW:
             if (value := getattr(self, name)) is not None:
                 _per_row(value, self.n_rows, name)
@@ -128,8 +127,7 @@ class Dataset:
 class Partition:
     """Three disjoint sets of rows that together are all rows, each in random order.
 
-    The order of `public` matters: queries are asked in this order until a budget is exhausted, so that in the order
-    of a file sorted by class only the first classes would be labelled.
+    Queries are asked in the order of `public` until a budget is exhausted, which must not prefer any class.
     """
 
     private: Ints
@@ -211,9 +209,8 @@ def _with_fixed_test(n: int, public: object, rows: NDArray[Any], rng: np.random.
         raise InputError(f"test is an array of {rows.dtype} and the shape {rows.shape}: it must be row numbers")
     rows = rows.astype(np.int64)
     if len(rows) and (rows.min() < 0 or rows.max() >= n or len(np.unique(rows)) < len(rows)):
-        raise InputError(
-            f"test holds rows from {rows.min()} to {rows.max()}: they must be distinct and lie in 0 to {n - 1}"
-        )
+        found = f"test holds rows from {rows.min()} to {rows.max()}"
+        raise InputError(f"{found}: they must be distinct and lie in 0 to {n - 1}")
     n_public, _ = _sizes(n, public, len(rows))
     rest = np.ones(n, dtype=bool)
     rest[rows] = False
@@ -245,10 +242,7 @@ def _by_person(person_id: NDArray[Any], public: object, test: object, rng: np.ra
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scaler:
-    """A fixed map (x − shift) / scale per feature, clipped to [lower, upper]; `basis` says what it is based on.
-
-    `make_scaler` makes it from public numbers only, so it may be published with the student.
-    """
+    """A fixed map (x − shift) / scale per feature, clipped to [lower, upper]; `basis` names its public source."""
 
     shift: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -276,10 +270,8 @@ def make_scaler(
     which needs `public`, maps to mean 0 and variance 1 and clips at ±10. A constant feature becomes 0.
     """
     if (bounds is None) == (public is None):
-        given = "neither is" if bounds is None else "both are"
-        raise InputError(
-            f"bounds and public: {given} given: a scaler uses fixed bounds or public rows, never private rows"
-        )
+        given = f"bounds and public: {'neither is' if bounds is None else 'both are'} given"
+        raise InputError(f"{given}: a scaler uses fixed bounds or public rows, never private rows")
     if method not in ("range", "standard"):
         raise InputError(f"method is {show(method)}: allowed are 'range' and 'standard'")
     if bounds is not None:
@@ -322,7 +314,6 @@ def images_to_float(X: NDArray[Any]) -> NDArray[np.float32]:
     if X.dtype.kind != "f":
         raise InputError(f"images are of type {X.dtype}: they must be uint8, or floats in [0, 1]")
     if X.size and not (X.min() >= 0 and X.max() <= 1):
-        raise InputError(
-            f"images hold values from {X.min()} to {X.max()}: floats must lie in [0, 1]; 8-bit images are uint8"
-        )
+        found = f"images hold values from {X.min()} to {X.max()}"
+        raise InputError(f"{found}: floats must lie in [0, 1]; 8-bit images are uint8")
     return X.astype(np.float32)

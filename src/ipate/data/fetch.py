@@ -21,18 +21,30 @@ from ipate.files import FilePath, replacing
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with a file's name, the bytes received so far, and the bytes expected."""
 _BLOCK = 1 << 20
-_FAILURES = (OSError, http.client.HTTPException)  # URLError, timeouts and resets are OSErrors
 
 
 @dataclass(frozen=True, kw_only=True)
 class OfficialFile:
-    """One published file of a data set; `aliases` are other common names of it, such as without `.gz`."""
+    """One published file of a data set."""
 
     name: str
     urls: tuple[str, ...]
     size: int
     sha256: str
-    aliases: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which the file is searched: also unpacked, and with `.idx` for `-idx`."""
+        plain = self.name.removesuffix(".gz")
+        return self.name, plain, plain.replace("-idx", ".idx"), self.name.replace("-idx", ".idx")
+
+
+def official_files(urls: Sequence[str], *files: tuple[str, int, str]) -> tuple[OfficialFile, ...]:
+    """Describe files by name, size in bytes and SHA-256; every one of the `urls` is a folder of all of them."""
+    return tuple(
+        OfficialFile(name=name, urls=tuple(url + name for url in urls), size=size, sha256=sha256)
+        for name, size, sha256 in files
+    )
 
 
 def cache_folder() -> Path:
@@ -65,10 +77,7 @@ class Fetch:
         return tuple(folder for place in places for folder in (place / dataset, place))
 
     def find(self, dataset: str, files: Sequence[OfficialFile]) -> tuple[Path, ...]:
-        """Return the paths of all files, downloading those that are missing.
-
-        They must lie in one folder, so that training and test files of two different copies are never mixed.
-        """
+        """Return the paths of all files in one folder, which never mixes two copies, and download those missing."""
         folders = self.folders(dataset)
         for folder in folders:
             paths = [_existing(folder, file) for file in files]
@@ -84,7 +93,7 @@ class Fetch:
         for url in file.urls:
             try:
                 return self._download_from(url, file, folder)
-            except _FAILURES as error:
+            except (OSError, http.client.HTTPException) as error:  # URLError, timeouts and resets are OSErrors
                 reasons.append(f"{url}: {_reason(error)}")
         raise DataUnavailableError(_advice(dataset, files, self.folders(dataset), "; ".join(reasons)))
 
@@ -121,7 +130,7 @@ def _open(request: urllib.request.Request, *, timeout: float) -> Any:
 
 
 def _existing(folder: Path, file: OfficialFile) -> Path | None:
-    return next((path for name in (file.name, *file.aliases) if (path := folder / name).is_file()), None)
+    return next((path for name in file.names if (path := folder / name).is_file()), None)
 
 
 def _reason(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.data.columns import Columns, Labels, Roles, Where, as_text, check_finite, label_array, place_labels
+from ipate.data.columns import Columns, Labels, Roles, Where, check_finite, label_array, place_labels
 from ipate.data.dataset import Dataset
 from ipate.errors import ClassesWarning, InputError, nearest, show
 from ipate.files import FilePath, open_csv, plain_number, read_npz
@@ -65,9 +65,11 @@ def read_data(
     for name, value in (("features", features), ("classes", classes)):
         if isinstance(value, str):
             raise InputError(f"{name} is {show(value)}: it must be a list of names")
-    given = None if classes is None else tuple(str(name) for name in classes)
-    named: dict[str, str | None] = {"label": label, "level": level, "epsilon": epsilon, "person": person}
-    columns, given = _read(file, named, None if features is None else tuple(features), given)
+    stated = None if classes is None else tuple(str(name) for name in classes)
+    chosen = None if features is None else tuple(features)
+    roles = {"label": label, "level": level, "epsilon": epsilon, "person": person, "features": chosen}
+    columns = _read(file, roles, stated)
+    given = columns.classes if stated is None else stated
     check_finite(columns.X, columns.feature_names, columns.where)
     y, names = place_labels(columns.labels, given, what=f"label {show(label or 'y')}", where=columns.where)
     notes: tuple[str, ...] = ()
@@ -91,19 +93,16 @@ def read_data(
     )
 
 
-def _read(
-    file: Path, named: dict[str, Any], features: tuple[str, ...] | None, classes: tuple[str, ...] | None
-) -> tuple[Columns, tuple[str, ...] | None]:
-    """Read a file by its suffix, and return its class set too, which an npz file may state."""
+def _read(file: Path, roles: dict[str, Any], classes: tuple[str, ...] | None) -> Columns:
+    """Read a file by its suffix."""
     suffix = file.suffix.lower()
     if suffix == ".npz":
-        return read_arrays(file, {**named, "features": features}, classes)
+        return read_arrays(file, roles, classes)
     if suffix not in (".csv", ".parquet", ".pq"):
         raise InputError(f"{file}: the suffix {show(suffix)} is unknown: it must be .csv, .parquet or .npz")
-    if named["label"] is None:
+    if roles["label"] is None:
         raise InputError(f"{file}: label is not given: name the column of the class")
-    roles = Roles(**named, features=features)
-    return (read_csv(file, roles) if suffix == ".csv" else read_parquet(file, roles)), classes
+    return (read_csv if suffix == ".csv" else read_parquet)(file, Roles(**roles))
 
 
 def read_csv(path: Path, roles: Roles) -> Columns:
@@ -164,13 +163,8 @@ def _csv_numbers(cells: list[str], features: Sequence[str], start: int, where: W
     return X.reshape(-1, len(features))
 
 
-def read_arrays(
-    path: Path, roles: dict[str, Any], classes: tuple[str, ...] | None
-) -> tuple[Columns, tuple[str, ...] | None]:
-    """Read the arrays of an npz file, and the class set that is given or that the file states.
-
-    If the class set consists of words, integer labels are indices into it.
-    """
+def read_arrays(path: Path, roles: dict[str, Any], classes: tuple[str, ...] | None) -> Columns:
+    """Read the arrays of an npz file; if the class set (given, or else the file's) is words, labels may be indices."""
     there = _array_names(path)
     used = {role: _choose_array(path, there, role, roles[role]) for role in _DEFAULTS}
     if used["level"] and used["epsilon"]:
@@ -194,7 +188,7 @@ def read_arrays(
         classes = tuple(str(name) for name in arrays["classes"].ravel())
     labels = _npz_labels(arrays[used["label"] or "y"], classes, where)
     given = {role: (name, arrays[name]) for role, name in used.items() if name and role != "label"}
-    return Columns(X=X, feature_names=names, labels=labels, given=given, where=where), classes
+    return Columns(X=X, feature_names=names, labels=labels, given=given, where=where, classes=classes)
 
 
 def _array_names(path: Path) -> list[str]:
@@ -295,8 +289,6 @@ def _parquet_numbers(column: Any, name: str, path: Path) -> NDArray[np.float64]:
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
         wrong = f"{path}: column {show(name)} is of type {kind}"
         raise InputError(f"{wrong}: features must be numeric; encode it, or list the numeric ones with features=")
-    if types.is_boolean(kind):
-        column = column.cast(pa.int8())
     numbers: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
     return numbers
 
@@ -324,6 +316,5 @@ def _parquet_labels(column: Any, what: str, where: Where) -> Labels:
     def where_code(code: int) -> str:
         return where(int(np.flatnonzero(codes == code)[0]))
 
-    distinct = as_text(_parquet_values(coded.dictionary, what, where_code), what, where_code)
-    merged = label_array(distinct, what, where_code)
+    merged = label_array(_parquet_values(coded.dictionary, what, where_code), what, where_code)
     return Labels(merged.names, merged.codes[codes])

@@ -14,7 +14,7 @@ The model:
    everything else; above 0, classes later in `CLASSES` choose more privacy.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,40 +22,29 @@ from numpy.typing import NDArray
 from ipate.data.dataset import Dataset
 from ipate.errors import InputError, check_count, show
 
-
-class Feature(NamedTuple):
-    """One measured quantity: its fixed public bounds, and the centre and spread of the healthy population."""
-
-    name: str
-    low: float
-    high: float
-    centre: float
-    spread: float
-
-
-FEATURES: Final = (
-    Feature("age_years", 18, 100, 50, 12),
-    Feature("bmi", 12, 60, 27, 4),
-    Feature("waist_cm", 50, 160, 92, 11),
-    Feature("steps_per_day_thousands", 0, 30, 8, 3),
-    Feature("systolic_mmhg", 70, 240, 124, 13),
-    Feature("diastolic_mmhg", 40, 140, 78, 9),
-    Feature("heart_rate_bpm", 35, 180, 71, 10),
-    Feature("nt_probnp_log10", 0, 5, 1.8, 0.4),
-    Feature("glucose_mmol_l", 2, 30, 5.4, 0.8),
-    Feature("hba1c_percent", 3, 16, 5.5, 0.5),
-    Feature("triglycerides_mmol_l", 0, 12, 1.5, 0.6),
-    Feature("hdl_mmol_l", 0, 4, 1.4, 0.3),
-    Feature("creatinine_umol_l", 20, 600, 80, 16),
-    Feature("egfr_ml_min", 0, 150, 90, 14),
-    Feature("potassium_mmol_l", 2, 8, 4.2, 0.35),
-    Feature("albumin_ratio_log10", -1, 4, 0.8, 0.4),
-    Feature("fev1_percent", 10, 150, 96, 12),
-    Feature("spo2_percent", 60, 100, 96.5, 1.2),
-    Feature("crp_log10", -1, 3, 0.3, 0.4),
-    Feature("smoking_pack_years", 0, 150, 12, 8),
-)
-"""The twenty features, in the order of the columns."""
+FEATURES: Final = {
+    "age_years": (18, 100, 50, 12),
+    "bmi": (12, 60, 27, 4),
+    "waist_cm": (50, 160, 92, 11),
+    "steps_per_day_thousands": (0, 30, 8, 3),
+    "systolic_mmhg": (70, 240, 124, 13),
+    "diastolic_mmhg": (40, 140, 78, 9),
+    "heart_rate_bpm": (35, 180, 71, 10),
+    "nt_probnp_log10": (0, 5, 1.8, 0.4),
+    "glucose_mmol_l": (2, 30, 5.4, 0.8),
+    "hba1c_percent": (3, 16, 5.5, 0.5),
+    "triglycerides_mmol_l": (0, 12, 1.5, 0.6),
+    "hdl_mmol_l": (0, 4, 1.4, 0.3),
+    "creatinine_umol_l": (20, 600, 80, 16),
+    "egfr_ml_min": (0, 150, 90, 14),
+    "potassium_mmol_l": (2, 8, 4.2, 0.35),
+    "albumin_ratio_log10": (-1, 4, 0.8, 0.4),
+    "fev1_percent": (10, 150, 96, 12),
+    "spo2_percent": (60, 100, 96.5, 1.2),
+    "crp_log10": (-1, 3, 0.3, 0.4),
+    "smoking_pack_years": (0, 150, 12, 8),
+}
+"""The features in the order of the columns: fixed public bounds (low, high), then centre and spread of the healthy."""
 CLASSES: Final = ("healthy", "hypertension", "diabetes", "lung disease", "heart failure", "kidney disease")
 PRIORS: Final = (0.26, 0.20, 0.17, 0.14, 0.12, 0.11)
 SHIFTS: Final = (
@@ -76,11 +65,7 @@ SHARES: Final = (("high", 0.54), ("average", 0.37), ("low", 0.09))
 
 
 def load_synthetic(*, n_people: int = 50_000, seed: int = 0, correlation: float = 0.0) -> Dataset:
-    """Draw a population of `n_people`, one row each; the same seed gives the same people.
-
-    A `correlation` above 0, at most 1, makes people of the more sensitive classes choose more privacy, to study the
-    resulting bias.
-    """
+    """Draw a population of `n_people`, one row each; the same seed gives the same people, and `correlation` is c."""
     check_count("n_people", n_people)
     check_count("seed", seed, least=0)
     if not 0 <= correlation <= 1:
@@ -95,7 +80,7 @@ def load_synthetic(*, n_people: int = 50_000, seed: int = 0, correlation: float 
         classes=CLASSES,
         kind="table",
         levels=_levels(y, correlation, rng),
-        feature_names=tuple(feature.name for feature in FEATURES),
+        feature_names=tuple(FEATURES),
         bounds=_bounds(),
         notes=(f"{len(y):,} people drawn from a model with seed {seed}; none of them is real.",),
         source="generated; the model is in ipate.data.synthetic",
@@ -104,7 +89,9 @@ def load_synthetic(*, n_people: int = 50_000, seed: int = 0, correlation: float 
 
 
 def _bounds() -> NDArray[np.float64]:
-    return np.array([((f.low - f.centre) / f.spread, (f.high - f.centre) / f.spread) for f in FEATURES])
+    low, high, centre, spread = np.array(list(FEATURES.values())).T
+    bounds: NDArray[np.float64] = np.column_stack([low - centre, high - centre]) / spread[:, None]
+    return bounds
 
 
 def _features(y: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float32]:

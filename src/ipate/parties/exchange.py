@@ -62,11 +62,8 @@ def _bytes(block: NDArray[Any], dtype: np.dtype[Any]) -> bytes:
     return np.ascontiguousarray(block, dtype=dtype.newbyteorder("<")).tobytes()
 
 
-class NpzWriter:
-    """Adds arrays to the npz file that `new_npz` creates."""
-
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        self._archive = archive
+class NpzWriter(zipfile.ZipFile):
+    """An npz file to which arrays are added; `new_npz` creates it."""
 
     def add(self, name: str, array: NDArray[Any]) -> str:
         """Add an array and return its `array_sha256`."""
@@ -76,7 +73,7 @@ class NpzWriter:
         """Add an array block by block, so that it is never in memory as a whole, and return its `array_sha256`."""
         digest = _new_hash(dtype, shape)
         info = zipfile.ZipInfo(f"{name}.npy", date_time=_EPOCH)
-        with self._archive.open(info, "w", force_zip64=True) as stream:
+        with self.open(info, "w", force_zip64=True) as stream:
             header = {"descr": dtype.newbyteorder("<").str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(stream, header)
             for block in blocks:
@@ -89,8 +86,8 @@ class NpzWriter:
 @contextmanager
 def new_npz(path: Path) -> Iterator[NpzWriter]:
     """Write an uncompressed npz file atomically, readable by its owner only; equal contents give equal bytes."""
-    with replacing(path, private=True) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        yield NpzWriter(archive)
+    with replacing(path, private=True) as file, NpzWriter(file, "w", zipfile.ZIP_STORED) as archive:
+        yield archive
 
 
 def require_new(path: Path) -> None:

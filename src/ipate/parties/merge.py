@@ -52,22 +52,15 @@ class Merged:
         weight = {group.id: group.weight for group in self.groups}
         return np.array([weight[name] for name in self.teacher_groups])
 
-    @property
-    def rows(self) -> tuple[GroupRow, ...]:
-        """The groups as `ipate label` and `ipate account` read them."""
-        return tuple(GroupRow(group=g.id, epsilon=g.epsilon, delta=g.delta, weight=g.weight) for g in self.groups)
-
     def write(self, out: Path, *, progress: Callable[[int], None] = lambda done: None) -> None:
-        """Write `votes.npz`, `groups.csv` and `sites.json` into a new folder, atomically.
-
-        `progress` receives the number of teachers whose votes are written.
-        """
+        """Write `votes.npz`, `groups.csv`, `sites.json` into a new folder, atomically; `progress` counts teachers."""
         require_new(out)
+        rows = [GroupRow(group=g.id, epsilon=g.epsilon, delta=g.delta, weight=g.weight) for g in self.groups]
         aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
         aside.mkdir(mode=0o700)
         try:
             self._write_votes(aside / "votes.npz", progress)
-            write_groups(aside / "groups.csv", self.rows)
+            write_groups(aside / "groups.csv", rows)
             write_text(aside / "sites.json", json.dumps(self.facts(), indent=2, ensure_ascii=False) + "\n")
             os.rename(aside, out)
         except BaseException:
@@ -123,10 +116,9 @@ def merge(
 ) -> Merged:
     """Combine the votes of several sites; a file that does not match the others is refused by name.
 
-    The `rule` of `weights_for` turns declared budgets into weights that sum to the number of all sites' teachers;
-    `merge_equal` gives groups of equal ε and δ one account across sites. `queries` is the aggregator's own copy: votes
-    on others are refused, and labels carry its ids. `expect` lists fingerprints received through a separate channel, as
-    FINGERPRINT or SITE=FINGERPRINT; with one of them, every file needs one.
+    `rule` is that of `weights_for`; `merge_equal` gives groups of equal ε and δ one account across sites. `queries` is
+    the aggregator's own copy: votes on others are refused, and labels carry its ids. `expect` lists fingerprints from a
+    separate channel, as FINGERPRINT or SITE=FINGERPRINT; with one of them, every file needs one.
     """
     if rule not in RULES:
         refuse_name("weights", rule, RULES)
@@ -181,9 +173,8 @@ def _check_sites(files: Sequence[SiteVotes]) -> None:
                 "one of two sites that share a name be fitted under another one"
             )
         if fit in fits:
-            raise InputError(
-                f"{file.path}: holds the teachers of {fits[fit]} under another name; leave one of them out"
-            )
+            copied = f"holds the teachers of {fits[fit]} under another name"
+            raise InputError(f"{file.path}: {copied}; leave one of them out")
         sites[name], fits[fit] = file.path, file.path
 
 
@@ -195,8 +186,7 @@ def _check_queries(files: Sequence[SiteVotes], queries: Queries | None) -> None:
         encoding, wanted, number, whose = queries.encoding, queries.sha256, len(queries), "your queries file"
     for file in files:
         site = file.manifest.site
-        difference = file.manifest.encoding.difference(encoding)
-        if difference:
+        if difference := file.manifest.encoding.difference(encoding):
             raise InputError(
                 f"{file.path}: its encoding differs from that of {whose}: {difference}; let site {site!r} be fitted "
                 "with the same queries file"

@@ -1,6 +1,5 @@
 """The queries file: the public points that every site votes on, and the encoding of all sites' rows."""
 
-import csv
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 
 from ipate.data.columns import as_text, check_finite
 from ipate.errors import InputError, show
-from ipate.files import plain_number, read_npz, read_table
+from ipate.files import open_csv, plain_number, read_npz, read_table
 from ipate.parties.exchange import Encoding, array_sha256, canonical_json, first_problem, new_npz, require_new, sha256
 
 _MEMBERS = ("X", "ids", "encoding")
@@ -98,11 +97,9 @@ def make_queries(
         raise InputError(f"{pool} has no array 'X': it must hold the points")
     X, names = _points(pool, arrays)
     stated = tuple(classes) if classes is not None else tuple(str(name) for name in arrays.get("classes", ()))
-    fixed: Any = None
-    if bounds is not None:
-        fixed = _read_bounds(str(bounds), names)
-    elif "bounds" in arrays:
-        fixed = tuple(tuple(pair) for pair in arrays["bounds"].tolist())
+    fixed: Any = _read_bounds(str(bounds), names) if bounds is not None else None
+    if bounds is None and "bounds" in arrays:
+        fixed = arrays["bounds"].tolist()
     try:
         encoding = Encoding(classes=stated, features=names, bounds=fixed, shape=X.shape[1:])
     except ValidationError as error:
@@ -129,19 +126,16 @@ def _points(pool: Path, arrays: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], 
 
 def _read_csv(pool: Path, features: Sequence[str] | None, id_column: str | None) -> dict[str, NDArray[Any]]:
     """Read the points of a csv, whose features must all be numbers."""
-    try:
-        with pool.open(encoding="utf-8-sig", newline="") as stream:
-            header = [cell.strip() for cell in next(csv.reader(stream), [])]
-    except (OSError, UnicodeDecodeError, csv.Error):
-        header = []  # `read_table` reports the problem
-    chosen = tuple(features) if features is not None else tuple(name for name in header if name != id_column)
-    wanted = [*chosen, *([] if id_column is None else [id_column])]
-    table = read_table(pool, required=wanted, others=True)
+    chosen = list(features or ())
+    if features is None:
+        with open_csv(pool) as (header, _, _):
+            chosen = [name for name in header if name != id_column]
+    table = read_table(pool, required=chosen if id_column is None else [*chosen, id_column], others=True)
     X = np.empty((len(table.lines), len(chosen)))
     for column, name in enumerate(chosen):
         cells = table.texts(name)
         try:
-            X[:, column] = np.array(cells, dtype=np.float64)
+            X[:, column] = cells
         except ValueError:
             row = next(row for row, cell in enumerate(cells) if plain_number(cell) is None)
             raise InputError(

@@ -87,11 +87,10 @@ class Site:
     def groups(self) -> tuple[DeclaredGroup, ...]:
         """The groups that the site declares, with its name in their ids, in the order of the ids."""
         teachers = self.allocation.layout.teachers
-        declared = [
+        return tuple(
             DeclaredGroup(id=self._own(g.id), epsilon=g.epsilon, delta=g.delta, teachers=teachers[g.id])
-            for g in self.allocation.groups
-        ]
-        return tuple(sorted(declared, key=lambda group: group.id))
+            for g in sorted(self.allocation.groups, key=lambda group: group.id)
+        )
 
     def _own(self, name: str) -> str:
         """Prefix an id with the site's name, because equal names at two sites are two groups."""
@@ -117,8 +116,7 @@ class Site:
         return FileLock(self.folder / "private" / ".lock", refusal=refusal)
 
     def _check(self, queries: Queries, again: bool) -> None:
-        difference = queries.encoding.difference(self.encoding)
-        if difference:
+        if difference := queries.encoding.difference(self.encoding):
             raise InputError(
                 f"the encoding of the queries differs from that of {self.folder}: {difference}; use the queries file "
                 "that the site was fitted with, or fit it again"
@@ -236,8 +234,7 @@ class SiteOptions:
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
             refuse_name("variant", self.variant, [name for name, made in VARIANTS.items() if not made.site_refusal])
-        refusal = VARIANTS[self.variant].site_refusal
-        if refusal is not None:
+        if refusal := VARIANTS[self.variant].site_refusal:
             raise InputError(f"variant is {self.variant!r}: {refusal}")
 
 
@@ -252,10 +249,7 @@ def fit_site(
     n_jobs: int | None = None,
     bar: Bar = no_bar,
 ) -> Site:
-    """Allocate a site's people to teachers, train these and store both in the site's private folder.
-
-    An interrupted fit is continued if data and settings are the same.
-    """
+    """Allocate a site's people to teachers and train these, in its private folder; an interrupted fit is continued."""
     check_site(name)
     engine = Engine(n_jobs=n_jobs)
     private, stated = out / "private", out / "private" / "site.json"
@@ -308,10 +302,9 @@ def _start_folder(out: Path, mark: str) -> None:
 
 
 def make_teacher(name: str) -> Any:
-    """Return the unfitted classifier of this name; 'logistic' standardises the features within each teacher.
+    """Return the unfitted classifier of this name; 'logistic' standardises by the teacher's own rows, within its vote.
 
     Public bounds are wide, and a regularised linear model learns little from features that use a small part of [0, 1].
-    The scale comes from the teacher's own rows, so it is covered by the teacher's vote.
     """
     from ipate.teachers.models import make_model
 

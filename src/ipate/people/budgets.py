@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -147,20 +148,12 @@ def _read_ids(path: FilePath, optional: tuple[str, ...]) -> tuple[Table, tuple[s
 
 
 def read_groups(path: FilePath) -> tuple[GroupRow, ...]:
-    """Read a group file: csv with `group,epsilon` and optional `delta,sensitivity,weight`, in file order.
-
-    Ids are text: only surrounding spaces are removed ('01' stays '01'). Duplicate ids are an error.
-    """
+    """Read a group file: csv with `group,epsilon` and optional `delta,sensitivity,weight`; '01' and '1' are two ids."""
     table, ids = _read_ids(path, ("delta", "sensitivity", "weight"))
-    numbers: dict[str, list[Any]] = {
-        column: table.numbers(column, column, optional=column != "epsilon")
-        for column in table.columns
-        if column != "group"
-    }
-    return tuple(
-        GroupRow(group=group, **{column: values[row] for column, values in numbers.items()})
-        for row, group in enumerate(ids)
-    )
+    kinds = [column for column in table.columns if column != "group"]
+    numbers: list[list[Any]] = [table.numbers(kind, kind, optional=kind != "epsilon") for kind in kinds]
+    rows = zip(ids, *numbers, strict=True)
+    return tuple(GroupRow(group=group, **dict(zip(kinds, values, strict=True))) for group, *values in rows)
 
 
 def read_sized_groups(
@@ -168,10 +161,9 @@ def read_sized_groups(
 ) -> tuple[Group, ...]:
     """Read a group file with group sizes: from a column `people`, a column `share`, or `shares` of `n_people`.
 
-    A δ in the file overrides `delta`; "auto" means `usual_delta` of all people. The columns sensitivity and weight,
-    which other commands use, are ignored.
+    A δ in the file overrides `delta`; "auto" means `usual_delta` of all people.
     """
-    table, ids = _read_ids(path, ("delta", "share", "people", "sensitivity", "weight"))
+    table, ids = _read_ids(path, ("delta", "share", "people", "sensitivity", "weight"))  # the last two are not used
     told = dict(zip(ids, table.texts("share"), strict=True)) if "share" in table.columns else {}
     told |= shares or {}
     if told:
@@ -234,12 +226,11 @@ def _share(name: str, text: str) -> float:
 def write_groups(path: FilePath, rows: Iterable[GroupRow]) -> None:
     """Write a group file atomically so that `read_groups` reads the same rows; unused columns are omitted."""
     rows = tuple(rows)
-    ids = [row.group for row in rows]
     if not rows:
         raise InputError("rows are empty: a group file must have at least one group")
-    if len(set(ids)) < len(ids):
-        twice = next(group for position, group in enumerate(ids) if group in ids[:position])
-        raise InputError(f"duplicate group id {show(twice)}: ids must be unique")
+    for group, count in Counter(row.group for row in rows).items():
+        if count > 1:
+            raise InputError(f"duplicate group id {show(group)}: ids must be unique")
     columns = ["group", *(kind for kind in LIMITS if any(getattr(row, kind) is not None for row in rows))]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,5 +1,6 @@
 """Check a CSV file of people against a policy: count the chosen levels and report invalid rows."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, islice
@@ -14,7 +15,6 @@ from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 
 Floats = NDArray[np.float64]
-Wrong = tuple[str, str, str | None]  # kind, sentence, nearest level
 NAMED = 5  # lines or people listed in one message
 _MOST = 100  # problems reported separately; a wrong column may have one per row
 _MANY = 50  # more groups than this get a note
@@ -43,14 +43,15 @@ class Usable:
 
 def read_budgets(table: Table, column: str, policy: Policy, *, numbers: bool) -> tuple[tuple[Problem, ...], Floats]:
     """Return the problems, and every row's ε (NaN if the row is invalid); each distinct cell is parsed once."""
-    read, explain = (_number, _no_number) if numbers else (_level, _no_level)
     cells = table.columns[column]
-    value = {cell: read(cell, policy) for cell in dict.fromkeys(cells)}
+    most = policy.max_epsilon or np.inf
+    value = {cell: _number(cell, most) if numbers else policy.levels.get(cell, np.nan) for cell in set(cells)}
     budgets = np.fromiter(map(value.__getitem__, cells), np.float64, len(cells))
     wrong: dict[str, list[int]] = {}
     for row in np.flatnonzero(np.isnan(budgets)).tolist():
         wrong.setdefault(cells[row], []).append(row)
-    problems = [_problem(table, rows, *explain(cell, column, policy)) for cell, rows in islice(wrong.items(), _MOST)]
+    first = islice(wrong.items(), _MOST)
+    problems = [_problem(table, rows, *_explain(cell, column, policy, numbers)) for cell, rows in first]
     if len(wrong) > _MOST:
         more = f"{len(wrong) - _MOST:,} more invalid values after the first {_MOST}"
         left = list(chain.from_iterable(islice(wrong.values(), _MOST, None)))
@@ -63,29 +64,21 @@ def _problem(table: Table, rows: Sequence[int], kind: str, text: str, nearest: s
     return Problem(kind=kind, text=text, rows=len(rows), lines=lines, nearest=nearest)
 
 
-def _level(cell: str, policy: Policy) -> float:
-    return float(policy.levels.get(cell, np.nan))
-
-
-def _no_level(cell: str, column: str, policy: Policy) -> Wrong:
-    if not cell:
-        return "missing", f"{column} is missing: every row needs a level", None
-    return "unknown level", policy.unknown(cell), nearest(cell, policy.levels)
-
-
-def _number(cell: str, policy: Policy) -> float:
+def _number(cell: str, most: float = np.inf) -> float:
     try:
         value = float(cell)
     except ValueError:
         return np.nan
-    most = np.inf if policy.max_epsilon is None else policy.max_epsilon
     return value if LIMITS["epsilon"][0](value) and value <= most else np.nan
 
 
-def _no_number(cell: str, column: str, policy: Policy) -> Wrong:
+def _explain(cell: str, column: str, policy: Policy, numbers: bool) -> tuple[str, str, str | None]:
+    """Return the kind of an invalid cell's problem, a sentence, and the level that was probably meant."""
     if not cell:
-        return "missing", f"{column} is missing: every row needs a number", None
-    if not np.isnan(_number(cell, replace(policy, max_epsilon=None))):
+        return "missing", f"{column} is missing: every row needs a {'number' if numbers else 'level'}", None
+    if not numbers:
+        return "unknown level", policy.unknown(cell), nearest(cell, policy.levels)
+    if not np.isnan(_number(cell)):
         most = f"at most max_epsilon = {policy.max_epsilon!r} is allowed"
         return "above the most allowed", f"{column} is {show(cell)}: {most}", None
     return "no number", f"{column} is {show(cell)}: {LIMITS['epsilon'][1]}", None
@@ -138,9 +131,8 @@ def check_consent(
 ) -> Consent:
     """Check a CSV file of people against a policy, by a column of levels (default "level") or of numbers.
 
-    `person` is the column of person ids; without it every row is one person. δ defaults to the policy's, which is
-    also its upper limit, or else to `usual_delta`. `progress` receives 1 when the file is read, 2 when every cell is
-    checked, and 3 when people are counted.
+    Without `person`, every row is one person. δ defaults to the policy's, which is also its upper limit, or else to
+    `usual_delta`. `progress` receives 1 when the file is read, 2 when cells are checked, and 3 when people are counted.
     """
     told = progress or (lambda _: None)
     if level is not None and epsilon_column is not None:
@@ -159,21 +151,18 @@ def check_consent(
         unnamed, named = read_ids(table, person)
         problems, good = (*unnamed, *problems), good & named
     told(2)
-    if not good.any():
-        return Consent(path=table.path, unusable=len(good), problems=problems)
     valid = good.tolist()
-    found = _counted(
-        Consent(path=table.path, unusable=valid.count(False), problems=problems),
-        Usable(
-            cells=list(compress(table.columns[column], valid)),
-            ids=None if person is None else list(compress(table.columns[person], valid)),
-            lines=list(compress(table.lines, valid)),
-            budgets=budgets[good],
-        ),
-        policy,
-        delta=delta if delta is not None else policy.delta,
-        named=epsilon_column is None,
+    found = Consent(path=table.path, unusable=valid.count(False), problems=problems)
+    if not any(valid):
+        return found
+    usable = Usable(
+        cells=list(compress(table.columns[column], valid)),
+        ids=None if person is None else list(compress(table.columns[person], valid)),
+        lines=list(compress(table.lines, valid)),
+        budgets=budgets[good],
     )
+    used = delta if delta is not None else policy.delta
+    found = _counted(found, usable, policy, delta=used, named=epsilon_column is None)
     told(3)
     return found
 
@@ -234,13 +223,10 @@ def _by_level(people: People, usable: Usable, least: Floats, policy: Policy, del
 
 
 def _by_number(people: People, usable: Usable) -> tuple[Level, ...]:
-    values, counts = np.unique(usable.budgets, return_counts=True)
-    rows = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    rows = Counter(usable.budgets.tolist())
     return tuple(
-        Level(
-            level=group.id, epsilon=group.epsilon, delta=group.delta, rows=rows[group.epsilon], people=group.people or 0
-        )
-        for group in sorted(people.groups, key=lambda group: group.epsilon)
+        Level(level=g.id, epsilon=g.epsilon, delta=g.delta, rows=rows[g.epsilon], people=g.people or 0)
+        for g in sorted(people.groups, key=lambda group: group.epsilon)
     )
 
 

@@ -207,8 +207,7 @@ def make_people(
 ) -> People:
     """Return the people of `n_rows` rows, from an ε per row, consent levels with a policy, or one ε for everybody.
 
-    All entry points of the library use this function. δ = "auto" means the policy's δ if it has one, and
-    `usual_delta` otherwise; `source` names the data in error messages.
+    δ = "auto" means the policy's δ, or else `usual_delta`; `source` names the data in error messages.
     """
     if budgets is not None and levels is not None:
         raise InputError("budgets and levels are both given: give only one of them")
@@ -219,9 +218,8 @@ def make_people(
     if levels is not None and policy is None:
         raise InputError(f"{source} has consent levels without a policy: give the ε of each level")
     if budgets is None and levels is None and epsilon is None:
-        raise InputError(
-            f"no budgets: {source} needs an ε per row, consent levels with a policy, or one ε for everybody"
-        )
+        needs = "an ε per row, consent levels with a policy, or one ε for everybody"
+        raise InputError(f"no budgets: {source} needs {needs}")
     if levels is not None:
         if merge_within is not None:
             raise InputError(f"merge_within is {merge_within:g}: it applies to numeric budgets, not to levels")
