@@ -3,8 +3,6 @@
 Charges are kept in a ledger on disk, by default beside the labels; the same command continues an interrupted run.
 """
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -216,16 +214,14 @@ def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
 
 def _write_labels(path: Path, votes: "Votes", result: "Labelling") -> None:
     """Write the labels file atomically; every label in it has been charged."""
-    from ipate.files import write_text
+    from ipate.files import write_csv
 
-    stream = io.StringIO()
-    writer = csv.writer(stream)
-    writer.writerow(["query", "answered", "label"])
     labelled = result.answered | result.reinforced
-    for query, answered, value in zip(*(a.tolist() for a in (result.queries, labelled, result.labels)), strict=True):
-        name = query if votes.queries is None else votes.queries[query]
-        writer.writerow([name, int(answered), value if answered else ""])
-    write_text(path, stream.getvalue())
+    rows = (
+        [query if votes.queries is None else votes.queries[query], int(answered), label if answered else ""]
+        for query, answered, label in zip(*(a.tolist() for a in (result.queries, labelled, result.labels)), strict=True)
+    )
+    write_csv(path, ["query", "answered", "label"], rows, newline="\r\n")
 
 
 def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, book: "Ledger | None", as_json: bool) -> None:

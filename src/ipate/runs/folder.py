@@ -59,11 +59,8 @@ class RunFolder:
         stated = path / "config.json"
         if not stated.is_file():
             raise InputError(f"{path}: holds no run (it has no config.json)")
-        try:
-            values = json.loads(stated.read_text())
-        except ValueError as error:
-            raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
-        folder = cls(path, RunConfig.from_mapping(values, where=str(stated)))
+        values = cls.read(stated, advice="the run cannot be continued")
+        folder = cls(path, RunConfig.from_mapping(values or {}, where=str(stated)))
         if folder.noise != folder.config.noise:  # never mix the two kinds of noise
             raise InputError(
                 f"{stated}: seed is {folder.config.seed}, but the run began with {folder.noise} noise: put the seed "
@@ -85,10 +82,7 @@ class RunFolder:
     def facts(self) -> dict[str, Any]:
         """The contents of `run.json`: the id, the start time, the kind of noise, and the versions."""
         stated = self.path / "run.json"
-        try:
-            found = self.read(stated)
-        except ValueError as error:
-            raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
+        found = self.read(stated, advice="the run cannot be continued")
         if found is None:
             raise InputError(f"{stated}: no such file; the run cannot be continued without it")
         if found.get("format") != _FORMAT:
@@ -138,9 +132,12 @@ class RunFolder:
         write_text(path, json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     @staticmethod
-    def read(path: Path) -> dict[str, Any] | None:
+    def read(path: Path, *, advice: str = "restore it, or remove it so that it is made again") -> dict[str, Any] | None:
         """Read JSON; return None where the file does not exist, so the stage has not been completed."""
-        return json.loads(path.read_text()) if path.is_file() else None
+        try:
+            return json.loads(path.read_text()) if path.is_file() else None
+        except ValueError as error:
+            raise InputError(f"{path}: not readable ({error}); {advice}") from None
 
 
 def versions(config: RunConfig) -> dict[str, str]:

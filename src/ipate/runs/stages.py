@@ -1,11 +1,9 @@
 """The stages of a run in order; a resumed run reads the files of completed stages."""
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +18,7 @@ from ipate.planning.settings import Settings, choose_settings, designed
 from ipate.report.facts import Audience
 from ipate.runs.fitting import standard_labels
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import check_affordable, label_once, ledger_path, publish
+from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, publish
 from ipate.runs.person import settle
 from ipate.runs.reporting import write_report
 from ipate.runs.scoring import compare, evaluate, teach
@@ -31,7 +29,6 @@ from ipate.votes import Votes
 from ipate.votes.store import VoteStore, learnt_from
 
 Ints = NDArray[np.int64]
-Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,31 +51,31 @@ def execute(folder: RunFolder, *, bar: Bar) -> RunSummary:
     `bar` makes a progress bar from a title and a total, as a context manager.
     """
     with folder.locked():
-        return _execute(folder, bar)
-
-
-def _execute(folder: RunFolder, bar: Bar) -> RunSummary:
-    config = folder.config
-    folder.note_versions()
-    check_models(config)
-    task = prepare(config)
-    _keep_facts(folder, task)
-    settings = resolve_settings(folder, task)
-    allocation = _allocation(folder, task, settings)
-    for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
-        logging.getLogger("ipate").info(line)
-    check_affordable(folder, allocation, settings)
-    votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
-    record = label_once(folder, votes, allocation=allocation, settings=settings, pool=task.pool, bar=bar)
-    publish(folder, record, task.data.classes, task.parts.public)
-    audience: Audience = "public" if record.publishable else "private"
-    if record.passed is False and not record.n_labels:
-        _refuse_failed(write_report(folder, audience=audience).html)
-    metrics = _taught(folder, task, settings, record)
-    compare = _compared(folder, task, settings, allocation.withdrawn, bar) if config.compare else None
+        folder.note_versions()
+        check_models(folder.config)
+        task = prepare(folder.config)
+        _keep_facts(folder, task)
+        settings = resolve_settings(folder, task)
+        allocation = _allocation(folder, task, settings)
+        for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
+            logging.getLogger("ipate").info(line)
+        check_affordable(folder, allocation, settings)
+        votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
+        record = label_once(folder, votes, allocation=allocation, settings=settings, pool=task.pool, bar=bar)
+        publish(folder, record, task.data.classes, task.parts.public)
+        audience: Audience = "public" if record.publishable else "private"
+        if record.passed is False and not record.n_labels:
+            report = write_report(folder, audience=audience).html
+            raise IpateError(
+                "the private test was not passed: no label was released, and the budgets are spent, as they would be "
+                f"after a pass; {report} states it. People's budgets pay for one test; do not run it again"
+            )
+        metrics = _taught(folder, task, settings, record)
+        compare = _compared(folder, task, settings, allocation.withdrawn, bar) if folder.config.compare else None
+        report = write_report(folder, audience=audience).html
     return RunSummary(
         task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare,
-        ledger=ledger_path(folder), report=write_report(folder, audience=audience).html,
+        ledger=ledger_path(folder), report=report,
     )  # fmt: skip
 
 
@@ -102,14 +99,6 @@ def _keep_facts(folder: RunFolder, task: Task) -> None:
             f"{path}: the public points or the classes are not those that this run began with; restore the data, or "
             "begin a new run in another folder"
         )
-
-
-def _refuse_failed(report: Path) -> NoReturn:
-    """Raise the error of a failed private test: without labels no student can be trained."""
-    raise IpateError(
-        "the private test was not passed: no label was released, and the budgets are spent, as they would be after "
-        f"a pass; {report} states it. People's budgets pay for one test; do not run it again"
-    )
 
 
 def _told(task: Task) -> str:
@@ -146,13 +135,8 @@ def resolve_settings(folder: RunFolder, task: Task) -> Settings:
 
 
 def _dealt(folder: RunFolder, task: Task, settings: Settings) -> Allocation:
-    return allocate(
-        settings.variant,
-        people=task.people,
-        n_teachers=settings.n_teachers,
-        seed=folder.config.split_seed,
-        **settings.options,
-    )
+    n_teachers, seed = settings.n_teachers, folder.config.split_seed
+    return allocate(settings.variant, people=task.people, n_teachers=n_teachers, seed=seed, **settings.options)
 
 
 def _allocation(folder: RunFolder, task: Task, settings: Settings) -> Allocation:
@@ -199,9 +183,8 @@ def _same(kept: Allocation, made: Allocation) -> bool:
 
 def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, bar: Bar) -> Votes:
     """Train the teachers that have not voted yet; votes are stored as they arrive."""
-    config = folder.config
-    teacher = make_model(config.teachers.model, config.teachers.options)
-    model = config.teachers.model
+    config, model = folder.config, folder.config.teachers.model
+    teacher = make_model(model, config.teachers.options)
     X, y = task.features(task.parts.private, model=model), task.data.y[task.parts.private]
     pool = task.features(task.parts.public, model=model)
     class_warning(allocation, y)
@@ -236,13 +219,16 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
 
 def _taught(folder: RunFolder, task: Task, settings: Settings, record: Record) -> dict[str, Any]:
     """Train and score the student, unless that stage is complete."""
+    import joblib
+
     shown = folder.public if record.publishable else folder.private
     path = folder.private / "metrics.json"  # computed with true labels, which are not released
     kept = folder.read(path)
     if kept is not None and (shown / "student.joblib").is_file():
         return kept
     student = teach(task, folder.config, task.parts.public, record.labels)
-    _keep_student(shown, student)
+    with replacing(shown / "student.joblib") as file:
+        joblib.dump(student, file, compress=3)
     metrics = evaluate(task, student, record, folder.config.student.model)
     metrics["labels_of_standard_pate"] = standard_labels(
         settings,
@@ -254,13 +240,6 @@ def _taught(folder: RunFolder, task: Task, settings: Settings, record: Record) -
     return metrics
 
 
-def _keep_student(shown: Path, student: Any) -> None:
-    import joblib
-
-    with replacing(shown / "student.joblib") as file:
-        joblib.dump(student, file, compress=3)
-
-
 def _compared(
     folder: RunFolder, task: Task, settings: Settings, withdrawn: tuple[int, ...], bar: Bar
 ) -> dict[str, Any]:
@@ -269,9 +248,8 @@ def _compared(
     kept = folder.read(path)
     if kept is not None:
         return kept
-    seed = folder.config.split_seed
-    made = allocate(BASELINE, people=task.people, n_teachers=settings.n_teachers, seed=seed)
-    allocation = made.without(withdrawn)
+    n_teachers, seed = settings.n_teachers, folder.config.split_seed
+    allocation = allocate(BASELINE, people=task.people, n_teachers=n_teachers, seed=seed).without(withdrawn)
     votes = _votes(folder, "votes-standard", task=task, allocation=allocation, bar=bar)
     found = compare(folder, task, votes, allocation=allocation, settings=settings)
     folder.write(path, found)
