@@ -997,9 +997,9 @@ MUTANTS = (
     ),
     Mutant(
         "a withdrawal erases votes and keeps the person's place",
-        "runs/person.py",
-        "persons = np.where(np.isin(allocation.persons, people), EMPTY, allocation.persons)",
-        "persons = allocation.persons",
+        "allocation/allocation.py",
+        "persons = np.where(np.isin(self.persons, people), EMPTY, self.persons)",
+        "persons = self.persons",
         (f"{LEAVING}::test_retrained_teacher_excludes_rows_of_withdrawn_person",),
     ),
     Mutant(
