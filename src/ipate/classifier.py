@@ -184,7 +184,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_ = find_classes(y, self.classes)
         codes = encode(self.classes_, y, "y")
-        by_row = {  # aligned by position; a pandas index is ignored
+        by_row: dict[str, Any] = {  # aligned by position; a pandas index is ignored
             name: None if values is None else np.asarray(values)
             for name, values in (("budgets", budgets), ("levels", levels), ("person_id", person_id))
         }
@@ -197,17 +197,17 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         people = make_people(len(codes), **by_row, **given)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
-        if X_public is None:
+        if X_public is not None:
+            pool = self._validated(X_public)
+            truth = None if y_public is None else encode(self.classes_, y_public, "y_public")
+            if truth is not None and len(truth) != len(pool):
+                raise InputError(f"y_public has {len(truth)} entries and X_public {len(pool)}: one per row is needed")
+        else:
             private, public = split_public(people, self.public_fraction, seed=seed)
             pool, truth = X[public], codes[public]
             X, codes = X[private], codes[private]
             by_row = {name: None if values is None else values[private] for name, values in by_row.items()}
             people = make_people(len(codes), **by_row, **given)
-        else:
-            pool = self._validated(X_public)
-            truth = None if y_public is None else encode(self.classes_, y_public, "y_public")
-            if truth is not None and len(truth) != len(pool):
-                raise InputError(f"y_public has {len(truth)} entries and X_public {len(pool)}: one per row is needed")
         settings = self.choice_ = self._settings(people, len(pool), seed)
         if self.verbose:
             sys.stderr.write(f"ipate: {settings.reason}\n")

@@ -67,18 +67,12 @@ def command(
         Option(help="The ledger of charges; an existing one continues its balances. Default: beside the labels."),
     ] = None,
     design: Annotated[Path | None, Option(help="ptr: the design file, made by ipate design.")] = None,
-    accuracy: Annotated[float | None, Option(help="ptr without a design: expected accuracy of one teacher.")] = None,
-    spread: Annotated[float | None, Option(help="ptr: spread of query difficulty; default: 2.")] = None,
-    confusion: Annotated[float | None, Option(help="ptr: share of wrong votes that agree; default: 0.65.")] = None,
-    reference: Annotated[
-        Path | None, Option(help="ptr: votes of other teachers on public data, instead of --accuracy.")
-    ] = None,
-    reserve: Annotated[
-        float | None, Option(help="ptr: how much more than the reference the votes may cost; default: 0.1 (10 %).")
-    ] = None,
-    fallback: Annotated[
-        bool, Option(help="ptr: reserve (ε/2, δ/10) for a data-independent run after a failed test.")
-    ] = False,
+    accuracy: options.Accuracy = None,
+    spread: options.Spread = None,
+    confusion: options.Confusion = None,
+    reference: options.ReferenceVotes = None,
+    reserve: options.Reserve = None,
+    fallback: options.Fallback = False,
     order_seed: Annotated[int | None, Option(min=0, help="Seed for shuffling the queries.")] = None,
     split_seed: Annotated[int, Option(min=0, help="Vanishing: public seed of the participation schedule.")] = 0,
     as_json: options.AsJson = False,

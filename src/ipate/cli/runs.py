@@ -40,11 +40,9 @@ def command(
 
 
 def _payload(run: "RunState") -> dict[str, Any]:
-    shown = asdict(run)
-    path, voted = shown.pop("path"), None
-    if run.teachers is not None:
-        voted = dict(zip(("voted", "all"), run.teachers, strict=True))
-    return {"run": str(path), **shown, "teachers": voted}
+    shown = {name: value for name, value in asdict(run).items() if name != "path"}
+    voted = None if run.teachers is None else {"voted": run.teachers[0], "all": run.teachers[1]}
+    return {"run": str(run.path), **shown, "teachers": voted}
 
 
 def _name(run: "RunState", folder: Path) -> str:

@@ -16,7 +16,7 @@ from ipate.errors import ClassesWarning, InputError, PublicRowsWarning
 from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms, label, open_ledger
 from ipate.labelling.noise import make_noise
-from ipate.labelling.results import Labelling
+from ipate.labelling.results import Labelling, Record
 from ipate.labelling.tested import label_tested
 from ipate.ledger.base import Ledger, MemoryLedger
 from ipate.ledger.records import noise_kind
@@ -102,10 +102,7 @@ def run_labelling(
     aggregator = settings.aggregator(allocation.scale)
     ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
     if allocation.participation is not None:
-        held = allocation.participation.participants(np.arange(votes.n_queries))
-        present = held if order is None else np.empty_like(held)
-        if order is not None:
-            present[:, order] = held
+        present = allocation.participation.in_order(votes.n_queries, order)
         ballot = replace(ballot, participation=present, weights=None)
     panel = allocation.panel()
     book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
@@ -126,8 +123,12 @@ def run_labelling(
     return result, book
 
 
-def standard_labels(settings: Settings, groups: Sequence[Group], *, answer_rate: float, n_public: int) -> int:
-    """Return how many labels standard PATE affords at the strictest budget, by data-independent accounting."""
+def standard_labels(settings: Settings, groups: Sequence[Group], record: Record) -> int:
+    """Return how many labels standard PATE affords at the strictest budget, by data-independent accounting.
+
+    The pool and the share of queries that are answered are those of the record.
+    """
+    answer_rate = record.n_labels / max(1, record.n_queries)
     known = settings.meter.data_independent and not settings.meter.whole
     meter = settings.meter if known else Meter("gdp")
     queries = queries_afforded(
@@ -139,7 +140,7 @@ def standard_labels(settings: Settings, groups: Sequence[Group], *, answer_rate:
         check_sigma=settings.check_sigma,
         answer_rate=answer_rate,
     )
-    labels = int(min(queries, n_public) * answer_rate)
+    labels = int(min(queries, len(record.labels)) * answer_rate)
     return labels if settings.max_labels is None else min(labels, settings.max_labels)
 
 

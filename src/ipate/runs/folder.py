@@ -10,7 +10,6 @@ from typing import Any
 from ipate._version import library_versions
 from ipate.errors import InputError
 from ipate.files import FileLock, write_text
-from ipate.ledger.records import NoiseKind
 from ipate.planning.settings import Settings
 from ipate.runs.config import RunConfig
 from ipate.teachers.models import NETS
@@ -27,7 +26,7 @@ class RunFolder:
 
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path, self.config = path, config
-        self.public, self.private = path / "public", path / "private"
+        self.public, self.private, self._lock_file = path / "public", path / "private", path / ".lock"
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "RunFolder":
@@ -61,9 +60,10 @@ class RunFolder:
             raise InputError(f"{path}: holds no run (it has no config.json)")
         values = cls.read(stated, advice="the run cannot be continued")
         folder = cls(path, RunConfig.from_mapping(values or {}, where=str(stated)))
-        if folder.noise != folder.config.noise:  # never mix the two kinds of noise
+        noise = folder.facts["noise"]
+        if noise != folder.config.noise:  # never mix the two kinds of noise
             raise InputError(
-                f"{stated}: seed is {folder.config.seed}, but the run began with {folder.noise} noise: put the seed "
+                f"{stated}: seed is {folder.config.seed}, but the run began with {noise} noise: put the seed "
                 "back, or begin a new run in another folder"
             )
         return folder
@@ -72,11 +72,6 @@ class RunFolder:
     def id(self) -> str:
         """The run's name in a ledger; it is unique, even among folders of the same name."""
         return str(self.facts["id"])
-
-    @property
-    def noise(self) -> NoiseKind:
-        """The kind of noise that the run began with."""
-        return "seeded" if self.facts["noise"] == "seeded" else "secure"
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -121,10 +116,6 @@ class RunFolder:
     def busy(self) -> bool:
         """Whether a process is working on the run now."""
         return FileLock.is_held(self._lock_file)
-
-    @property
-    def _lock_file(self) -> Path:
-        return self.path / ".lock"
 
     @staticmethod
     def write(path: Path, payload: dict[str, Any]) -> None:

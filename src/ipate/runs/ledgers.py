@@ -80,7 +80,7 @@ def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, poo
         run=run_name(folder, left),
         pool=pool,
         people=allocation.members(),
-        noise=folder.noise,
+        noise=folder.config.noise,
         parent=parent,
         reason=None if parent is None else "withdrawal",
         expected_head=newest_head(folder),
@@ -117,7 +117,7 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
     people, panel = allocation.members(), allocation.panel()
     aggregator = settings.aggregator(allocation.scale)
     terms = account_terms(panel, settings.meter, aggregator)
-    before = opening_balances(path, terms, run=folder.id, noise=folder.noise, people=people)
+    before = opening_balances(path, terms, run=folder.id, noise=folder.config.noise, people=people)
     if settings.meter.whole or panel.rotating or not settings.meter.data_independent:
         return
     noise = aggregator.mechanism

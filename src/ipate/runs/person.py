@@ -55,16 +55,10 @@ def find_person(allocation: Allocation, person: str) -> int:
         ) from None
 
 
-def kind_of(folder: RunFolder) -> Kind:
-    """Return whether a run's figures may be released: not with private costs, nor with seeded noise."""
-    seeded = folder.config.seed is not None
-    found = state_guarantee(folder.settings.meter, stopped_by="account", seeded=seeded)
-    return "private" if found.seeded else found.kind
-
-
 def balance_of(folder: RunFolder, person: str, home: Account) -> Balance:
     """Return a person's balance on the run's ledger; without an account nothing of the budget of `home` is spent."""
-    untouched = Balance(budget=home.epsilon, kind=kind_of(folder))
+    own = state_guarantee(folder.settings.meter, stopped_by="account")
+    untouched = Balance(budget=home.epsilon, kind="private" if folder.config.seed is not None else own.kind)
     if not (folder.private / "ledger.json").is_file():
         return untouched
     with reading(folder) as ledger:
@@ -129,7 +123,6 @@ def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement
     config = folder.config
     home = allocation.groups[int(allocation.group_of_person[index])]
     balance = balance_of(folder, known, home)
-    left = next((entry for entry in withdrawals(folder) if entry.person == known), None)
     full = Statement(
         person=known,
         run=folder.path.absolute().name,
@@ -141,7 +134,7 @@ def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement
         guaranteed=balance.kind == "releasable",
         seeded=config.seed is not None,
         private=balance.kind == "private",
-        withdrawn=None if left is None else left.when,
+        withdrawn=next((entry.when for entry in withdrawals(folder) if entry.person == known), None),
         allowed=balance.budget,
         labels=balance.labels,
         checks=balance.checks,

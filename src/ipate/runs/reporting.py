@@ -91,10 +91,9 @@ def _scores(found: Mapping[str, Any]) -> Scores:
 
 def _owner(folder: RunFolder, outcome: Outcome) -> Owner:
     metrics = folder.read(folder.private / "metrics.json") or folder.read(folder.public / "metrics.json") or {}
-    compare = folder.read(folder.private / "compare.json")
-    teachers, comparison = {}, None
-    if compare is not None:
-        teachers = compare.get("teachers") or {}
+    compare = folder.read(folder.private / "compare.json") or {}
+    teachers, comparison = compare.get("teachers") or {}, None
+    if compare:
         comparison = Comparison(
             note=str(compare.get("note", "")),
             standard=_scores(compare.get("standard") or {}),
