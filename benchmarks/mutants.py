@@ -941,7 +941,7 @@ MUTANTS = (
     Mutant(
         "a seeded run goes on as a private one",
         "runs/folder.py",
-        "if folder.noise != folder.config.noise:",
+        "if noise != folder.config.noise:",
         "if False:",
         (f"{RUN_LEDGERS}::test_changing_the_seed_of_a_run_is_refused",),
     ),

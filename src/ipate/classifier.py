@@ -18,11 +18,11 @@ from ipate.allocation.allocation import class_warning
 from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
-from ipate.people.people import People
+from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings, designed
-from ipate.runs.fitting import Given, charge_labels, collect_votes, encode, find_classes, split_public
+from ipate.runs.fitting import charge_labels, collect_votes, encode, find_classes, split_public
 from ipate.students import find_student
 from ipate.teachers.ensemble import allows_missing
 from ipate.teachers.models import DEFAULT, make_model
@@ -184,28 +184,30 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_ = find_classes(y, self.classes)
         codes = encode(self.classes_, y, "y")
-        given = Given(
-            budgets=budgets, levels=levels, policy=policy, person_id=person_id, delta=self.delta,
-            epsilon=self.epsilon if budgets is None and levels is None else None,
-        )  # fmt: skip
+        by_row: dict[str, Any] = {  # aligned by position; a pandas index is ignored
+            name: None if values is None else np.asarray(values)
+            for name, values in (("budgets", budgets), ("levels", levels), ("person_id", person_id))
+        }
+        uniform = self.epsilon if budgets is None and levels is None else None
+        given: dict[str, Any] = {"policy": policy, "epsilon": uniform, "delta": self.delta}
         if self.ledger is not None and person_id is None:
             raise InputError(
                 f"ledger is {str(self.ledger)!r} without person_id: give the person's id of each row, so that later "
                 "fits find what each person has spent"
             )
-        people = given.people(len(codes))
+        people = make_people(len(codes), **by_row, **given)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
-        truth = None
-        if X_public is None:
-            private, public = split_public(people, self.public_fraction, seed=seed)
-            pool, truth = X[public], codes[public]
-            X, codes = X[private], codes[private]
-            people = given.of(private).people(len(codes))
-        else:
+        if X_public is not None:
             pool = self._validated(X_public)
             truth = None if y_public is None else encode(self.classes_, y_public, "y_public")
             if truth is not None and len(truth) != len(pool):
                 raise InputError(f"y_public has {len(truth)} entries and X_public {len(pool)}: one per row is needed")
+        else:
+            private, public = split_public(people, self.public_fraction, seed=seed)
+            pool, truth = X[public], codes[public]
+            X, codes = X[private], codes[private]
+            by_row = {name: None if values is None else values[private] for name, values in by_row.items()}
+            people = make_people(len(codes), **by_row, **given)
         settings = self.choice_ = self._settings(people, len(pool), seed)
         if self.verbose:
             sys.stderr.write(f"ipate: {settings.reason}\n")
@@ -219,15 +221,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         votes = collect_votes(
             self._teacher(), X, codes,
-            allocation=self.allocation_, pool=pool, truth=truth, n_classes=len(self.classes_), seed=seed,
-            n_jobs=self.n_jobs, backend=self.backend, address=self.address,
+            allocation=self.allocation_, pool=pool, n_classes=len(self.classes_), seed=seed, n_jobs=self.n_jobs,
+            backend=self.backend, address=self.address,
         )  # fmt: skip
         self.labelling_, self.ledger_, self._extract = charge_labels(
             votes, self.allocation_, settings,
             path=self.ledger, pool=fingerprint(self.classes_, pool), noise_seed=self.noise_seed, order=order,
         )  # fmt: skip
-        self.labels_ = np.full(len(pool), -1, dtype=np.int64)
-        self.labels_[self.labelling_.queries] = self.labelling_.labels
+        self._record = Record.of(self.labelling_, n_public=len(pool), ledger_head=self._extract.head)
+        self.labels_ = self._record.labels
         given_label = self.labels_ >= 0
         if self.labelling_.passed is False and not given_label.any():
             raise IpateError(
@@ -283,7 +285,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         from ipate.report.facts import Outcome, Owner, Scores
 
         check_is_fitted(self)
-        record = Record.of(self.labelling_, n_public=len(self.labels_), ledger_head=self._extract.head)
+        record = self._record
         if self._extract.answers:
             record.check_answers(self._extract.answers)
         source = Source(

@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import io
 import math
 import os
 import secrets
@@ -11,7 +12,7 @@ import time
 import zipfile
 import zlib
 from array import array
-from collections.abc import Collection, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableSequence, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,6 +168,15 @@ def write_text(path: FilePath, text: str, *, private: bool = False) -> None:
     """Write a text file atomically; a private file is never readable by others, not even for a moment."""
     with replacing(path, private=private) as file:
         file.write(text.encode("utf-8"))
+
+
+def write_csv(path: FilePath, header: Sequence[str], rows: Iterable[Sequence[Any]], *, newline: str = "\n") -> None:
+    """Write a csv file atomically."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator=newline)
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def test_complete_and_interrupted_runs_are_listed(done, tmp_path, capsys):
     assert {name: state.state for name, state in states.items()} == {"done": "complete", "begun": "interrupted"}
     assert states["done"].done == ("data", "allocation", "teachers", "labels", "student", "scores", "report")
     assert (states["done"].labels, states["done"].teachers, states["done"].guarantee) == (5, (30, 30), "releasable")
-    assert not states["done"].private
+    assert not states["done"].labels_private
     assert (states["begun"].done, states["begun"].labels, states["begun"].teachers) == ((), None, None)
     assert _run(["runs", str(done), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -39,7 +39,7 @@ def test_complete_and_interrupted_runs_are_listed(done, tmp_path, capsys):
 def test_label_count_of_private_run_is_marked(tmp_path, capsys):
     run(tmp_path / "own", labelling={**labels(5), "bound": "tight"})
     (state,) = list_runs(tmp_path)
-    assert (state.labels, state.private) == (5, True)
+    assert (state.labels, state.labels_private) == (5, True)
     assert _run(["runs", str(tmp_path)]) == 0
     assert "5 (private)" in " ".join(capsys.readouterr().out.split())
     assert _run(["runs", str(tmp_path), "--json"]) == 0

@@ -28,20 +28,12 @@ def command(
     check: Annotated[
         Path | None, Option(help="Verify this design instead of making one.", metavar="DESIGN.json")
     ] = None,
-    accuracy: Annotated[float | None, Option(help="Simulator: expected accuracy of one teacher.")] = None,
-    spread: Annotated[float | None, Option(help="Simulator: spread of query difficulty; default: 2.")] = None,
-    confusion: Annotated[
-        float | None, Option(help="Simulator: share of wrong votes that agree with each other; default: 0.65.")
-    ] = None,
-    reference: Annotated[
-        Path | None, Option(help="Votes of other teachers on public data, instead of a simulator.")
-    ] = None,
-    reserve: Annotated[
-        float | None, Option(help="How much more than the reference the votes may cost; default: 0.1 (10 %).")
-    ] = None,
-    fallback: Annotated[
-        bool, Option(help="Reserve (ε/2, δ/10) for a data-independent run after a failed test.")
-    ] = False,
+    accuracy: options.Accuracy = None,
+    spread: options.Spread = None,
+    confusion: options.Confusion = None,
+    reference: options.ReferenceVotes = None,
+    reserve: options.Reserve = None,
+    fallback: options.Fallback = False,
     variant: Annotated[str, Option(help="standard, weighting or upsampling, as in ipate label.")] = "auto",
     weights: options.Weights = "gdp",
     sigma: options.Sigma = None,

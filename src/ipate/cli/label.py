@@ -3,8 +3,6 @@
 Charges are kept in a ledger on disk, by default beside the labels; the same command continues an interrupted run.
 """
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,18 +67,12 @@ def command(
         Option(help="The ledger of charges; an existing one continues its balances. Default: beside the labels."),
     ] = None,
     design: Annotated[Path | None, Option(help="ptr: the design file, made by ipate design.")] = None,
-    accuracy: Annotated[float | None, Option(help="ptr without a design: expected accuracy of one teacher.")] = None,
-    spread: Annotated[float | None, Option(help="ptr: spread of query difficulty; default: 2.")] = None,
-    confusion: Annotated[float | None, Option(help="ptr: share of wrong votes that agree; default: 0.65.")] = None,
-    reference: Annotated[
-        Path | None, Option(help="ptr: votes of other teachers on public data, instead of --accuracy.")
-    ] = None,
-    reserve: Annotated[
-        float | None, Option(help="ptr: how much more than the reference the votes may cost; default: 0.1 (10 %).")
-    ] = None,
-    fallback: Annotated[
-        bool, Option(help="ptr: reserve (ε/2, δ/10) for a data-independent run after a failed test.")
-    ] = False,
+    accuracy: options.Accuracy = None,
+    spread: options.Spread = None,
+    confusion: options.Confusion = None,
+    reference: options.ReferenceVotes = None,
+    reserve: options.Reserve = None,
+    fallback: options.Fallback = False,
     order_seed: Annotated[int | None, Option(min=0, help="Seed for shuffling the queries.")] = None,
     split_seed: Annotated[int, Option(min=0, help="Vanishing: public seed of the participation schedule.")] = 0,
     as_json: options.AsJson = False,
@@ -216,16 +208,14 @@ def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
 
 def _write_labels(path: Path, votes: "Votes", result: "Labelling") -> None:
     """Write the labels file atomically; every label in it has been charged."""
-    from ipate.files import write_text
+    from ipate.files import write_csv
 
-    stream = io.StringIO()
-    writer = csv.writer(stream)
-    writer.writerow(["query", "answered", "label"])
     labelled = result.answered | result.reinforced
-    for query, answered, value in zip(*(a.tolist() for a in (result.queries, labelled, result.labels)), strict=True):
-        name = query if votes.queries is None else votes.queries[query]
-        writer.writerow([name, int(answered), value if answered else ""])
-    write_text(path, stream.getvalue())
+    rows = (
+        [query if votes.queries is None else votes.queries[query], int(answered), label if answered else ""]
+        for query, answered, label in zip(*(a.tolist() for a in (result.queries, labelled, result.labels)), strict=True)
+    )
+    write_csv(path, ["query", "answered", "label"], rows, newline="\r\n")
 
 
 def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, book: "Ledger | None", as_json: bool) -> None:

@@ -36,6 +36,16 @@ Weights = Annotated[
 Delta = Annotated[float, Option(help="δ of groups without one in the group file.")]
 Orders = Annotated[str, Option(help="Rényi orders: FIRST:LAST or a comma-separated list.")]
 Classes = Annotated[int | None, Option(help="Number of classes (public).")]
+Accuracy = Annotated[float | None, Option(help="ptr: expected accuracy of one teacher, from public knowledge.")]
+Spread = Annotated[float | None, Option(help="ptr: spread of query difficulty; default: 2.")]
+Confusion = Annotated[float | None, Option(help="ptr: share of wrong votes that agree with each other; default: 0.65.")]
+ReferenceVotes = Annotated[
+    Path | None, Option(help="ptr: votes of other teachers on public data, instead of --accuracy.")
+]
+Reserve = Annotated[
+    float | None, Option(help="ptr: how much more than the reference the votes may cost; default: 0.1 (10 %).")
+]
+Fallback = Annotated[bool, Option(help="ptr: reserve (ε/2, δ/10) for a data-independent run after a failed test.")]
 _MOST_ORDERS = 10_000  # time and memory grow with orders × queries; the paper uses 49
 
 

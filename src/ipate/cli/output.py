@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from ipate.labelling.results import GroupResult, Guarantee
+    from ipate.labelling.results import GroupResult, Guarantee, Record
 
 LOG = logging.getLogger("ipate")
 Rows: TypeAlias = Sequence[Sequence[str]]
@@ -69,7 +69,7 @@ def cost_cells(group: "GroupResult") -> list[str]:
     return [f"{group.sensitivity:.4g}", f"{epsilon:.4g}", f"{group.cost:.4f}", f"{delta:g}", f"{group.used:.0%}"]
 
 
-def statement_line(guarantee: "Guarantee") -> str:
+def statement_line(guarantee: "Guarantee | Record") -> str:
     """Return the statement of a guarantee, marked if it is private."""
     return ("PRIVATE. " if guarantee.kind == "private" else "") + guarantee.statement
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from ipate.cli.options import AsJson, Orders, make_reference, parse_orders, refuse_unused, whole_number
+from ipate.cli import options
 from ipate.cli.output import cell, print_json, print_table, waiting
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def command(
     threshold: Annotated[float | None, Option(help="T at k teachers; default: as in ipate run.")] = None,
     bound: Annotated[str | None, Option(help="gdp, loose or sup; default: gdp.")] = None,
     conversion: Annotated[str | None, Option(help="improved (default) or classic; ignored by gdp.")] = None,
-    orders: Orders = "2:50",
+    orders: options.Orders = "2:50",
     weights: Annotated[
         str, Option(help="The rule of weighting: gdp, proportional, algorithm2, classic or uniform.")
     ] = "gdp",
@@ -70,26 +70,19 @@ def command(
         float | None, Option(help="Vanishing: participate in (ε/ε_max)^power of the queries, not (μ/μ_max)².")
     ] = None,
     parties: Annotated[bool, Option("--parties", help="The groups are parties that cannot share data.")] = False,
-    accuracy: Annotated[
-        float | None, Option(help="Expected accuracy of one teacher; adds a comparison of gdp, sup and ptr.")
-    ] = None,
-    spread: Annotated[float | None, Option(help="With --accuracy: spread of query difficulty; default: 2.")] = None,
-    confusion: Annotated[
-        float | None, Option(help="With --accuracy: share of wrong votes that agree; default: 0.65.")
-    ] = None,
-    reference: Annotated[
-        Path | None, Option(help="Votes of other teachers on public data, instead of --accuracy.")
-    ] = None,
-    reserve: Annotated[
-        float | None, Option(help="How much more than the reference the votes may cost under ptr; default: 0.1 (10 %).")
-    ] = None,
-    fallback: Annotated[
-        bool, Option(help="ptr: reserve (ε/2, δ/10) for a data-independent run after a failed test.")
-    ] = False,
+    accuracy: options.Accuracy = None,
+    spread: options.Spread = None,
+    confusion: options.Confusion = None,
+    reference: options.ReferenceVotes = None,
+    reserve: options.Reserve = None,
+    fallback: options.Fallback = False,
     split_seed: Annotated[int | None, Option(min=0, help="Vanishing: seed of the schedule; default: 0.")] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Show before any training what the budgets afford under each variant, from public information only."""
+    """Show before any training what the budgets afford under each variant, from public information only.
+
+    With --accuracy or --reference it also compares the bounds gdp, sup and ptr.
+    """
     from ipate.allocation import options_by_variant
     from ipate.errors import check_count
     from ipate.planning.plan import make_plan
@@ -106,27 +99,27 @@ def command(
         notes = [] if classes is not None else [f"{CLASSES} classes are assumed; give the number with --classes."]
         known = None
     else:
-        refuse_unused(f"{config} describes the data", **who, classes=classes, pool=pool, split_seed=split_seed)
+        options.refuse_unused(f"{config} describes the data", **who, classes=classes, pool=pool, split_seed=split_seed)
         asked, n_classes, n_public, seed, request, known, notes = _read_config(config, bound)
     given = {
-        "variant": variant, "n_teachers": whole_number(teachers), "points_per_teacher": points_per_teacher,
+        "variant": variant, "n_teachers": options.whole_number(teachers), "points_per_teacher": points_per_teacher,
         "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold, "bound": bound,
         "conversion": conversion,
     }  # fmt: skip
     request |= {name: value for name, value in given.items() if value is not None}
-    options = options_by_variant(
+    by_variant = options_by_variant(
         {"copies": copies, "weights": weights, "tolerance": tolerance, "max_copies": max_copies, "power": power}
     )
     planned_for = request.get("variant", "weighting")
-    own = options.setdefault(planned_for, {})
+    own = by_variant.setdefault(planned_for, {})
     own |= request.pop("options", {})
     settings = choose_settings(
         groups=asked, n_public=check_count("pool", n_public), n_classes=check_count("classes", n_classes, least=2),
-        options=own, orders=parse_orders(orders), **request,
+        options=own, orders=options.parse_orders(orders), **request,
     )  # fmt: skip
     plan = make_plan(
         groups=asked, n_teachers=settings.n_teachers, mechanism=settings.aggregator().mechanism, meter=settings.meter,
-        n_classes=n_classes, parties=parties, seed=seed, options=options,
+        n_classes=n_classes, parties=parties, seed=seed, options=by_variant,
     )  # fmt: skip
     testing = {
         "reference": reference, "accuracy": accuracy, "spread": spread, "confusion": confusion, "reserve": reserve,
@@ -157,15 +150,15 @@ def _read_config(path: Path, bound: str | None) -> tuple[Any, ...]:
 
 
 def _forecasts(
-    plan: "Plan", pool: int, options: dict[str, Any], known: "Reference | None", *, quiet: bool
+    plan: "Plan", pool: int, testing: dict[str, Any], known: "Reference | None", *, quiet: bool
 ) -> "tuple[Forecast, ...]":
     """Return the labels to expect under each bound, if a reference is given."""
     from ipate.planning.reference import forecast
 
-    if options["reference"] is not None or options["accuracy"] is not None:
-        known = make_reference(**options, classes=plan.n_classes)
+    if testing["reference"] is not None or testing["accuracy"] is not None:
+        known = options.make_reference(**testing, classes=plan.n_classes)
     else:
-        refuse_unused("it describes a reference; give --accuracy or --reference too", **options)
+        options.refuse_unused("it describes a reference; give --accuracy or --reference too", **testing)
     if known is None:
         return ()
     with waiting("computing what the reference affords", quiet=quiet):

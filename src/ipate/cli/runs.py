@@ -1,5 +1,6 @@
 """`ipate runs`: list the runs in a folder and their progress."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,20 +40,9 @@ def command(
 
 
 def _payload(run: "RunState") -> dict[str, Any]:
-    return {
-        "run": str(run.path),
-        "state": run.state,
-        "why": run.why,
-        "begun": run.begun,
-        "data": run.data,
-        "variant": run.variant,
-        "done": list(run.done),
-        "teachers": None if run.teachers is None else {"voted": run.teachers[0], "all": run.teachers[1]},
-        "labels": run.labels,
-        "labels_private": run.private,
-        "guarantee": run.guarantee,
-        "ledger": run.ledger,
-    }
+    shown = {name: value for name, value in asdict(run).items() if name != "path"}
+    voted = None if run.teachers is None else {"voted": run.teachers[0], "all": run.teachers[1]}
+    return {"run": str(run.path), **shown, "teachers": voted}
 
 
 def _name(run: "RunState", folder: Path) -> str:
@@ -70,6 +60,6 @@ def _row(run: "RunState", folder: Path) -> list[str]:
         run.data or "—",
         run.variant or "—",
         last,
-        "—" if run.labels is None else f"{run.labels:,}{' (private)' if run.private else ''}",
+        "—" if run.labels is None else f"{run.labels:,}{' (private)' if run.labels_private else ''}",
         run.guarantee or "—",
     ]

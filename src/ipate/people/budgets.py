@@ -1,7 +1,5 @@
 """Privacy budgets, groups, accounts, and the CSV file of groups that the commands read."""
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ipate.errors import LIMITS, InputError, check_count, check_id, check_number, show
-from ipate.files import FilePath, Table, read_table, write_text
+from ipate.files import FilePath, Table, read_table, write_csv
 
 
 def usual_delta(n_people: int) -> float:
@@ -232,8 +230,4 @@ def write_groups(path: FilePath, rows: Iterable[GroupRow]) -> None:
         if count > 1:
             raise InputError(f"duplicate group id {show(group)}: ids must be unique")
     columns = ["group", *(kind for kind in LIMITS if any(getattr(row, kind) is not None for row in rows))]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([getattr(row, column) for column in columns] for row in rows)
-    write_text(path, text.getvalue())
+    write_csv(path, columns, ([getattr(row, column) for column in columns] for row in rows))

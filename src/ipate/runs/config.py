@@ -177,7 +177,6 @@ def _explain(model: type[BaseModel], error: ValidationError) -> str:
     if not keys:  # the error concerns the whole configuration
         return str(first["msg"]).removeprefix("Value error, ")
     name = ".".join(keys[:2])
-    value = (
-        "" if first["type"] == "missing" else f" is {first['input']!r}" if not isinstance(first["input"], dict) else ""
-    )
+    stated = first["type"] != "missing" and not isinstance(first["input"], dict)
+    value = f" is {first['input']!r}" if stated else ""
     return f"{name}{value}: {first['msg'].removeprefix('Value error, ')}"

@@ -3,7 +3,7 @@
 import secrets
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,48 +16,19 @@ from ipate.errors import ClassesWarning, InputError, PublicRowsWarning
 from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms, label, open_ledger
 from ipate.labelling.noise import make_noise
-from ipate.labelling.results import Labelling
+from ipate.labelling.results import Labelling, Record
 from ipate.labelling.tested import label_tested
 from ipate.ledger.base import Ledger, MemoryLedger
 from ipate.ledger.records import noise_kind
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
-from ipate.people.people import People, make_people
+from ipate.people.people import People
 from ipate.planning.settings import Settings, designed
 from ipate.teachers.ensemble import train_and_vote
 from ipate.votes import Votes
 from ipate.votes.store import vote_dtype
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Given:
-    """The arguments of `make_people`: budgets or consent levels per row, and the person of each row."""
-
-    budgets: Any = None
-    levels: Any = None
-    policy: Any = None
-    person_id: Any = None
-    epsilon: float | None = None
-    delta: float | str = "auto"
-
-    def __post_init__(self) -> None:
-        for name in ("budgets", "levels", "person_id"):  # rows are aligned by position; a pandas index is ignored
-            value = getattr(self, name)
-            object.__setattr__(self, name, None if value is None else np.asarray(value))
-
-    def of(self, rows: Ints) -> "Given":
-        """Return the arguments for a subset of the rows."""
-
-        def taken(values: Any) -> Any:
-            return None if values is None else values[rows]
-
-        return replace(self, budgets=taken(self.budgets), levels=taken(self.levels), person_id=taken(self.person_id))
-
-    def people(self, n_rows: int) -> People:
-        """Return the people of `n_rows` rows."""
-        return make_people(n_rows, **{entry.name: getattr(self, entry.name) for entry in fields(self)})
 
 
 def find_classes(y: NDArray[Any], classes: Sequence[Any] | None) -> NDArray[Any]:
@@ -107,28 +78,14 @@ def split_public(people: People, share: float | None, *, seed: int) -> tuple[Int
 
 
 def collect_votes(
-    teacher: Any,
-    X: NDArray[Any],
-    y: Ints,
-    *,
-    allocation: Allocation,
-    pool: NDArray[Any],
-    truth: Ints | None,
-    n_classes: int,
-    seed: int,
-    n_jobs: int | None,
-    backend: str | None,
-    address: str | None,
+    teacher: Any, X: NDArray[Any], y: Ints, *, allocation: Allocation, pool: NDArray[Any], n_classes: int, **engine: Any
 ) -> Votes:
     """Train the teachers of an allocation and return their votes on the pool; nothing is kept on disk."""
     rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
     votes = np.empty((len(rows), len(pool)), dtype=vote_dtype(n_classes))
-    for number, own in train_and_vote(
-        teacher, X, y, rows=rows, X_public=pool, n_classes=n_classes, seed=seed, n_jobs=n_jobs, backend=backend,
-        address=address,
-    ):  # fmt: skip
+    for number, own in train_and_vote(teacher, X, y, rows=rows, X_public=pool, n_classes=n_classes, **engine):
         votes[number] = own
-    return Votes(votes=votes, n_classes=n_classes, labels=truth)
+    return Votes(votes=votes, n_classes=n_classes)
 
 
 def run_labelling(
@@ -145,10 +102,7 @@ def run_labelling(
     aggregator = settings.aggregator(allocation.scale)
     ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
     if allocation.participation is not None:
-        held = allocation.participation.participants(np.arange(votes.n_queries))
-        present = held if order is None else np.empty_like(held)
-        if order is not None:
-            present[:, order] = held
+        present = allocation.participation.in_order(votes.n_queries, order)
         ballot = replace(ballot, participation=present, weights=None)
     panel = allocation.panel()
     book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
@@ -169,8 +123,12 @@ def run_labelling(
     return result, book
 
 
-def standard_labels(settings: Settings, groups: Sequence[Group], *, answer_rate: float, n_public: int) -> int:
-    """Return how many labels standard PATE affords at the strictest budget, by data-independent accounting."""
+def standard_labels(settings: Settings, groups: Sequence[Group], record: Record) -> int:
+    """Return how many labels standard PATE affords at the strictest budget, by data-independent accounting.
+
+    The pool and the share of queries that are answered are those of the record.
+    """
+    answer_rate = record.n_labels / max(1, record.n_queries)
     known = settings.meter.data_independent and not settings.meter.whole
     meter = settings.meter if known else Meter("gdp")
     queries = queries_afforded(
@@ -182,11 +140,8 @@ def standard_labels(settings: Settings, groups: Sequence[Group], *, answer_rate:
         check_sigma=settings.check_sigma,
         answer_rate=answer_rate,
     )
-    labels = int(min(queries, n_public) * answer_rate)
+    labels = int(min(queries, len(record.labels)) * answer_rate)
     return labels if settings.max_labels is None else min(labels, settings.max_labels)
-
-
-Floats = NDArray[np.float64]
 
 
 def charge_labels(

@@ -10,7 +10,6 @@ from typing import Any
 from ipate._version import library_versions
 from ipate.errors import InputError
 from ipate.files import FileLock, write_text
-from ipate.ledger.records import NoiseKind
 from ipate.planning.settings import Settings
 from ipate.runs.config import RunConfig
 from ipate.teachers.models import NETS
@@ -27,7 +26,7 @@ class RunFolder:
 
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path, self.config = path, config
-        self.public, self.private = path / "public", path / "private"
+        self.public, self.private, self._lock_file = path / "public", path / "private", path / ".lock"
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "RunFolder":
@@ -59,14 +58,12 @@ class RunFolder:
         stated = path / "config.json"
         if not stated.is_file():
             raise InputError(f"{path}: holds no run (it has no config.json)")
-        try:
-            values = json.loads(stated.read_text())
-        except ValueError as error:
-            raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
-        folder = cls(path, RunConfig.from_mapping(values, where=str(stated)))
-        if folder.noise != folder.config.noise:  # never mix the two kinds of noise
+        values = cls.read(stated, advice="the run cannot be continued")
+        folder = cls(path, RunConfig.from_mapping(values or {}, where=str(stated)))
+        noise = folder.facts["noise"]
+        if noise != folder.config.noise:  # never mix the two kinds of noise
             raise InputError(
-                f"{stated}: seed is {folder.config.seed}, but the run began with {folder.noise} noise: put the seed "
+                f"{stated}: seed is {folder.config.seed}, but the run began with {noise} noise: put the seed "
                 "back, or begin a new run in another folder"
             )
         return folder
@@ -76,19 +73,11 @@ class RunFolder:
         """The run's name in a ledger; it is unique, even among folders of the same name."""
         return str(self.facts["id"])
 
-    @property
-    def noise(self) -> NoiseKind:
-        """The kind of noise that the run began with."""
-        return "seeded" if self.facts["noise"] == "seeded" else "secure"
-
     @cached_property
     def facts(self) -> dict[str, Any]:
         """The contents of `run.json`: the id, the start time, the kind of noise, and the versions."""
         stated = self.path / "run.json"
-        try:
-            found = self.read(stated)
-        except ValueError as error:
-            raise InputError(f"{stated}: not readable ({error}); the run cannot be continued") from None
+        found = self.read(stated, advice="the run cannot be continued")
         if found is None:
             raise InputError(f"{stated}: no such file; the run cannot be continued without it")
         if found.get("format") != _FORMAT:
@@ -128,19 +117,18 @@ class RunFolder:
         """Whether a process is working on the run now."""
         return FileLock.is_held(self._lock_file)
 
-    @property
-    def _lock_file(self) -> Path:
-        return self.path / ".lock"
-
     @staticmethod
     def write(path: Path, payload: dict[str, Any]) -> None:
         """Write JSON atomically."""
         write_text(path, json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     @staticmethod
-    def read(path: Path) -> dict[str, Any] | None:
+    def read(path: Path, *, advice: str = "restore it, or remove it so that it is made again") -> dict[str, Any] | None:
         """Read JSON; return None where the file does not exist, so the stage has not been completed."""
-        return json.loads(path.read_text()) if path.is_file() else None
+        try:
+            return json.loads(path.read_text()) if path.is_file() else None
+        except ValueError as error:
+            raise InputError(f"{path}: not readable ({error}); {advice}") from None
 
 
 def versions(config: RunConfig) -> dict[str, str]:

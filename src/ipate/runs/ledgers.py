@@ -1,7 +1,5 @@
 """The ledger of a run, with rollback detection, and the record of what it charged and released."""
 
-import csv
-import io
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -12,7 +10,7 @@ from numpy.typing import NDArray
 
 from ipate.allocation.allocation import Allocation
 from ipate.errors import BudgetExceededError, InputError
-from ipate.files import write_text
+from ipate.files import write_csv
 from ipate.labelling.loop import account_terms
 from ipate.labelling.results import GroupResult, Record
 from ipate.ledger.base import Ledger
@@ -22,6 +20,8 @@ from ipate.planning.settings import Settings
 from ipate.runs.fitting import run_labelling
 from ipate.runs.folder import RunFolder
 from ipate.votes import Votes
+
+Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]  # a title and a total
 
 
 def ledger_path(folder: RunFolder) -> Path:
@@ -40,7 +40,7 @@ def known_heads(folder: RunFolder) -> dict[str, Head]:
     places += [shown / name for shown in (folder.public, folder.private) for name in ("guarantee.json", "report.json")]
     found = {}
     for path in places:
-        stated = (_read(folder, path) or {}).get("ledger_head")
+        stated = (folder.read(path) or {}).get("ledger_head")
         if stated is not None:
             found[str(path.relative_to(folder.path))] = Head.parse(str(stated))
     return found
@@ -49,13 +49,6 @@ def known_heads(folder: RunFolder) -> dict[str, Head]:
 def newest_head(folder: RunFolder) -> Head | None:
     """Return the latest head that this run has recorded; None before its ledger was opened."""
     return max(known_heads(folder).values(), key=lambda head: head.entries, default=None)
-
-
-def _read(folder: RunFolder, path: Path) -> dict[str, Any] | None:
-    try:
-        return folder.read(path)
-    except ValueError as error:
-        raise InputError(f"{path}: not readable ({error}); restore it, or remove it so that it is made again") from None
 
 
 def run_name(folder: RunFolder, left: int) -> str:
@@ -87,13 +80,13 @@ def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, poo
         run=run_name(folder, left),
         pool=pool,
         people=allocation.members(),
-        noise=folder.noise,
+        noise=folder.config.noise,
         parent=parent,
         reason=None if parent is None else "withdrawal",
         expected_head=newest_head(folder),
     ) as ledger:
         kept = folder.private / "ledger.json"
-        if (_read(folder, kept) or {}).get("run") != ledger.run:  # from now on an older or missing ledger is refused
+        if (folder.read(kept) or {}).get("run") != ledger.run:  # from now on an older or missing ledger is refused
             folder.write(kept, {"path": str(path), "run": ledger.run, "ledger_head": str(ledger.head)})
         yield ledger
 
@@ -101,7 +94,7 @@ def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, poo
 @contextmanager
 def reading(folder: RunFolder) -> Iterator[Ledger]:
     """Open the ledger of a charged run read-only; refuse an older copy, another ledger, or a missing one."""
-    name = (_read(folder, folder.private / "ledger.json") or {}).get("run", folder.id)
+    name = (folder.read(folder.private / "ledger.json") or {}).get("run", folder.id)
     with SqliteLedger.open(ledger_path(folder), run=name, expected_head=newest_head(folder), readonly=True) as ledger:
         for head in known_heads(folder).values():
             ledger.check_head(head)
@@ -124,7 +117,7 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
     people, panel = allocation.members(), allocation.panel()
     aggregator = settings.aggregator(allocation.scale)
     terms = account_terms(panel, settings.meter, aggregator)
-    before = opening_balances(path, terms, run=folder.id, noise=folder.noise, people=people)
+    before = opening_balances(path, terms, run=folder.id, noise=folder.config.noise, people=people)
     if settings.meter.whole or panel.rotating or not settings.meter.data_independent:
         return
     noise = aggregator.mechanism
@@ -147,10 +140,15 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
 
 
 def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
-    """Write costs and labels, to the public folder if the record is publishable, else to the private one."""
+    """Write costs and labels, to the public folder if the record is publishable, else to the private one.
+
+    Labels are in the order asked; the id of a query is its row in the data.
+    """
     shown = folder.public if record.publishable else folder.private
     folder.write(shown / "guarantee.json", record.as_json(answers=False))
-    write_labels(shown / "labels.csv", record, classes, rows)
+    labels = [(int(rows[query]), int(record.labels[query])) for query in record.queries]
+    cells = ([row, int(label >= 0), classes[label] if label >= 0 else ""] for row, label in labels)
+    write_csv(shown / "labels.csv", ["query", "answered", "label"], cells)
 
 
 def read_record(folder: RunFolder) -> Record | None:
@@ -170,25 +168,8 @@ def read_record(folder: RunFolder) -> Record | None:
         ) from None
 
 
-def write_labels(path: Path, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
-    """Write query,answered,label in the order asked; the query id is its row in the data."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["query", "answered", "label"])
-    for query in record.queries:
-        label = int(record.labels[query])
-        writer.writerow([int(rows[query]), int(label >= 0), classes[label] if label >= 0 else ""])
-    write_text(path, stream.getvalue())
-
-
 def label_once(
-    folder: RunFolder,
-    votes: Votes,
-    *,
-    allocation: Allocation,
-    settings: Settings,
-    pool: str,
-    bar: Callable[[str, int], AbstractContextManager[Callable[[int], None]]],
+    folder: RunFolder, votes: Votes, *, allocation: Allocation, settings: Settings, pool: str, bar: Bar
 ) -> Record:
     """Label the pool, or restore an earlier labelling: a charged label is never drawn twice.
 

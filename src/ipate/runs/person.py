@@ -21,6 +21,7 @@ from ipate.labelling.results import Kind, state_guarantee
 from ipate.ledger.base import Ledger
 from ipate.ledger.records import PersonRecord
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.people.budgets import Account
 from ipate.report.statement import RunEntry, Statement, Withdrawal, for_the_person
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path, read_record, reading
@@ -31,16 +32,16 @@ from ipate.votes.store import erase_votes, voted_in
 class Balance:
     """What a ledger records about one person.
 
-    `kind` is private where any run of the person, or an earlier run on the ledger, was charged data-dependent costs.
+    `kind` is private where this run's figures are, or where any run of the person, or an earlier run on the ledger, was
+    charged data-dependent costs.
     """
 
-    records: tuple[PersonRecord, ...]  # one per run, in order; a withdrawal by others does not split a run
-    labels: int  # released by this run and possibly changed by the person's data, as are `checks`
-    checks: int
-    epsilon: float  # the cost of all runs together, by the meter of the last account
-    budget: float  # of the last account, as is `delta`
-    delta: float
+    budget: float  # ε of the last account
     kind: Kind
+    records: tuple[PersonRecord, ...] = ()  # one per run, in order; a withdrawal by others does not split a run
+    labels: int = 0  # released by this run and possibly changed by the person's data, as are `checks`
+    checks: int = 0
+    epsilon: float = 0.0  # the cost of all runs together, by the meter of the last account
 
 
 def find_person(allocation: Allocation, person: str) -> int:
@@ -54,35 +55,30 @@ def find_person(allocation: Allocation, person: str) -> int:
         ) from None
 
 
-def kind_of(folder: RunFolder) -> Kind:
-    """Return whether a run's figures may be released: not with private costs, nor with seeded noise."""
-    seeded = folder.config.seed is not None
-    found = state_guarantee(folder.settings.meter, stopped_by="account", seeded=seeded)
-    return "private" if found.seeded else found.kind
-
-
-def balance_of(folder: RunFolder, person: str) -> Balance | None:
-    """Return a person's balance on the run's ledger; None if they have no account."""
+def balance_of(folder: RunFolder, person: str, home: Account) -> Balance:
+    """Return a person's balance on the run's ledger; without an account nothing of the budget of `home` is spent."""
+    own = state_guarantee(folder.settings.meter, stopped_by="account")
+    untouched = Balance(budget=home.epsilon, kind="private" if folder.config.seed is not None else own.kind)
     if not (folder.private / "ledger.json").is_file():
-        return None
+        return untouched
     with reading(folder) as ledger:
         try:
             records = ledger.person(person)
         except InputError:  # the person withdrew before the first query
-            return None
+            return untouched
         first = ledger.parts()[0]
         if records[-1].run == ledger.run:
-            return _balance(ledger, records, person, first)
+            return _balance(ledger, records, person, first, kind=untouched.kind)
     with SqliteLedger.open(ledger_path(folder), run=records[-1].run, readonly=True) as ledger:
-        return _balance(ledger, records, person, first)
+        return _balance(ledger, records, person, first, kind=untouched.kind)
 
 
-def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, first: str) -> Balance:
-    """Add up a person's records; this run's are those of the run `first` and its later parts."""
+def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, first: str, *, kind: Kind) -> Balance:
+    """Add up a person's records; this run's are those of the run `first` and its later parts, and it has this kind."""
     last = records[-1]
     meter = ledger.terms[last.account].meter
     cost = ledger.cost_of(person, meter)
-    kinds = {state_guarantee(Meter(record.bound), stopped_by="account").kind for record in records}
+    kinds = {kind, *(state_guarantee(Meter(record.bound), stopped_by="account").kind for record in records)}
     own = [record for record in records if ledger.parts(record.run)[0] == first]
     return Balance(
         records=_whole_runs(ledger, records),
@@ -90,7 +86,6 @@ def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, fir
         checks=sum(record.checks for record in own),
         epsilon=float(meter.epsilon(cost, last.delta)[0]) if cost.any() else 0.0,
         budget=last.budget,
-        delta=last.delta,
         kind="private" if "private" in kinds or ledger.private_history else "releasable",
     )
 
@@ -127,9 +122,7 @@ def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement
     known = str(allocation.people.ids[index])
     config = folder.config
     home = allocation.groups[int(allocation.group_of_person[index])]
-    balance = balance_of(folder, known)
-    guaranteed = "private" not in (kind_of(folder), "releasable" if balance is None else balance.kind)
-    left = next((entry for entry in withdrawals(folder) if entry.person == known), None)
+    balance = balance_of(folder, known, home)
     full = Statement(
         person=known,
         run=folder.path.absolute().name,
@@ -138,44 +131,33 @@ def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement
         levels=config.budgets.epsilon is None and config.data.epsilon is None,
         budget=home.epsilon,
         delta=home.delta,
-        guaranteed=guaranteed,
+        guaranteed=balance.kind == "releasable",
         seeded=config.seed is not None,
-        private=not guaranteed,
-        withdrawn=None if left is None else left.when,
-        allowed=home.epsilon if balance is None else balance.budget,
-        labels=0 if balance is None else balance.labels,
-        checks=0 if balance is None else balance.checks,
-        spent=0.0 if balance is None else balance.epsilon,
-        left=home.epsilon if balance is None else max(0.0, balance.budget - balance.epsilon),
-        entries=() if balance is None else tuple(_entry(record) for record in balance.records),
+        private=balance.kind == "private",
+        withdrawn=next((entry.when for entry in withdrawals(folder) if entry.person == known), None),
+        allowed=balance.budget,
+        labels=balance.labels,
+        checks=balance.checks,
+        spent=balance.epsilon,
+        left=max(0.0, balance.budget - balance.epsilon),
+        entries=tuple(_entry(record) for record in balance.records),
     )
     return full if private else for_the_person(full)
 
 
 def _entry(record: PersonRecord) -> RunEntry:
-    return RunEntry(
-        run=record.run,
-        opened=record.time,
-        group=record.group,
-        budget=record.budget,
-        delta=record.delta,
-        bound=record.bound,
-        labels=record.labels,
-        checks=record.checks,
-        epsilon=record.epsilon,
-    )
+    same = {name: value for name, value in asdict(record).items() if name not in ("account", "time")}
+    return RunEntry(opened=record.time, **same)
 
 
 def withdrawals(folder: RunFolder) -> tuple[Withdrawal, ...]:
     """Return the withdrawals from a run, in order."""
-    path = folder.private / "withdrawals.json"
+    path, advice = folder.private / "withdrawals.json", "restore it, because it records the withdrawals and their costs"
     try:
-        found = (folder.read(path) or {}).get("withdrawals", [])
+        found = (folder.read(path, advice=advice) or {}).get("withdrawals", [])
         return tuple(Withdrawal(**{**entry, "teachers": tuple(entry["teachers"])}) for entry in found)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(
-            f"{path}: not readable ({error}); restore it, because it records the withdrawals and their costs"
-        ) from None
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path}: not readable ({error}); {advice}") from None
 
 
 def withdraw(folder: RunFolder, allocation: Allocation, person: str) -> Withdrawal:
@@ -213,9 +195,9 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
     person = str(allocation.people.ids[index])
     group = allocation.groups[int(allocation.group_of_person[index])]
     teachers = allocation.teachers_of(index)
-    balance, kind = balance_of(folder, person), kind_of(folder)
-    tested = folder.settings.meter.whole and balance is not None and balance.epsilon > 0
-    released = tested or (balance is not None and balance.labels + balance.checks > 0)
+    balance = balance_of(folder, person, group)
+    tested = folder.settings.meter.whole and balance.epsilon > 0
+    released = tested or balance.labels + balance.checks > 0
     voted = voted_in(folder.private / "votes")
     return Withdrawal(
         person=person,
@@ -224,11 +206,11 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
         teachers=teachers,
         trained=bool(voted.size and voted[list(teachers)].any()),
         labelling="complete" if read_record(folder) is not None else "begun" if released else "not begun",
-        labels=0 if balance is None else balance.labels,
-        checks=0 if balance is None else balance.checks,
+        labels=balance.labels,
+        checks=balance.checks,
         bound=folder.settings.meter.bound,
-        kind=kind if balance is None or kind == "private" else balance.kind,
-        epsilon=0.0 if balance is None else balance.epsilon,
+        kind=balance.kind,
+        epsilon=balance.epsilon,
         delta=group.delta,
     )
 

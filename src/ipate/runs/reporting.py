@@ -8,7 +8,7 @@ from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.labelling.history import Extract
 from ipate.report.assemble import Report, Source, assemble, check_target, write_facts
-from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
+from ipate.report.facts import Audience, Comparison, Outcome, Owner, Scores
 from ipate.report.statement import owed
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import read_record, reading
@@ -38,7 +38,8 @@ def write_report(
     """
     folder = run_folder if isinstance(run_folder, RunFolder) else RunFolder.open(Path(run_folder))
     html = _target(folder, audience, out)
-    return write_facts(collect(folder, audience), html)
+    facts = assemble(_source(folder, audience), audience, lambda outcome: _owner(folder, outcome))
+    return write_facts(facts, html)
 
 
 def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Path:
@@ -50,12 +51,8 @@ def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Pa
     return path
 
 
-def collect(folder: RunFolder, audience: Audience) -> Facts:
-    """Return the facts that this audience may see; a rolled-back ledger is refused."""
-    return assemble(_source(folder, audience), audience, lambda outcome: _owner(folder, outcome))
-
-
 def _source(folder: RunFolder, audience: Audience) -> Source:
+    """Return the input of a report; a rolled-back ledger is refused."""
     config, record, data = folder.config, None, folder.read(folder.path / "data.json")
     if (folder.private / "labelling.json").is_file():
         with reading(folder) as ledger:
@@ -88,32 +85,26 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
 
 
 def _scores(found: Mapping[str, Any]) -> Scores:
-    return Scores(
-        labels=found.get("labels"),
-        queries=found.get("queries"),
-        label_accuracy=found.get("voting_accuracy"),
-        student_accuracy=found.get("student_accuracy"),
-        by_class=found.get("by_class"),
-        by_level=found.get("by_level"),
-    )
+    same = ("labels", "queries", "student_accuracy", "by_class", "by_level")
+    return Scores(label_accuracy=found.get("voting_accuracy"), **{name: found.get(name) for name in same})
 
 
 def _owner(folder: RunFolder, outcome: Outcome) -> Owner:
     metrics = folder.read(folder.private / "metrics.json") or folder.read(folder.public / "metrics.json") or {}
-    compare = folder.read(folder.private / "compare.json")
-    teachers = (compare or {}).get("teachers") or {}
+    compare = folder.read(folder.private / "compare.json") or {}
+    teachers, comparison = compare.get("teachers") or {}, None
+    if compare:
+        comparison = Comparison(
+            note=str(compare.get("note", "")),
+            standard=_scores(compare.get("standard") or {}),
+            ceiling=_scores(compare.get("ceiling") or {}),
+        )
     return Owner(
         outcome=outcome,
         scores=_scores(metrics),
         standard_labels=metrics.get("labels_of_standard_pate"),
         teacher_accuracy=teachers.get("accuracy"),
         plurality_accuracy=teachers.get("plurality_accuracy"),
-        comparison=None
-        if compare is None
-        else Comparison(
-            note=str(compare.get("note", "")),
-            standard=_scores(compare.get("standard") or {}),
-            ceiling=_scores(compare.get("ceiling") or {}),
-        ),
+        comparison=comparison,
         owed=tuple(owed(entry) for entry in withdrawals(folder)),
     )

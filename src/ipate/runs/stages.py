@@ -1,15 +1,14 @@
-"""The stages of a run in order; a resumed run reads the files of completed stages."""
+"""The stages of a run in order; a resumed run reads the files of completed stages. All scores are private."""
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.accounting.bounds import Meter
 from ipate.allocation import BASELINE, allocate
 from ipate.allocation.allocation import Allocation, class_warning
 from ipate.errors import InputError, IpateError
@@ -18,20 +17,19 @@ from ipate.labelling.results import Record
 from ipate.planning.reference import write_design
 from ipate.planning.settings import Settings, choose_settings, designed
 from ipate.report.facts import Audience
-from ipate.runs.fitting import standard_labels
+from ipate.runs.config import RunConfig
+from ipate.runs.fitting import run_labelling, standard_labels
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import check_affordable, label_once, ledger_path, publish
+from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, publish
 from ipate.runs.person import settle
 from ipate.runs.reporting import write_report
-from ipate.runs.scoring import compare, evaluate, teach
-from ipate.runs.task import Task, check_models, prepare, requested_settings
+from ipate.runs.task import Task, check_models, make_student, prepare, requested_settings
+from ipate.students import find_student
 from ipate.teachers.ensemble import train_and_vote, train_nets_and_vote
 from ipate.teachers.models import NETS, make_model
 from ipate.votes import Votes
+from ipate.votes.counting import count_votes
 from ipate.votes.store import VoteStore, learnt_from
-
-Ints = NDArray[np.int64]
-Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,31 +52,31 @@ def execute(folder: RunFolder, *, bar: Bar) -> RunSummary:
     `bar` makes a progress bar from a title and a total, as a context manager.
     """
     with folder.locked():
-        return _execute(folder, bar)
-
-
-def _execute(folder: RunFolder, bar: Bar) -> RunSummary:
-    config = folder.config
-    folder.note_versions()
-    check_models(config)
-    task = prepare(config)
-    _keep_facts(folder, task)
-    settings = resolve_settings(folder, task)
-    allocation = _allocation(folder, task, settings)
-    for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
-        logging.getLogger("ipate").info(line)
-    check_affordable(folder, allocation, settings)
-    votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
-    record = label_once(folder, votes, allocation=allocation, settings=settings, pool=task.pool, bar=bar)
-    publish(folder, record, task.data.classes, task.parts.public)
-    audience: Audience = "public" if record.publishable else "private"
-    if record.passed is False and not record.n_labels:
-        _refuse_failed(write_report(folder, audience=audience).html)
-    metrics = _taught(folder, task, settings, record)
-    compare = _compared(folder, task, settings, allocation.withdrawn, bar) if config.compare else None
+        folder.note_versions()
+        check_models(folder.config)
+        task = prepare(folder.config)
+        _keep_facts(folder, task)
+        settings = resolve_settings(folder, task)
+        allocation = _allocation(folder, task, settings)
+        for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
+            logging.getLogger("ipate").info(line)
+        check_affordable(folder, allocation, settings)
+        votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
+        record = label_once(folder, votes, allocation=allocation, settings=settings, pool=task.pool, bar=bar)
+        publish(folder, record, task.data.classes, task.parts.public)
+        audience: Audience = "public" if record.publishable else "private"
+        if record.passed is False and not record.n_labels:
+            report = write_report(folder, audience=audience).html
+            raise IpateError(
+                "the private test was not passed: no label was released, and the budgets are spent, as they would be "
+                f"after a pass; {report} states it. People's budgets pay for one test; do not run it again"
+            )
+        metrics = _taught(folder, task, settings, record)
+        compare = _compared(folder, task, settings, allocation.withdrawn, bar) if folder.config.compare else None
+        report = write_report(folder, audience=audience).html
     return RunSummary(
         task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare,
-        ledger=ledger_path(folder), report=write_report(folder, audience=audience).html,
+        ledger=ledger_path(folder), report=report,
     )  # fmt: skip
 
 
@@ -102,14 +100,6 @@ def _keep_facts(folder: RunFolder, task: Task) -> None:
             f"{path}: the public points or the classes are not those that this run began with; restore the data, or "
             "begin a new run in another folder"
         )
-
-
-def _refuse_failed(report: Path) -> NoReturn:
-    """Raise the error of a failed private test: without labels no student can be trained."""
-    raise IpateError(
-        "the private test was not passed: no label was released, and the budgets are spent, as they would be after "
-        f"a pass; {report} states it. People's budgets pay for one test; do not run it again"
-    )
 
 
 def _told(task: Task) -> str:
@@ -146,13 +136,8 @@ def resolve_settings(folder: RunFolder, task: Task) -> Settings:
 
 
 def _dealt(folder: RunFolder, task: Task, settings: Settings) -> Allocation:
-    return allocate(
-        settings.variant,
-        people=task.people,
-        n_teachers=settings.n_teachers,
-        seed=folder.config.split_seed,
-        **settings.options,
-    )
+    n_teachers, seed = settings.n_teachers, folder.config.split_seed
+    return allocate(settings.variant, people=task.people, n_teachers=n_teachers, seed=seed, **settings.options)
 
 
 def _allocation(folder: RunFolder, task: Task, settings: Settings) -> Allocation:
@@ -181,27 +166,20 @@ def allocated(folder: RunFolder) -> Allocation:
 
 def _same(kept: Allocation, made: Allocation) -> bool:
     """Whether two allocations have the same people, budgets and places."""
-    arrays = (
-        (kept.persons, made.persons),
-        (kept.offsets, made.offsets),
-        (kept.weights, made.weights),
-        (kept.people.ids, made.people.ids),
-        (kept.people.person_of_row, made.people.person_of_row),
-        (kept.people.group_of_person, made.people.group_of_person),
-    )
-    return (
-        kept.groups == made.groups
-        and kept.people.groups == made.people.groups
-        and kept.variant == made.variant
-        and all(np.array_equal(one, other) for one, other in arrays)
-    )
+
+    def facts(of: Allocation) -> tuple[tuple[Any, ...], tuple[NDArray[Any], ...]]:
+        people = of.people
+        arrays = (of.persons, of.offsets, of.weights, people.ids, people.person_of_row, people.group_of_person)
+        return (of.variant, of.groups, people.groups), arrays
+
+    (values, arrays), (other_values, others) = facts(kept), facts(made)
+    return values == other_values and all(map(np.array_equal, arrays, others))
 
 
 def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, bar: Bar) -> Votes:
     """Train the teachers that have not voted yet; votes are stored as they arrive."""
-    config = folder.config
-    teacher = make_model(config.teachers.model, config.teachers.options)
-    model = config.teachers.model
+    config, model = folder.config, folder.config.teachers.model
+    teacher = make_model(model, config.teachers.options)
     X, y = task.features(task.parts.private, model=model), task.data.y[task.parts.private]
     pool = task.features(task.parts.public, model=model)
     class_warning(allocation, y)
@@ -236,43 +214,92 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
 
 def _taught(folder: RunFolder, task: Task, settings: Settings, record: Record) -> dict[str, Any]:
     """Train and score the student, unless that stage is complete."""
+    import joblib
+
     shown = folder.public if record.publishable else folder.private
     path = folder.private / "metrics.json"  # computed with true labels, which are not released
     kept = folder.read(path)
     if kept is not None and (shown / "student.joblib").is_file():
         return kept
-    student = teach(task, folder.config, task.parts.public, record.labels)
-    _keep_student(shown, student)
-    metrics = evaluate(task, student, record, folder.config.student.model)
-    metrics["labels_of_standard_pate"] = standard_labels(
-        settings,
-        task.people.groups,
-        answer_rate=record.n_labels / max(1, record.n_queries),
-        n_public=len(task.parts.public),
-    )
+    student = _teach(task, folder.config, task.parts.public, record.labels)
+    with replacing(shown / "student.joblib") as file:
+        joblib.dump(student, file, compress=3)
+    metrics = _evaluate(task, student, record, folder.config.student.model)
+    metrics["labels_of_standard_pate"] = standard_labels(settings, task.people.groups, record)
     folder.write(path, metrics)
     return metrics
 
 
-def _keep_student(shown: Path, student: Any) -> None:
-    import joblib
+def _teach(task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> Any:
+    """Train the student on these rows and their labels, −1 for none."""
+    X, model = task.features(rows, model=config.student.model), make_student(config)
+    return find_student(config.student.model).fit(model, X, labels, n_classes=task.data.n_classes)
 
-    with replacing(shown / "student.joblib") as file:
-        joblib.dump(student, file, compress=3)
+
+def _accuracy(student: Any, task: Task, model: str) -> dict[str, Any]:
+    """Return the accuracy on the test rows, overall, by class, and by consent level if there are levels."""
+    rows = task.parts.test
+    if not len(rows):
+        return {"student_accuracy": None}
+    truth = task.data.y[rows]
+    right = np.asarray(student.predict(task.features(rows, model=model))) == truth
+    found = [(name, right[truth == index]) for index, name in enumerate(task.data.classes)]
+    by_class = {name: float(own.mean()) for name, own in found if own.size}
+    scores: dict[str, Any] = {"student_accuracy": float(right.mean()), "by_class": by_class}
+    if task.data.levels is not None:
+        levels = task.data.levels[rows]
+        scores["by_level"] = {str(level): float(right[levels == level].mean()) for level in np.unique(levels)}
+    return scores
+
+
+def _evaluate(task: Task, student: Any, record: Record, model: str) -> dict[str, Any]:
+    """Score labels and student with the true labels, which are not released: the scores are private."""
+    given = record.labels >= 0
+    truth = task.data.y[task.parts.public]
+    voting = float(np.mean(record.labels[given] == truth[given])) if given.any() else None
+    scores = _accuracy(student, task, model)
+    return {"labels": record.n_labels, "queries": record.n_queries, "voting_accuracy": voting, **scores}
+
+
+def _teachers(folder: RunFolder, task: Task) -> dict[str, float]:
+    """Return the accuracy of the run's teachers and of their plurality on the pool, from private votes."""
+    votes = np.load(folder.private / "votes" / "votes.npy", mmap_mode="r")
+    truth = task.data.y[task.parts.public]
+    plurality = count_votes(votes, task.data.n_classes).argmax(axis=1)
+    return {"accuracy": float(np.mean(votes == truth)), "plurality_accuracy": float(np.mean(plurality == truth))}
+
+
+def _for_standard(settings: Settings) -> Settings:
+    """Return the settings of the baseline: under ptr with a new design, or with gdp if none can be made."""
+    if not settings.meter.whole:
+        return settings
+    if settings.reference is not None and settings.reference.simulator is not None:
+        return replace(settings, design=None)
+    return replace(settings, meter=Meter("gdp"), reference=None, design=None)
 
 
 def _compared(
     folder: RunFolder, task: Task, settings: Settings, withdrawn: tuple[int, ...], bar: Bar
 ) -> dict[str, Any]:
-    """Train standard PATE and a non-private student for comparison, on benchmark data only, unless complete."""
-    path = folder.private / "compare.json"
+    """Score standard PATE and a non-private student, on benchmark data only, unless that stage is complete."""
+    path, config = folder.private / "compare.json", folder.config
     kept = folder.read(path)
     if kept is not None:
         return kept
-    seed = folder.config.split_seed
-    made = allocate(BASELINE, people=task.people, n_teachers=settings.n_teachers, seed=seed)
+    made = allocate(BASELINE, people=task.people, n_teachers=settings.n_teachers, seed=config.split_seed)
     allocation = made.without(withdrawn)
     votes = _votes(folder, "votes-standard", task=task, allocation=allocation, bar=bar)
-    found = compare(folder, task, votes, allocation=allocation, settings=settings)
+    result, _ = run_labelling(votes, allocation, _for_standard(settings), noise_seed=config.seed)
+    record = Record.of(result, n_public=votes.n_queries)
+    model, standard = config.student.model, {"labels": 0, "student_accuracy": None}
+    if record.n_labels:
+        standard = _evaluate(task, _teach(task, config, task.parts.public, record.labels), record, model)
+    here = task.parts.private[~np.isin(task.people.person_of_row, allocation.withdrawn)]
+    found = {
+        "note": "for benchmark data only: on real people this would spend their budgets a second time",
+        "teachers": _teachers(folder, task),
+        "standard": standard,
+        "ceiling": _accuracy(_teach(task, config, here, task.data.y[here]), task, model),
+    }
     folder.write(path, found)
     return found

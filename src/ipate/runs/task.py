@@ -120,12 +120,8 @@ def _reference(config: RunConfig, n_classes: int) -> Reference | None:
             raise InputError("reference needs accuracy, the expected accuracy of a teacher, or votes")
         return None
     if wanted.votes is not None:
-        return Reference(
-            votes=read_votes(wanted.votes, classes=n_classes),
-            source=f"votes of other teachers, {wanted.votes.name}",
-            reserve=wanted.reserve,
-            fallback=wanted.fallback,
-        )
+        votes, source = read_votes(wanted.votes, classes=n_classes), f"votes of other teachers, {wanted.votes.name}"
+        return Reference(votes=votes, source=source, reserve=wanted.reserve, fallback=wanted.fallback)
     guess = Simulator(accuracy=float(wanted.accuracy or 0), spread=wanted.spread, confusion=wanted.confusion)
     return Reference(simulator=guess, reserve=wanted.reserve, fallback=wanted.fallback)
 
