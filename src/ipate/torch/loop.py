@@ -162,7 +162,12 @@ def train_chunk(task: Task, data: Data, progress: Progress | None = None) -> Tra
                 progress((number - 1) % every + 1)
         state = {name: value.detach() for name, value in step.net.state_dict().items()}
     finite = torch.stack([value.flatten(1).isfinite().all(dim=1) for value in state.values()]).all(dim=0).tolist()
-    lost = [task.failure(position, "its training diverged") for position, fine in enumerate(finite) if not fine]
+    unused = {*chunk.idle, *(failure.teacher for failure in chunk.failures)}
+    lost = [
+        task.failure(position, "its training diverged")
+        for position, (teacher, fine) in enumerate(zip(task.teachers, finite, strict=True))
+        if not fine and teacher not in unused
+    ]
     return Trained(teachers=task.teachers, state=state, idle=chunk.idle, failures=(*chunk.failures, *lost))
 
 
