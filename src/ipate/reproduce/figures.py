@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -120,27 +119,25 @@ def _history_figure(lines: dict[tuple[str, float], Lines]) -> str:
             axis.set_xlabel("labels")
         for axis in axes[:, 0]:
             axis.set_ylabel("cost ε")
-        entries = [("upsampling, low", 0, 0), ("upsampling, high", 0, 1), ("weighting, low", 1, 0),
-                   ("weighting, high", 1, 1), ("vanishing, low", 2, 0), ("vanishing, high", 2, 1),
-                   ("standard", 6, 0), ("budgets", None, 3)]  # fmt: skip
+        pairs = itertools.product(("upsampling", "weighting", "vanishing"), ("low", "high"))
         return [
-            Line2D(
-                [], [], color="black" if c is None else COLOURS[c], linestyle=DASHES[d], label=name,
-                linewidth=4.5 if c == 0 else 1.5, alpha=0.45 if c == 0 else 1,
-            )
-            for name, c, d in entries
-        ]  # fmt: skip
+            *(Line2D([], [], label=", ".join(pair), **_look(*pair, width=1.5)) for pair in pairs),
+            Line2D([], [], label="standard", **_look("standard", "everybody", width=1.5)),
+            Line2D([], [], label="budgets", color="black", linestyle=DASHES[3], linewidth=1.5, alpha=1),
+        ]
 
     return draw(paint, rows=3, columns=3, size=(9, 8.2))
 
 
+def _look(variant: str, group: str, *, width: float) -> dict[str, Any]:
+    """Return the style of a line; upsampling's is broad and pale, because weighting's covers it."""
+    broad = {"linewidth": 4.5, "alpha": 0.45} if variant == "upsampling" else {"linewidth": width, "alpha": 1}
+    return {"color": COLOURS[_COLOUR[variant]], "linestyle": DASHES[group == "high"], **broad}
+
+
 def _panel(axes: Any, lines: Lines, higher: float) -> None:
     for (variant, group), cost in lines.items():
-        thick = variant == "upsampling"  # weighting's line covers it
-        axes.plot(
-            _LABELS, cost.mean(axis=0), color=COLOURS[_COLOUR[variant]], linestyle=DASHES[group == "high"],
-            linewidth=4.5 if thick else 1.4, alpha=0.45 if thick else 1,
-        )  # fmt: skip
+        axes.plot(_LABELS, cost.mean(axis=0), **_look(variant, group, width=1.4))
     for budget in (LOWER, higher):
         axes.axhline(budget, color="black", linestyle=DASHES[3], linewidth=0.9)
     axes.set_ylim(0, 2.2 * higher)
@@ -194,7 +191,7 @@ def _shared_and_copied(
 ) -> tuple[list[Ensemble], dict[tuple[float, int], list[EnsembleSpec]]]:
     """Return MNIST's shared ensembles, and upsampling's own by (share of the people, their copies)."""
     shared = shared_ensembles("mnist", options)
-    own = {(s, c): [replace(spec, shares=(1 - s, s), copies=(1, c)) for spec in shared] for s, c in settings}
+    own = {(s, c): shared_ensembles("mnist", options, shares=(1 - s, s), copies=(1, c)) for s, c in settings}
     models.require([*shared, *itertools.chain(*own.values())])
     return models.ensembles(shared), own
 

@@ -77,11 +77,6 @@ class Ensemble:
         """The number of classes, which is public."""
         return int(max(self.truth.max(), self.votes.max())) + 1
 
-    @cached_property
-    def teacher_accuracy(self) -> float:
-        """The mean accuracy of one teacher on the public points."""
-        return float(np.mean(self.votes == self.truth))
-
     def teacher_accuracy_of(self, label: int) -> float:
         """Return the mean accuracy of one teacher on the public points of one class."""
         return float(np.mean(self.votes[:, self.truth == label] == label))
@@ -94,7 +89,7 @@ class Ensemble:
 
 def teacher_accuracy(ensembles: Iterable[Ensemble]) -> float:
     """Return the mean accuracy of one teacher of some ensembles, in per cent."""
-    return float(np.mean([100 * ensemble.teacher_accuracy for ensemble in ensembles]))
+    return float(np.mean([100 * float(np.mean(ensemble.votes == ensemble.truth)) for ensemble in ensembles]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

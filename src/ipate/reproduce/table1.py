@@ -38,8 +38,8 @@ def table1(models: TrainedModels, options: Options) -> Page:
     """Reproduce Table 1."""
     setups = {setup: shared_ensembles(setup, options) for setup in ("mnist-official", "svhn")}
     upsampled = {
-        (setup, name): [replace(spec, shares=shares, copies=(1, 2, 3)) for spec in specs]
-        for setup, specs in setups.items()
+        (setup, name): shared_ensembles(setup, options, shares=shares, copies=(1, 2, 3))
+        for setup in setups
         for name, shares in TABLE1.items()
     }
     strong = shared_ensembles("mnist-strong", options)

@@ -91,11 +91,7 @@ def _laid_out(
 
 
 def as_published(scheme: Scheme) -> Scheme:
-    """Pair budgets with weights by rank, as the published code does by sorting both: for reproduction only.
-
-    Votes keep their weights; the group with the i-th smallest weight is charged against the i-th smallest budget,
-    whichever budget its people have.
-    """
+    """Charge the i-th smallest weight against the i-th smallest budget, whoever has it, as the published code does."""
     groups = scheme.panel.groups
     by_weight = sorted(range(len(groups)), key=lambda place: groups[place].sensitivity)
     budget = dict(zip(by_weight, sorted(group.epsilon for group in groups), strict=True))
@@ -279,10 +275,7 @@ class RotationCosts:
         return self._last(paid)
 
     def affordable_on_average(self) -> int:
-        """Return how many queries could be asked if a group's *mean* ε were held to its budget: reproduction only.
-
-        Teachers who took part more often than others have then overspent.
-        """
+        """Return how many queries fit if a group's *mean* ε is held to its budget; some teachers then overspend."""
         groups = self.panel.groups
         return self._last(
             lambda queries: all(
