@@ -15,10 +15,8 @@ from ipate.reproduce.pages import COLOURS, DASHES, Cell, Page, Row, Spread, Tabl
 from ipate.reproduce.paper import HIGHER, LOWER, SHARES, TWO_GROUPS, Budgets, setting_name, two_groups
 from ipate.reproduce.voting import VARIANTS, MakeScheme, Scheme, charge_again, rotation_costs, run_voting, vanishing
 
-_LABELS: NDArray[np.int64] = np.r_[1:20:3, 20:200:20, 200:2001:50]
-"""The numbers of labels at which `fig-cost-history` has points."""
-_QUERIES: NDArray[np.int64] = np.r_[1, 5, 10:200:10, 200:4001:100]
-"""The numbers of queries at which `fig-ratios` has points."""
+_LABELS: NDArray[np.int64] = np.r_[1:20:3, 20:200:20, 200:2001:50]  # where `fig-cost-history` has points
+_QUERIES: NDArray[np.int64] = np.r_[1, 5, 10:200:10, 200:4001:100]  # where `fig-ratios` has points
 Floats: TypeAlias = NDArray[np.float64]
 _QUERY_COLUMNS = (10, 100, 1000, 4000)
 _RATIOS = range(2, 10)
@@ -26,12 +24,9 @@ _WEIGHTED_HIGHER = range(2, 7)  # ε₁ of the weighted ratio; ε₀ is 1
 _UNLIMITED = 1000.0  # an ε that no voting here reaches
 _LETTERS = {"upsampling": "U", "weighting": "W", "vanishing": "V", "standard": "S"}  # in `VARIANTS`
 _COLOUR = {"upsampling": 0, "weighting": 1, "vanishing": 2, "standard": 6}  # places in `COLOURS`
-Lines: TypeAlias = dict[tuple[str, str], Floats]
-"""(variant, group) → costs at `_LABELS`, one row per voting."""
-RatioLines: TypeAlias = dict[tuple[str, int], Floats]
-"""(variant, ratio of sensitivities) → ratios of costs at `_QUERIES`, one row per voting."""
-Points: TypeAlias = dict[tuple[str, float], list[tuple[float, Spread]]]
-"""(variant, share of people) → weighted ratios with the labels that they give."""
+Lines: TypeAlias = dict[tuple[str, str], Floats]  # (variant, group) → costs at `_LABELS`, one row per voting
+RatioLines: TypeAlias = dict[tuple[str, int], Floats]  # (variant, ratio of sensitivities) → cost ratios, likewise
+Points: TypeAlias = dict[tuple[str, float], list[tuple[float, Spread]]]  # (variant, share) → weighted ratios, labels
 
 
 def costs_after(
@@ -68,12 +63,8 @@ def costs_after(
 def cost_history(models: TrainedModels, options: Options) -> Page:
     """Draw the paper's two large figures; its small figure is the panel 50%, ln 8 of the first."""
     setups = ("mnist", "adult")
-    models.require(
-        spec
-        for setup in setups
-        for specs in (shared_ensembles(setup, options), *copied_ensembles(setup, options).values())
-        for spec in specs
-    )
+    for_setup = [(shared_ensembles(setup, options), *copied_ensembles(setup, options).values()) for setup in setups]
+    models.require(spec for groups in for_setup for specs in groups for spec in specs)
     found = {setup: {key: _lines(models, setup, *key, options) for key in TWO_GROUPS} for setup in setups}
     half = found["mnist"]["ln 8", 0.5]
     means = {

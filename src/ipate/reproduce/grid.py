@@ -29,10 +29,9 @@ class Options:
 
 
 class PrecomputedVotings:
-    """Runs many votings of an ensemble fast: votes and costs of all points are computed once.
+    """Runs votings of an ensemble as `run_voting` does, with the costs of all points computed once.
 
-    The results are those of `run_voting`, which is called where teachers rotate and for the loose and sup bounds,
-    whose accounts fix one order each.
+    Where teachers rotate, and for the loose and sup bounds, whose accounts fix one order each, it calls `run_voting`.
     """
 
     def __init__(self, ensemble: Ensemble, scheme: Scheme, meter: Meter) -> None:

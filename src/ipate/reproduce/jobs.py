@@ -170,10 +170,8 @@ def run_forests(
     """Train forests with scikit-learn's defaults, 100 trees each (the paper, 'Datasets and Models'), and ask them."""
     X, y = data
     start = time.perf_counter()
-    if job.pool is None or job.labels is None:
-        predicted = _teacher_votes(job, X, y, n_jobs, progress)
-    else:
-        predicted = _student_predictions(job, X, job.labels, job.pool, n_jobs)
+    teachers = job.kind == "teachers"
+    predicted = _teacher_votes(job, X, y, n_jobs, progress) if teachers else _student_predictions(job, X, n_jobs)
     took = round(time.perf_counter() - start, 2)
     meta = {"train_s": took, "ask_s": 0.0, "device": "cpu", "models": job.n_models}
     return Result(predicted=predicted, truth=y[job.asked], meta=meta)
@@ -197,10 +195,11 @@ def _teacher_votes(
     return votes
 
 
-def _student_predictions(job: Job, X: NDArray[Any], labels: Ints, pools: Ints, n_jobs: int) -> NDArray[Any]:
+def _student_predictions(job: Job, X: NDArray[Any], n_jobs: int) -> NDArray[Any]:
     from joblib import Parallel, delayed
 
-    tasks = enumerate(zip(itertools.pairwise(job.offsets), pools, strict=True))
+    labels = np.asarray(job.labels)
+    tasks = enumerate(zip(itertools.pairwise(job.offsets), np.asarray(job.pool), strict=True))
     predicted = Parallel(n_jobs=n_jobs)(
         delayed(_one_student)(X[job.indices[a:b]], labels[a:b], X[job.asked[pool]], seed=job.seed * 10_000 + number)
         for number, ((a, b), pool) in tasks

@@ -1,7 +1,4 @@
-"""`mnist-students`, `adult-students`, `adult-skew`: how accurate students are that learn from the labels of votings.
-
-`adult-skew` gives higher budgets to the underrepresented class alone, and measures teachers and labels by class, too.
-"""
+"""`mnist-students`, `adult-students`, `adult-skew`: how accurate students are that learn from the labels of votings."""
 
 import itertools
 import math
@@ -124,12 +121,11 @@ def _findings(grid: Grid, found: Accuracies, variants: str) -> list[str]:
     return sentences
 
 
-Accuracy: TypeAlias = Callable[[Key, int], Spread]
-"""The accuracy of a cell on one class: 0 are low incomes (the majority), 1 are high incomes."""
+Accuracy: TypeAlias = Callable[[Key, int], Spread]  # of a cell on one class: 0 are low incomes, 1 are high incomes
 
 
 def skew(models: TrainedModels, options: Options) -> Page:
-    """Reproduce the four tables of the unbalanced experiment."""
+    """Reproduce the four tables of the unbalanced experiment, where one class alone has higher budgets."""
     grid = make_grid(models, "adult", options, variants="U", shares=SKEW_SHARES, skew=True)
     right: dict[tuple[Key, int], list[float]] = {}
     predictions = models.student_predictions(SETUPS["adult"], {"adult-skew": list(grid.students("SU"))})

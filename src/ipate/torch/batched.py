@@ -193,7 +193,7 @@ class _Norm(nn.Module):
             flat, self.running_mean.flatten(), self.running_var.flatten(), self.weight.flatten(), self.bias.flatten(),
             training=self.training, momentum=self.momentum, eps=self.eps,
         )  # fmt: skip
-        return found if x.dim() == 4 else found.unflatten(1, self.weight.shape).transpose(0, 1)
+        return found if x.dim() == 4 else found.view(len(found), *self.weight.shape).transpose(0, 1)
 
 
 class _Dropout(nn.Module):

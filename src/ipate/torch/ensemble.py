@@ -140,8 +140,8 @@ class Ensemble:
         if tuple(images.shape[1:]) != self.image:
             raise InputError(f"images have the shape {images.shape[1:]}; the teachers were trained on {self.image}")
         settings = compute or Compute()
-        size = min(chunk, max(1, len(images)))
-        models = self._parts(max(1, self._at_once() // size))
+        pairs = _AT_ONCE.get(self.device.type, 1 << 24) // self.net.activations(self.image, self.n_classes)
+        models = self._parts(max(1, pairs // min(chunk, max(1, len(images)))))  # pairs of a teacher and an image
         for start in range(0, len(images), chunk):
             block = np.array(images[start : start + chunk])
             if block.dtype != np.uint8 and not np.isfinite(block).all():
@@ -236,11 +236,6 @@ class Ensemble:
 
     def _vote_type(self) -> np.dtype[Any]:
         return np.dtype(np.uint8 if self.n_classes <= 256 else np.int16)
-
-    def _at_once(self) -> int:
-        """Return how many (teacher, image) pairs go through the net together."""
-        held = _AT_ONCE.get(self.device.type, 1 << 24)
-        return max(1, held // self.net.activations(self.image, self.n_classes))
 
     def _parts(self, teachers: int) -> list[BatchedNet]:
         """Return models of so many teachers each, which use the ensemble's own parameters without a copy."""

@@ -59,12 +59,8 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
         device: str = "auto",
     ) -> None:
-        self.preset = preset
-        self.epochs = epochs
-        self.steps = steps
-        self.classes = classes
-        self.seed = seed
-        self.device = device
+        self.preset, self.epochs, self.steps = preset, epochs, steps
+        self.classes, self.seed, self.device = classes, seed, device
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on images: (N, C, H, W), (N, H, W) or flat rows."""

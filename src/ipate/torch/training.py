@@ -111,14 +111,10 @@ def train_student(
 
     Parameters
     ----------
-    X, y : arrays
+    X, y, n_classes, preset, epochs, steps, seed, device, compute, progress
         As in `train_ensemble`.
-    n_classes : int
-        The number of classes.
     sample_weight : array of shape (N,), optional
         The weight of each point; only ratios matter.
-    preset, epochs, steps, seed, device, compute, progress
-        As in `train_ensemble`.
     """
     if not np.size(y):
         raise InputError("there are no labels to train a student on")
