@@ -33,7 +33,7 @@ def test_job_is_read_back_unchanged(tmp_path):
 )
 def test_result_of_another_job_is_ignored(tmp_path, change):
     job = make_job()
-    result = Result(predicted=np.zeros((2, 97)), truth=np.zeros(97), digest=job.digest(), meta={})
+    result = Result(predicted=np.zeros((2, 97)), truth=np.zeros(97), meta={})
     write_result(job, result, tmp_path)
     assert read_result(job, tmp_path) is not None
     assert read_result(replace(job, **change), tmp_path) is None

@@ -8,7 +8,7 @@ import pytest
 from ipate.cli.app import _run
 from ipate.errors import PendingError
 from ipate.reproduce.jobs import Result, read_job, write_result
-from ipate.reproduce.models import EnsembleSpec, Student, TrainedModels, copies_group, split
+from ipate.reproduce.models import EnsembleSpec, Student, TrainedModels, copies_group, split, teacher_accuracy
 from ipate.reproduce.paper import SETUPS
 
 
@@ -52,11 +52,9 @@ def test_missing_models_become_jobs_then_results(tmp_path):
     assert sorted(set(counts)) == [1, 2]
     assert not set(rows) & set(job.asked)
     votes = np.tile(dataset.y[job.asked], (375, 1))
-    write_result(
-        job, Result(predicted=votes, truth=dataset.y[job.asked], digest=job.digest(), meta={}), tmp_path / "cache"
-    )
+    write_result(job, Result(predicted=votes, truth=dataset.y[job.asked], meta={}), tmp_path / "cache")
     (ensemble,) = Small(cache=tmp_path / "cache").ensembles([spec])
-    assert ensemble.teacher_accuracy == 1.0
+    assert teacher_accuracy([ensemble]) == 100
     students = [
         Student(key=("a", n), replicate=0, rows=ensemble.public[:size], labels=dataset.y[ensemble.public[:size]])
         for n, size in enumerate((0, 60, 250))

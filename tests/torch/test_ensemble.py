@@ -41,7 +41,7 @@ def test_votes_do_not_depend_on_chunks(ensemble, world):
 def test_votes_do_not_depend_on_teachers_per_pass(ensemble, world, monkeypatch):
     X, _ = world
     whole = votes_of(ensemble, X)
-    monkeypatch.setattr(Ensemble, "_at_once", lambda self: 1)
+    monkeypatch.setattr("ipate.torch.ensemble._AT_ONCE", {"cpu": 1})
     assert np.array_equal(votes_of(ensemble, X), whole)
 
 

@@ -226,6 +226,18 @@ def test_diverged_training_is_reported(world):
         train(world, preset=wild)
 
 
+def test_teacher_fails_for_one_reason_only(world):
+    X, y = world
+    broken = X.copy()
+    broken[20:50] = np.nan
+    wild = replace(SMALL, optimiser=replace(SMALL.optimiser, rate=float("inf")))
+    ensemble = train((broken, y), [*MEMBERS[:3], []], preset=wild, on_failure="fixed")
+    reasons = [(failure.teacher, failure.reason) for failure in ensemble.failures]
+    diverged = "its training diverged"
+    assert reasons == [(0, diverged), (1, "its features hold NaN or infinity"), (2, diverged)]
+    assert ensemble.silent == (0, 1, 2, 3)  # a teacher without data has not failed
+
+
 def test_teacher_without_data_votes_fixed_class(world):
     ensemble = train(world, [MEMBERS[0], [], MEMBERS[2]], fixed_class=2)
     ((_, votes),) = ensemble.vote(world[0])

@@ -6,7 +6,6 @@ scikit-learn are installed.
 
 from collections.abc import Mapping
 from importlib import import_module
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,21 +13,19 @@ if TYPE_CHECKING:
     from ipate.reproduce.models import TrainedModels
     from ipate.reproduce.pages import Page
 
-EXPERIMENTS: Mapping[str, str] = MappingProxyType(
-    {
-        "table1": "table1:table1",
-        "mnist-labels": "labels:mnist",
-        "mnist-students": "students:mnist",
-        "adult-labels": "labels:adult",
-        "adult-students": "students:adult",
-        "adult-skew": "students:skew",
-        "fig-cost-history": "figures:cost_history",
-        "fig-ratios": "figures:ratios",
-        "fig-weighted-ratio": "figures:weighted_ratio",
-        "errata": "accounts:errata",
-        "beyond": "accounts:beyond",
-    }
-)
+EXPERIMENTS: Mapping[str, str] = {
+    "table1": "table1:table1",
+    "mnist-labels": "labels:mnist",
+    "mnist-students": "students:mnist",
+    "adult-labels": "labels:adult",
+    "adult-students": "students:adult",
+    "adult-skew": "students:skew",
+    "fig-cost-history": "figures:cost_history",
+    "fig-ratios": "figures:ratios",
+    "fig-weighted-ratio": "figures:weighted_ratio",
+    "errata": "accounts:errata",
+    "beyond": "accounts:beyond",
+}
 """Name → "module:function" of this room; the function takes the trained models and the options."""
 
 

@@ -1,8 +1,4 @@
-"""`errata`, `beyond`: the paper's votes under other accounts.
-
-`errata` charges the published weighting rule rightly and measures the smaller errata; `beyond` has better accounts, a
-releasable one, and more and stronger teachers.
-"""
+"""`errata`, `beyond`: the published weighting charged rightly; better and releasable accounts, stronger teachers."""
 
 import math
 from collections.abc import Mapping, Sequence

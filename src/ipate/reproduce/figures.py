@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -16,10 +15,8 @@ from ipate.reproduce.pages import COLOURS, DASHES, Cell, Page, Row, Spread, Tabl
 from ipate.reproduce.paper import HIGHER, LOWER, SHARES, TWO_GROUPS, Budgets, setting_name, two_groups
 from ipate.reproduce.voting import VARIANTS, MakeScheme, Scheme, charge_again, rotation_costs, run_voting, vanishing
 
-_LABELS: NDArray[np.int64] = np.r_[1:20:3, 20:200:20, 200:2001:50]
-"""The numbers of labels at which `fig-cost-history` has points."""
-_QUERIES: NDArray[np.int64] = np.r_[1, 5, 10:200:10, 200:4001:100]
-"""The numbers of queries at which `fig-ratios` has points."""
+_LABELS: NDArray[np.int64] = np.r_[1:20:3, 20:200:20, 200:2001:50]  # where `fig-cost-history` has points
+_QUERIES: NDArray[np.int64] = np.r_[1, 5, 10:200:10, 200:4001:100]  # where `fig-ratios` has points
 Floats: TypeAlias = NDArray[np.float64]
 _QUERY_COLUMNS = (10, 100, 1000, 4000)
 _RATIOS = range(2, 10)
@@ -27,12 +24,9 @@ _WEIGHTED_HIGHER = range(2, 7)  # ε₁ of the weighted ratio; ε₀ is 1
 _UNLIMITED = 1000.0  # an ε that no voting here reaches
 _LETTERS = {"upsampling": "U", "weighting": "W", "vanishing": "V", "standard": "S"}  # in `VARIANTS`
 _COLOUR = {"upsampling": 0, "weighting": 1, "vanishing": 2, "standard": 6}  # places in `COLOURS`
-Lines: TypeAlias = dict[tuple[str, str], Floats]
-"""(variant, group) → costs at `_LABELS`, one row per voting."""
-RatioLines: TypeAlias = dict[tuple[str, int], Floats]
-"""(variant, ratio of sensitivities) → ratios of costs at `_QUERIES`, one row per voting."""
-Points: TypeAlias = dict[tuple[str, float], list[tuple[float, Spread]]]
-"""(variant, share of people) → weighted ratios with the labels that they give."""
+Lines: TypeAlias = dict[tuple[str, str], Floats]  # (variant, group) → costs at `_LABELS`, one row per voting
+RatioLines: TypeAlias = dict[tuple[str, int], Floats]  # (variant, ratio of sensitivities) → cost ratios, likewise
+Points: TypeAlias = dict[tuple[str, float], list[tuple[float, Spread]]]  # (variant, share) → weighted ratios, labels
 
 
 def costs_after(
@@ -69,12 +63,8 @@ def costs_after(
 def cost_history(models: TrainedModels, options: Options) -> Page:
     """Draw the paper's two large figures; its small figure is the panel 50%, ln 8 of the first."""
     setups = ("mnist", "adult")
-    models.require(
-        spec
-        for setup in setups
-        for specs in (shared_ensembles(setup, options), *copied_ensembles(setup, options).values())
-        for spec in specs
-    )
+    for_setup = [(shared_ensembles(setup, options), *copied_ensembles(setup, options).values()) for setup in setups]
+    models.require(spec for groups in for_setup for specs in groups for spec in specs)
     found = {setup: {key: _lines(models, setup, *key, options) for key in TWO_GROUPS} for setup in setups}
     half = found["mnist"]["ln 8", 0.5]
     means = {
@@ -120,27 +110,25 @@ def _history_figure(lines: dict[tuple[str, float], Lines]) -> str:
             axis.set_xlabel("labels")
         for axis in axes[:, 0]:
             axis.set_ylabel("cost ε")
-        entries = [("upsampling, low", 0, 0), ("upsampling, high", 0, 1), ("weighting, low", 1, 0),
-                   ("weighting, high", 1, 1), ("vanishing, low", 2, 0), ("vanishing, high", 2, 1),
-                   ("standard", 6, 0), ("budgets", None, 3)]  # fmt: skip
+        pairs = itertools.product(("upsampling", "weighting", "vanishing"), ("low", "high"))
         return [
-            Line2D(
-                [], [], color="black" if c is None else COLOURS[c], linestyle=DASHES[d], label=name,
-                linewidth=4.5 if c == 0 else 1.5, alpha=0.45 if c == 0 else 1,
-            )
-            for name, c, d in entries
-        ]  # fmt: skip
+            *(Line2D([], [], label=", ".join(pair), **_look(*pair, width=1.5)) for pair in pairs),
+            Line2D([], [], label="standard", **_look("standard", "everybody", width=1.5)),
+            Line2D([], [], label="budgets", color="black", linestyle=DASHES[3], linewidth=1.5, alpha=1),
+        ]
 
     return draw(paint, rows=3, columns=3, size=(9, 8.2))
 
 
+def _look(variant: str, group: str, *, width: float) -> dict[str, Any]:
+    """Return the style of a line; upsampling's is broad and pale, because weighting's covers it."""
+    broad = {"linewidth": 4.5, "alpha": 0.45} if variant == "upsampling" else {"linewidth": width, "alpha": 1}
+    return {"color": COLOURS[_COLOUR[variant]], "linestyle": DASHES[group == "high"], **broad}
+
+
 def _panel(axes: Any, lines: Lines, higher: float) -> None:
     for (variant, group), cost in lines.items():
-        thick = variant == "upsampling"  # weighting's line covers it
-        axes.plot(
-            _LABELS, cost.mean(axis=0), color=COLOURS[_COLOUR[variant]], linestyle=DASHES[group == "high"],
-            linewidth=4.5 if thick else 1.4, alpha=0.45 if thick else 1,
-        )  # fmt: skip
+        axes.plot(_LABELS, cost.mean(axis=0), **_look(variant, group, width=1.4))
     for budget in (LOWER, higher):
         axes.axhline(budget, color="black", linestyle=DASHES[3], linewidth=0.9)
     axes.set_ylim(0, 2.2 * higher)
@@ -194,7 +182,7 @@ def _shared_and_copied(
 ) -> tuple[list[Ensemble], dict[tuple[float, int], list[EnsembleSpec]]]:
     """Return MNIST's shared ensembles, and upsampling's own by (share of the people, their copies)."""
     shared = shared_ensembles("mnist", options)
-    own = {(s, c): [replace(spec, shares=(1 - s, s), copies=(1, c)) for spec in shared] for s, c in settings}
+    own = {(s, c): shared_ensembles("mnist", options, shares=(1 - s, s), copies=(1, c)) for s, c in settings}
     models.require([*shared, *itertools.chain(*own.values())])
     return models.ensembles(shared), own
 

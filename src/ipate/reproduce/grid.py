@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from ipate.labelling.costs import check_costs, label_costs
 from ipate.reproduce import paper
 from ipate.reproduce.models import Ensemble, EnsembleSpec, Student, TrainedModels
 from ipate.reproduce.pages import Cell, Row, Spread, Table, spread
-from ipate.reproduce.paper import BASELINE, BASELINE_BUDGETS, HIGHER, SHARES, TWO_GROUPS, Budgets, Key, Published
+from ipate.reproduce.paper import BASELINE, BASELINE_BUDGETS, HIGHER, LOWER, SHARES, Budgets, Key, Published
 from ipate.reproduce.voting import PAPER, VARIANTS, MakeScheme, Scheme, Voting, answer, query_order, run_voting
 
 _MARGIN = 1e-12  # as in `label`: it stops this much (relative) before the ledger would refuse
@@ -29,10 +29,9 @@ class Options:
 
 
 class PrecomputedVotings:
-    """Runs many votings of an ensemble fast: votes and costs of all points are computed once.
+    """Runs votings of an ensemble as `run_voting` does, with the costs of all points computed once.
 
-    The results are those of `run_voting`, which is called where teachers rotate and for the loose and sup bounds,
-    whose accounts fix one order each.
+    Where teachers rotate, and for the loose and sup bounds, whose accounts fix one order each, it calls `run_voting`.
     """
 
     def __init__(self, ensemble: Ensemble, scheme: Scheme, meter: Meter) -> None:
@@ -122,9 +121,9 @@ def run_votings(
     )
 
 
-def shared_ensembles(setup: str, options: Options) -> list[EnsembleSpec]:
-    """Return the ensembles that all variants but upsampling share."""
-    return [EnsembleSpec(setup=setup, replicate=replicate) for replicate in range(options.ensembles)]
+def shared_ensembles(setup: str, options: Options, **copied: Any) -> list[EnsembleSpec]:
+    """Return the ensembles that all variants but upsampling share; `copied` describes upsampling's own."""
+    return [EnsembleSpec(setup=setup, replicate=replicate, **copied) for replicate in range(options.ensembles)]
 
 
 def copied_ensembles(
@@ -132,11 +131,8 @@ def copied_ensembles(
 ) -> dict[tuple[str, float], list[EnsembleSpec]]:
     """Return upsampling's own ensembles for every setting of two groups."""
     return {
-        (higher, share): [
-            replace(spec, shares=(1 - share, share), copies=(1, paper.COPIES[higher]), skew=skew)
-            for spec in shared_ensembles(setup, options)
-        ]
-        for higher in HIGHER
+        (higher, share): shared_ensembles(setup, options, shares=(1 - share, share), copies=(1, copies), skew=skew)
+        for higher, copies in paper.COPIES.items()
         for share in shares
     }
 
@@ -186,16 +182,20 @@ class Grid(dict[Key, Votings]):
                 yield from (voting.student(key) for voting in votings)
 
 
-def make_grid(models: TrainedModels, setup: str, options: Options, *, also: Sequence[EnsembleSpec] = ()) -> Grid:
-    """Run the votings of the main experiment; `also` names ensembles that will be asked for later."""
-    specs, own = shared_ensembles(setup, options), copied_ensembles(setup, options)
+def make_grid(
+    models: TrainedModels, setup: str, options: Options, *, variants: str = "UVQWP", shares: Sequence[float] = SHARES,
+    skew: bool = False, also: Sequence[EnsembleSpec] = (),
+) -> Grid:  # fmt: skip
+    """Run the votings of an experiment with two groups; `also` names ensembles that will be asked for later."""
+    specs, own = shared_ensembles(setup, options), copied_ensembles(setup, options, shares=shares, skew=skew)
     models.require([*specs, *itertools.chain(*own.values()), *also])
     ensembles = models.ensembles(specs)
     grid = Grid()
     grid[BASELINE] = run_votings(ensembles, VARIANTS["S"], BASELINE_BUDGETS, options)
-    for (higher, share), given in TWO_GROUPS.items():
-        for variant in "UVQWP":
-            voters = models.ensembles(own[higher, share]) if variant == "U" else ensembles
+    for (higher, share), copied in own.items():
+        given = paper.two_groups(LOWER, HIGHER[higher], share)
+        for variant in variants:
+            voters = models.ensembles(copied) if variant == "U" else ensembles
             grid[higher, share, variant] = run_votings(voters, VARIANTS[variant], given, options)
         models.log(f"{setup}: votings held for {higher}, {share:.0%}")
     return grid

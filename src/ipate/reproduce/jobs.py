@@ -22,7 +22,6 @@ from ipate.errors import InputError
 from ipate.files import read_npz, replacing
 
 Ints: TypeAlias = NDArray[np.integer[Any]]
-Kind: TypeAlias = Literal["teachers", "students"]
 _ARRAYS = ("offsets", "indices", "asked", "labels", "pool")
 
 
@@ -35,7 +34,7 @@ class Job:
     """
 
     name: str  # also the result's file name
-    kind: Kind
+    kind: Literal["teachers", "students"]
     dataset: str
     preset: str
     n_classes: int
@@ -58,10 +57,9 @@ class Job:
             raise InputError(f"job {self.name!r}: students need both labels and pool, teachers have neither")
         if self.labels is not None and self.labels.shape != self.indices.shape:
             raise InputError(f"job {self.name!r}: there are {self.labels.size} labels for {self.indices.size} points")
-        if self.asked.ndim != 1 + students:
-            raise InputError(
-                f"job {self.name!r}: asked has the shape {self.asked.shape}: it must have {1 + students} axes"
-            )
+        axes = 1 + students
+        if self.asked.ndim != axes:
+            raise InputError(f"job {self.name!r}: asked has the shape {self.asked.shape}: it must have {axes} axes")
 
     @property
     def n_models(self) -> int:
@@ -89,7 +87,6 @@ class Result:
 
     predicted: Ints  # (models, points): votes of teachers, or each student's predictions of its own pool
     truth: Ints  # the data set's classes of `asked`, in the shape of `asked`; for scoring only
-    digest: str  # the job's
     meta: dict[str, Any]  # device, seconds and the like
 
 
@@ -125,7 +122,7 @@ def write_result(job: Job, result: Result, folder: str | Path) -> Path:
         "votes": np.asfortranarray(narrow(result.predicted)),
         "labels": narrow(result.truth),
         "classes": np.array(job.n_classes),
-        "meta": np.array(json.dumps({**result.meta, "job": job.name, "digest": result.digest})),
+        "meta": np.array(json.dumps({**result.meta, "job": job.name, "digest": job.digest()})),
     }
     return _write(_result_file(job, folder), arrays)
 
@@ -139,7 +136,7 @@ def read_result(job: Job, folder: str | Path) -> Result | None:
     meta = _json(file, arrays.get("meta"))
     if meta.get("digest") != job.digest() or not {"votes", "labels"} <= set(arrays):
         return None
-    return Result(predicted=arrays["votes"], truth=arrays["labels"], digest=meta["digest"], meta=meta)
+    return Result(predicted=arrays["votes"], truth=arrays["labels"], meta=meta)
 
 
 def _result_file(job: Job, folder: str | Path) -> Path:
@@ -170,19 +167,14 @@ def run_forests(
     job: Job, data: tuple[NDArray[Any], NDArray[np.int64]], *, n_jobs: int = -1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:  # fmt: skip
-    """Train forests with scikit-learn's defaults, 100 trees each (the paper, 'Datasets and Models'), and ask them.
-
-    `data` is the data set's (X, y); `progress` receives how many of the teachers have voted.
-    """
+    """Train forests with scikit-learn's defaults, 100 trees each (the paper, 'Datasets and Models'), and ask them."""
     X, y = data
     start = time.perf_counter()
-    if job.pool is None or job.labels is None:
-        predicted = _teacher_votes(job, X, y, n_jobs, progress)
-    else:
-        predicted = _student_predictions(job, X, job.labels, job.pool, n_jobs)
+    teachers = job.kind == "teachers"
+    predicted = _teacher_votes(job, X, y, n_jobs, progress) if teachers else _student_predictions(job, X, n_jobs)
     took = round(time.perf_counter() - start, 2)
     meta = {"train_s": took, "ask_s": 0.0, "device": "cpu", "models": job.n_models}
-    return Result(predicted=predicted, truth=y[job.asked], digest=job.digest(), meta=meta)
+    return Result(predicted=predicted, truth=y[job.asked], meta=meta)
 
 
 def _teacher_votes(
@@ -203,10 +195,11 @@ def _teacher_votes(
     return votes
 
 
-def _student_predictions(job: Job, X: NDArray[Any], labels: Ints, pools: Ints, n_jobs: int) -> NDArray[Any]:
+def _student_predictions(job: Job, X: NDArray[Any], n_jobs: int) -> NDArray[Any]:
     from joblib import Parallel, delayed
 
-    tasks = enumerate(zip(itertools.pairwise(job.offsets), pools, strict=True))
+    labels = np.asarray(job.labels)
+    tasks = enumerate(zip(itertools.pairwise(job.offsets), np.asarray(job.pool), strict=True))
     predicted = Parallel(n_jobs=n_jobs)(
         delayed(_one_student)(X[job.indices[a:b]], labels[a:b], X[job.asked[pool]], seed=job.seed * 10_000 + number)
         for number, ((a, b), pool) in tasks

@@ -1,8 +1,7 @@
 """The teachers and students of the experiments: each is trained once and kept, here or on another machine.
 
-Where budgets are given out at random, one ensemble serves the baseline, weighting and vanishing: which teachers
-belong to which group is drawn afterwards. Upsampling has its own ensembles, which depend on copies and shares only,
-not on the budgets.
+Budgets are given out at random, so one ensemble serves the baseline, weighting and vanishing. Upsampling has its own
+ensembles, which depend on copies and shares only, not on the budgets.
 """
 
 import math
@@ -77,11 +76,6 @@ class Ensemble:
         """The number of classes, which is public."""
         return int(max(self.truth.max(), self.votes.max())) + 1
 
-    @cached_property
-    def teacher_accuracy(self) -> float:
-        """The mean accuracy of one teacher on the public points."""
-        return float(np.mean(self.votes == self.truth))
-
     def teacher_accuracy_of(self, label: int) -> float:
         """Return the mean accuracy of one teacher on the public points of one class."""
         return float(np.mean(self.votes[:, self.truth == label] == label))
@@ -94,7 +88,7 @@ class Ensemble:
 
 def teacher_accuracy(ensembles: Iterable[Ensemble]) -> float:
     """Return the mean accuracy of one teacher of some ensembles, in per cent."""
-    return float(np.mean([100 * ensemble.teacher_accuracy for ensemble in ensembles]))
+    return float(np.mean([100 * float(np.mean(ensemble.votes == ensemble.truth)) for ensemble in ensembles]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,9 +108,9 @@ def split(setup: Setup, dataset: Dataset, *, seed: int) -> Partition:
     if dataset.test_rows is None:
         raise InputError(f"{setup.name}: the data set {dataset.name!r} has no official test part")
     if setup.dataset == "mnist":
-        train = np.setdiff1d(np.arange(dataset.n_rows), dataset.test_rows)
-        private: NDArray[np.int64] = train[: -setup.public]
-        return Partition(private=private, public=train[-setup.public :], test=dataset.test_rows.copy())
+        train: NDArray[np.int64] = np.setdiff1d(np.arange(dataset.n_rows), dataset.test_rows)
+        private, public = np.split(train, [-setup.public])
+        return Partition(private=private, public=public, test=dataset.test_rows.copy())
     return partition(dataset.n_rows, public=setup.public, test=dataset.test_rows, seed=seed)
 
 
@@ -132,10 +126,9 @@ def copies_group(spec: EnsembleSpec, y: NDArray[np.int64], *, seed: int) -> NDAr
 
 
 class TrainedModels:
-    """Provides trained ensembles and students: from the cache, by training here, or by writing jobs for elsewhere.
+    """Provides trained ensembles and students, from the cache or by training.
 
-    With a folder for `jobs`, nothing is trained: missing models are written there as job files and a PendingError is
-    raised. `device` is torch's ("cpu", "cuda" or "auto"); `log` receives lines for the user.
+    With a folder for `jobs`, missing models are written there as job files instead, and a PendingError is raised.
     """
 
     def __init__(
@@ -178,16 +171,14 @@ class TrainedModels:
     def student_predictions(
         self, setup: Setup, batches: Mapping[str, Sequence[Student]]
     ) -> dict[tuple[Any, ...], tuple[NDArray[Any], NDArray[Any]]]:
-        """Train all students and return, by key, what each predicts of its test points, and their true classes.
+        """Train all students with labels; return, by key, what each predicts of its test points, and the true classes.
 
-        Students of one batch with similar numbers of labels are trained together, so that epochs mean the same to all
-        of them. Adding a batch leaves the kept results of others valid. Students without labels are left out.
+        A further batch leaves the kept results of others valid.
         """
         made = [one for name, students in batches.items() for one in self._student_jobs(setup, students, name)]
         found = {}
         for (job, students), result in zip(made, self._results([job for job, _ in made]), strict=True):
-            pools = job.pool if job.pool is not None else ()
-            for student, predicted, pool in zip(students, result.predicted, pools, strict=True):
+            for student, predicted, pool in zip(students, result.predicted, np.asarray(job.pool), strict=True):
                 found[student.key] = (predicted, result.truth[pool])
         return found
 
@@ -220,7 +211,7 @@ class TrainedModels:
         )  # fmt: skip
 
     def _student_jobs(self, setup: Setup, students: Sequence[Student], name: str) -> list[tuple[Job, list[Student]]]:
-        """Return the jobs of one batch, by the number of labels, with the students of each."""
+        """Return the jobs of one batch; students with similar numbers of labels share one, as epochs mean the same."""
         replicates = sorted({student.replicate for student in students})
         tests = np.stack([self.partition(setup, replicate).test for replicate in replicates])
         sizes: dict[int, list[Student]] = {}

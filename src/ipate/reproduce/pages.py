@@ -47,10 +47,7 @@ class Cell:
 
     @property
     def verdict(self) -> str:
-        """Compare: within two standard deviations of ours (and theirs where printed), close (10% or one point), or not.
-
-        The paper prints no spread outside Table 1, so ours is used for both.
-        """
+        """Compare: within two standard deviations (ours, theirs if printed), close (10% or one point), or not."""
         if self.theirs is None or math.isnan(self.ours.mean):
             return "no counterpart" if self.theirs is None else "differs"
         apart = abs(self.ours.mean - self.theirs)
@@ -174,10 +171,7 @@ _STYLE: dict[Any, Any] = {
 def draw(
     paint: Callable[[Any], list[Any] | None], *, rows: int = 1, columns: int = 1, size: tuple[float, float]
 ) -> str:
-    """Return an SVG of a matrix of axes that `paint` fills; the same data gives the same bytes.
-
-    `paint` may return the handles of a common legend.
-    """
+    """Return an SVG of axes that `paint` fills, with a legend of the handles it returns; same data, same bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -10,21 +10,18 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TypeAlias
 
 from ipate.labelling.aggregators import Mechanism
 
 DELTA = 1e-5  # table 'PATE Parameters'
 LOWER = math.log(2)  # section 'Uniform Assignment of Privacy Budgets'
-HIGHER: Mapping[str, float] = MappingProxyType({f"ln {s}": math.log(s) for s in (4, 8, 16)})
+HIGHER: Mapping[str, float] = {f"ln {s}": math.log(s) for s in (4, 8, 16)}
 SHARES = (0.25, 0.5, 0.75)
 SKEW_SHARES = (0.25, 0.5, 0.75, 1.0)  # section 'Non-Uniform Assignment of Privacy Budgets'
-TABLE1: Mapping[str, tuple[float, float, float]] = MappingProxyType(
-    {"34/43/23%": (0.34, 0.43, 0.23), "54/37/9%": (0.54, 0.37, 0.09)}
-)
+TABLE1: Mapping[str, tuple[float, ...]] = {"34/43/23%": (0.34, 0.43, 0.23), "54/37/9%": (0.54, 0.37, 0.09)}
 """Table 1: the shares of people at ε = 1, 2 and 3."""
-COPIES: Mapping[str, int] = MappingProxyType({"ln 4": 2, "ln 8": 3, "ln 16": 4})
+COPIES: Mapping[str, int] = {"ln 4": 2, "ln 8": 3, "ln 16": 4}
 """Copies of people with the higher budget: its ratio to ln 2, as in the paper's 'Details of Upsampling'."""
 _MNIST = Mechanism(sigma=40, check_sigma=150, threshold=200)  # also SVHN's; table 'PATE Parameters'
 
@@ -67,7 +64,7 @@ _SETUPS = (
         for k in (1_000, 2_000)
     ),
 )  # fmt: skip
-SETUPS: Mapping[str, Setup] = MappingProxyType({setup.name: setup for setup in _SETUPS})
+SETUPS: Mapping[str, Setup] = {setup.name: setup for setup in _SETUPS}
 
 Budgets: TypeAlias = Mapping[str, tuple[float, float]]
 """Group id → (ε, share of the people)."""
@@ -79,13 +76,13 @@ def two_groups(lower: float, higher: float, share: float) -> Budgets:
 
 
 BASELINE_BUDGETS = two_groups(LOWER, LOWER, 0.5)
-TWO_GROUPS: Mapping[tuple[str, float], Budgets] = MappingProxyType(
-    {(higher, share): two_groups(LOWER, HIGHER[higher], share) for higher in HIGHER for share in SHARES}
-)
+TWO_GROUPS: Mapping[tuple[str, float], Budgets] = {
+    (higher, share): two_groups(LOWER, HIGHER[higher], share) for higher in HIGHER for share in SHARES
+}
 """(higher budget, share of the people who have it) → the two groups of the main experiments."""
-THREE_GROUPS: Mapping[str, Budgets] = MappingProxyType(
-    {name: dict(zip("123", zip((1.0, 2.0, 3.0), shares, strict=True), strict=True)) for name, shares in TABLE1.items()}
-)
+THREE_GROUPS: Mapping[str, Budgets] = {
+    name: dict(zip("123", zip((1.0, 2.0, 3.0), shares, strict=True), strict=True)) for name, shares in TABLE1.items()
+}
 """Table 1's shares → its groups at ε = 1, 2 and 3, whose ids are their budgets."""
 
 
@@ -118,8 +115,7 @@ def _published(
 ) -> Published:
     """Read a table as printed: one row per higher budget, with the variants of every share."""
     keys = itertools.product(HIGHER, shares, variants)
-    cells = MappingProxyType(dict(zip(keys, itertools.chain(*rows), strict=True)))
-    return Published(source=source, baseline=baseline, cells=cells)
+    return Published(source=source, baseline=baseline, cells=dict(zip(keys, itertools.chain(*rows), strict=True)))
 
 
 MNIST_LABELS = _published(
@@ -183,17 +179,13 @@ SKEW_VOTINGS = _published(
     (93.19, 64.11, 88.71, 73.91, 84.42, 81.14, 81.41, 85.23),
     (91.02, 68.55, 84.47, 81.36, 79.99, 86.49, 75.32, 90.22),
 )  # fmt: skip
-TABLE1_PRINTED: Mapping[tuple[str, str], tuple[tuple[float, float, float], ...]] = MappingProxyType(
-    {
-        ("mnist-official", "34/43/23%"): ((365, 2, 97.40), (1333, 1, 97.20), (1312, 8, 97.24)),
-        ("mnist-official", "54/37/9%"): ((361, 3, 97.32), (949, 18, 97.18), (1894, 10, 97.33)),
-        ("svhn", "34/43/23%"): ((90, 1, 64.55), (394, 5, 64.33), (409, 3, 66.40)),
-        ("svhn", "54/37/9%"): ((96, 2, 62.90), (284, 1, 62.85), (558, 1, 65.65)),
-    }
-)
+TABLE1_PRINTED: Mapping[tuple[str, str], tuple[tuple[float, float, float], ...]] = {
+    ("mnist-official", "34/43/23%"): ((365, 2, 97.40), (1333, 1, 97.20), (1312, 8, 97.24)),
+    ("mnist-official", "54/37/9%"): ((361, 3, 97.32), (949, 18, 97.18), (1894, 10, 97.33)),
+    ("svhn", "34/43/23%"): ((90, 1, 64.55), (394, 5, 64.33), (409, 3, 66.40)),
+    ("svhn", "54/37/9%"): ((96, 2, 62.90), (284, 1, 62.85), (558, 1, 65.65)),
+}
 """Table 1, standard PATE, upsampling and weighting: N (mean, standard deviation over three runs) and A in per cent."""
-COST_HISTORY: Mapping[tuple[str, str], int] = MappingProxyType(
-    {("standard", "everybody"): 257, ("upsampling", "high"): 890, ("upsampling", "low"): 957}
-)
+COST_HISTORY = {("standard", "everybody"): 257, ("upsampling", "high"): 890, ("upsampling", "low"): 957}
 """Figure 'Individualized upsampling outperforms standard PATE': labels when each line meets its budget
 (MNIST, half of the people at ln 8); the same figures as weighting's in the table of labels."""

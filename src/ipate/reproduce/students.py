@@ -1,7 +1,4 @@
-"""`mnist-students`, `adult-students`, `adult-skew`: how accurate students are that learn from the labels of votings.
-
-`adult-skew` gives higher budgets to the underrepresented class alone, and measures teachers and labels by class, too.
-"""
+"""`mnist-students`, `adult-students`, `adult-skew`: how accurate students are that learn from the labels of votings."""
 
 import itertools
 import math
@@ -12,11 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ipate.reproduce import paper
-from ipate.reproduce.grid import Grid, Options, budget_table, copied_ensembles, make_grid, run_votings, shared_ensembles
+from ipate.reproduce.grid import Grid, Options, budget_table, make_grid
 from ipate.reproduce.models import TrainedModels
 from ipate.reproduce.pages import Cell, Page, Spread, Table, spread
-from ipate.reproduce.paper import BASELINE, BASELINE_BUDGETS, HIGHER, LOWER, SETUPS, SHARES, SKEW_SHARES, Key, Published
-from ipate.reproduce.voting import standard, upsampling
+from ipate.reproduce.paper import BASELINE, HIGHER, SETUPS, SHARES, SKEW_SHARES, Key, Published
 
 Accuracies: TypeAlias = Mapping[tuple[Any, ...], list[float]]
 _TITLES = {
@@ -125,13 +121,12 @@ def _findings(grid: Grid, found: Accuracies, variants: str) -> list[str]:
     return sentences
 
 
-Accuracy: TypeAlias = Callable[[Key, int], Spread]
-"""The accuracy of a cell on one class: 0 are low incomes (the majority), 1 are high incomes."""
+Accuracy: TypeAlias = Callable[[Key, int], Spread]  # of a cell on one class: 0 are low incomes, 1 are high incomes
 
 
 def skew(models: TrainedModels, options: Options) -> Page:
-    """Reproduce the four tables of the unbalanced experiment."""
-    grid = _skewed_grid(models, options)
+    """Reproduce the four tables of the unbalanced experiment, where one class alone has higher budgets."""
+    grid = make_grid(models, "adult", options, variants="U", shares=SKEW_SHARES, skew=True)
     right: dict[tuple[Key, int], list[float]] = {}
     predictions = models.student_predictions(SETUPS["adult"], {"adult-skew": list(grid.students("SU"))})
     for key, (predicted, truth) in predictions.items():
@@ -167,17 +162,6 @@ def skew(models: TrainedModels, options: Options) -> Page:
         f"({options.ensembles} ensembles); the paper's account. A teacher's and a label's accuracy is measured on "
         "public points, a student's on test points.",
     )  # fmt: skip
-
-
-def _skewed_grid(models: TrainedModels, options: Options) -> Grid:
-    base, own = shared_ensembles("adult", options), copied_ensembles("adult", options, shares=SKEW_SHARES, skew=True)
-    models.require([*base, *itertools.chain(*own.values())])
-    grid = Grid()
-    grid[BASELINE] = run_votings(models.ensembles(base), standard, BASELINE_BUDGETS, options)
-    for (higher, share), specs in own.items():
-        given = paper.two_groups(LOWER, HIGHER[higher], share)
-        grid[higher, share, "U"] = run_votings(models.ensembles(specs), upsampling, given, options)
-    return grid
 
 
 def _class_table(title: str, accuracy: Accuracy, theirs: Published, one: int) -> Table:

@@ -27,19 +27,17 @@ _MAKERS: Mapping[str, MakeScheme] = {
 }  # fmt: skip
 _COLUMNS = tuple(_MAKERS)
 SIGMAS = (40.0, 30.0, 25.0, 20.0)
-WAYS = ("votes", "points")
-"""What a share is drawn of: single dissenting votes, or points with all of their votes."""
+WAYS = ("votes", "points")  # what a share is drawn of: single dissenting votes, or points with all of their votes
 _HALVINGS = 9  # bisection steps in the search for that share
-Rows = dict[tuple[str, str], dict[str, Votings]]
-"""(setup, shares of people) → column → votings."""
+Rows = dict[tuple[str, str], dict[str, Votings]]  # (setup, shares of people) → column → votings
 
 
 def table1(models: TrainedModels, options: Options) -> Page:
     """Reproduce Table 1."""
     setups = {setup: shared_ensembles(setup, options) for setup in ("mnist-official", "svhn")}
     upsampled = {
-        (setup, name): [replace(spec, shares=shares, copies=(1, 2, 3)) for spec in specs]
-        for setup, specs in setups.items()
+        (setup, name): shared_ensembles(setup, options, shares=shares, copies=(1, 2, 3))
+        for setup in setups
         for name, shares in TABLE1.items()
     }
     strong = shared_ensembles("mnist-strong", options)

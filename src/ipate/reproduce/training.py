@@ -54,10 +54,9 @@ def run_job(
     job: Job, images: Images, *, device: str = "auto", n_jobs: int = -1, compute: Compute | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:  # fmt: skip
-    """Train a job's models together and ask them; images are (N, H, W) or (N, H, W, C), with their classes.
-
-    The other parameters are those of `train_ensemble`.
-    """
+    """Train a job's models and ask them; images are (N, H, W) or (N, H, W, C), or features for forests, and classes."""
+    if job.preset == FOREST:
+        return run_forests(job, images, n_jobs=n_jobs, progress=progress)
     X, y = images
     settings, start = compute or Compute(), time.perf_counter()
     learnt, y_learnt, indices = X, y, job.indices.astype(np.int64)
@@ -75,7 +74,7 @@ def run_job(
         "device": torch.cuda.get_device_name() if ensemble.device.type == "cuda" else "cpu",
         "torch": torch.__version__, "models": job.n_models, "silent": len(ensemble.silent),
     }  # fmt: skip
-    return Result(predicted=predicted, truth=narrow(y[job.asked]), digest=job.digest(), meta=meta)
+    return Result(predicted=predicted, truth=narrow(y[job.asked]), meta=meta)
 
 
 def _predict(job: Job, ensemble: Ensemble, X: NDArray[Any], compute: Compute) -> NDArray[Any]:
@@ -123,7 +122,7 @@ def _run(args: argparse.Namespace) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     deadline, data, failed, left = time.perf_counter() + args.seconds, {}, 0, []
     rates: dict[str, float] = {}  # seconds per step by preset, from the jobs that have run
-    packed = _packed(args.out)
+    packed, compute = _packed(args.out), Compute(amp=args.amp)
     for number, path in enumerate(paths, start=1):
         job = read_job(path)
         if job.name in packed or read_result(job, args.out) is not None:
@@ -135,11 +134,7 @@ def _run(args: argparse.Namespace) -> int:
             data[job.dataset] = _images(job.dataset, args.data_dir)
         begin = time.perf_counter()
         try:
-            if job.preset == FOREST:
-                result = run_forests(job, data[job.dataset], n_jobs=args.n_jobs)
-            else:
-                compute = Compute(amp=args.amp)
-                result = run_job(job, data[job.dataset], device=args.device, n_jobs=args.n_jobs, compute=compute)
+            result = run_job(job, data[job.dataset], device=args.device, n_jobs=args.n_jobs, compute=compute)
         except (IpateError, RuntimeError) as error:
             sys.stderr.write(f"{job.name} failed: {error}\n")
             failed += 1

@@ -1,7 +1,6 @@
 """One voting process of the paper: who votes with which weight, who pays, and when a budget is exhausted.
 
 Budgets are given out at random, so an ensemble's teachers are exchangeable: the first ones belong to the first group.
-The published code pairs weights and budgets wrongly; `as_published` reproduces that error to measure its effect.
 """
 
 import warnings
@@ -31,10 +30,8 @@ from ipate.reproduce.paper import DELTA, Budgets
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
-PAPER = Meter("tight", "classic")
-"""The paper's account: the tight bound and the classic conversion, orders 2 to 50. It is not releasable."""
-IMPROVED = Meter("tight", "improved")
-"""The same bound with the improved conversion (Canonne, Kamath and Steinke)."""
+PAPER = Meter("tight", "classic")  # the paper's account, with orders 2 to 50; it is not releasable
+IMPROVED = Meter("tight", "improved")  # the same bound with the conversion of Canonne, Kamath and Steinke
 _ORDER_STREAM = 3  # seeds the order in which points are asked
 _PEOPLE = 100_000  # shares are converted to whole people
 Floats = NDArray[np.float64]
@@ -91,11 +88,7 @@ def _laid_out(
 
 
 def as_published(scheme: Scheme) -> Scheme:
-    """Pair budgets with weights by rank, as the published code does by sorting both: for reproduction only.
-
-    Votes keep their weights; the group with the i-th smallest weight is charged against the i-th smallest budget,
-    whichever budget its people have.
-    """
+    """Charge the i-th smallest weight against the i-th smallest budget, whoever has it: the published code's error."""
     groups = scheme.panel.groups
     by_weight = sorted(range(len(groups)), key=lambda place: groups[place].sensitivity)
     budget = dict(zip(by_weight, sorted(group.epsilon for group in groups), strict=True))
@@ -279,10 +272,7 @@ class RotationCosts:
         return self._last(paid)
 
     def affordable_on_average(self) -> int:
-        """Return how many queries could be asked if a group's *mean* ε were held to its budget: reproduction only.
-
-        Teachers who took part more often than others have then overspent.
-        """
+        """Return how many queries fit if a group's *mean* ε is held to its budget; some teachers then overspend."""
         groups = self.panel.groups
         return self._last(
             lambda queries: all(

@@ -64,10 +64,7 @@ def uniform_rows(key: Tensor, size: int) -> Tensor:
 def affine_maps(
     augmentation: Augmentation, *, keys: Tensor, start: int, steps: int, batch_size: int, image: Shape
 ) -> Tensor:
-    """Draw the maps (steps, B·T, 2, 3) of the steps from `start` on, with one random stream per key (T,).
-
-    They map output to input coordinates, as `affine_grid` expects; images are in the order (B, T).
-    """
+    """Draw the maps (steps, B·T, 2, 3) from output to input coordinates; the key (T,) of a teacher seeds its stream."""
     order = torch.arange(start * batch_size, (start + steps) * batch_size, dtype=torch.int64, device=keys.device)
     counter = order[:, None, None] * _DRAWS + torch.arange(_DRAWS, device=keys.device)
     drawn = uniform(keys[None, :, None], counter) * 2 - 1  # (steps·B, T, 5)
@@ -89,16 +86,14 @@ def moved(images: Tensor, maps: Tensor) -> Tensor:
 
 
 class BatchedNet(nn.Sequential):
-    """T models of one architecture; its logits are (T, B, classes).
+    """T models of one architecture; it maps (B, T·C, H, W), or images (B, C, H, W) for all, to logits (T, B, classes).
 
-    The input is (B, T·C, H, W), or (B, C, H, W) for images that all teachers see. Convolutions run as
-    grouped convolutions ("grouped"), as patches times matrices ("matmul"), or as patches in the first
-    layer, which needs no gradient of its input, and grouped in the others ("first").
+    `conv` is as in `Compute`; the first layer needs no gradient of its input, so patches pay most there.
     """
 
     def __init__(self, net: Net, n_models: int, *, image: Shape, n_classes: int, conv: ConvMode = "grouped") -> None:
         shapes = net.shapes(image, n_classes)
-        layers: list[nn.Module] = []
+        layers = []
         for position, layer in enumerate(net.layers):
             patches = conv == "matmul" or (conv == "first" and position == 0)
             layers.append(_layer(layer, n_models, shapes[position], n_classes, patches))
@@ -193,17 +188,12 @@ class _Norm(nn.Module):
         self.momentum, self.eps = spec.momentum, spec.eps
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.dim() == 4:
-            return self._normalised(x)
-        models, batch, features = x.shape
-        flat = x.transpose(0, 1).reshape(batch, models * features)
-        return self._normalised(flat).view(batch, models, features).transpose(0, 1)
-
-    def _normalised(self, x: Tensor) -> Tensor:
-        return functional.batch_norm(
-            x, self.running_mean.flatten(), self.running_var.flatten(), self.weight.flatten(), self.bias.flatten(),
+        flat = x if x.dim() == 4 else x.transpose(0, 1).flatten(1)
+        found = functional.batch_norm(
+            flat, self.running_mean.flatten(), self.running_var.flatten(), self.weight.flatten(), self.bias.flatten(),
             training=self.training, momentum=self.momentum, eps=self.eps,
         )  # fmt: skip
+        return found if x.dim() == 4 else found.view(len(found), *self.weight.shape).transpose(0, 1)
 
 
 class _Dropout(nn.Module):

@@ -26,17 +26,12 @@ _AT_ONCE = {"cuda": 1 << 29, "cpu": 1 << 23}  # activations of a forward pass he
 class Members:
     """The rows of T teachers, one after another.
 
-    Attributes
-    ----------
-    offsets : integer array of shape (T + 1,)
-        Teacher t has the slots offsets[t] to offsets[t + 1] − 1.
-    indices : integer array
-        A row per slot; −1 is the empty slot of a person who left. Slots are public and stay, so that
-        the length of training, which may depend on them, tells nobody who left.
+    Slots are public and stay when a person leaves, so that the length of training, which may depend on
+    them, tells nobody who left.
     """
 
-    offsets: Ints
-    indices: Ints
+    offsets: Ints  # (T + 1,): teacher t has the slots offsets[t] to offsets[t + 1] − 1
+    indices: Ints  # a row per slot; −1 is the empty slot of a person who left
 
     @property
     def n_teachers(self) -> int:
@@ -81,10 +76,7 @@ def as_members(members: Members | Sequence[Any] | NDArray[Any], *, n_rows: int) 
 
 
 def as_images(X: NDArray[Any], net: Net) -> NDArray[Any]:
-    """Return images as (N, C, H, W): uint8 stays (and is read as 0 to 1), all else becomes float32.
-
-    X is (N, C, H, W), (N, H, W) or (N, features); flat rows are the net's own images, or square ones of one channel.
-    """
+    """Return images as (N, C, H, W), as uint8 or float32; flat rows are the net's own images, or square grey ones."""
     X = np.asarray(X) if not isinstance(X, np.memmap) else X
     if X.dtype.kind not in "buif":
         raise InputError(f"X is of type {X.dtype}: images must be numbers")
@@ -106,33 +98,15 @@ def as_images(X: NDArray[Any], net: Net) -> NDArray[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ensemble:
-    """T trained teachers.
-
-    Attributes
-    ----------
-    net : Net
-        Their architecture.
-    image : (channels, height, width)
-        The shape of the images that they were trained on.
-    n_classes : int
-        Every teacher votes among all classes, whichever it has seen.
-    state : dict of tensors (T, …)
-        All parameters, named as in one model.
-    silent : tuple of int
-        Teachers that have no data or that failed; they vote `fixed_class`.
-    fixed_class : int
-        A public choice.
-    failures : tuple of TeacherFailure
-        Which teachers failed, and why.
-    """
+    """T trained teachers; every one votes among all classes, whichever it has seen."""
 
     net: Net
-    image: Shape
+    image: Shape  # (channels, height, width) of the images that they were trained on
     n_classes: int
-    state: State
-    silent: tuple[int, ...] = ()
-    fixed_class: int = 0
-    failures: tuple[TeacherFailure, ...] = ()
+    state: State  # all parameters as tensors (T, …), named as in one model
+    silent: tuple[int, ...] = ()  # teachers that have no data or that failed; they vote `fixed_class`
+    fixed_class: int = 0  # a public choice
+    failures: tuple[TeacherFailure, ...] = ()  # which teachers failed, and why
 
     @property
     def n_teachers(self) -> int:
@@ -166,8 +140,8 @@ class Ensemble:
         if tuple(images.shape[1:]) != self.image:
             raise InputError(f"images have the shape {images.shape[1:]}; the teachers were trained on {self.image}")
         settings = compute or Compute()
-        size = min(chunk, max(1, len(images)))
-        models = self._parts(max(1, self._at_once() // size))
+        pairs = _AT_ONCE.get(self.device.type, 1 << 24) // self.net.activations(self.image, self.n_classes)
+        models = self._parts(max(1, pairs // min(chunk, max(1, len(images)))))  # pairs of a teacher and an image
         for start in range(0, len(images), chunk):
             block = np.array(images[start : start + chunk])
             if block.dtype != np.uint8 and not np.isfinite(block).all():
@@ -263,11 +237,6 @@ class Ensemble:
     def _vote_type(self) -> np.dtype[Any]:
         return np.dtype(np.uint8 if self.n_classes <= 256 else np.int16)
 
-    def _at_once(self) -> int:
-        """Return how many (teacher, image) pairs go through the net together."""
-        held = _AT_ONCE.get(self.device.type, 1 << 24)
-        return max(1, held // self.net.activations(self.image, self.n_classes))
-
     def _parts(self, teachers: int) -> list[BatchedNet]:
         """Return models of so many teachers each, which use the ensemble's own parameters without a copy."""
         made = []
@@ -283,13 +252,7 @@ class Ensemble:
 
 @dataclass(frozen=True, kw_only=True)
 class Student:
-    """A trained student.
-
-    Attributes
-    ----------
-    ensemble : Ensemble
-        The student's model, as an ensemble of one.
-    """
+    """A trained student: an ensemble of one model."""
 
     ensemble: Ensemble
 

@@ -59,12 +59,8 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
         device: str = "auto",
     ) -> None:
-        self.preset = preset
-        self.epochs = epochs
-        self.steps = steps
-        self.classes = classes
-        self.seed = seed
-        self.device = device
+        self.preset, self.epochs, self.steps = preset, epochs, steps
+        self.classes, self.seed, self.device = classes, seed, device
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on images: (N, C, H, W), (N, H, W) or flat rows."""
@@ -91,10 +87,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class ModuleClassifier(NeuralNetClassifier):  # type: ignore[misc]
-    """Skorch's classifier for modules that return logits, with cross-entropy as the default criterion.
-
-    It accepts float64 features, which skorch rejects, and labels of any integer type.
-    """
+    """Skorch's classifier for modules that return logits; float64 features and all integer labels are accepted."""
 
     def __init__(self, module: Any, *args: Any, criterion: Any = nn.CrossEntropyLoss, **kwargs: Any) -> None:
         super().__init__(module, *args, criterion=criterion, **kwargs)
@@ -115,18 +108,14 @@ def _single(X: Any) -> Any:
 
 
 def module_classifier(module: Any, **settings: Any) -> ModuleClassifier:
-    """Return a scikit-learn classifier for a torch module of your own.
+    """Return a scikit-learn classifier (skorch's) for a torch module of your own.
 
     Parameters
     ----------
     module : nn.Module class or instance
         It must return one logit per class.
     settings
-        Skorch's: `max_epochs`, `lr`, `optimizer`, `batch_size`, `module__…`, `device`, …
-
-    Returns
-    -------
-    skorch.NeuralNetClassifier
-        Unlike skorch's default it prints nothing, validates on no split, and uses Adam with a rate of .001.
+        Skorch's: `max_epochs`, `lr`, `optimizer`, `batch_size`, `module__…`, `device`, … By default it prints
+        nothing, validates on no split, and uses Adam with a rate of .001.
     """
     return ModuleClassifier(module, **{"verbose": 0, "train_split": None, "optimizer": Adam, "lr": 1e-3, **settings})

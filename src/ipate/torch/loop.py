@@ -1,7 +1,4 @@
-"""The training loop of a chunk of teachers, all at once, without waiting for the device until the end.
-
-`Compute` says how it is computed (precision, kernels); results differ at most by rounding.
-"""
+"""The training loop of a chunk of teachers, all at once, without waiting for the device until the end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,40 +23,21 @@ _EAGER = 3  # steps before a graph is recorded
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """Switches between equivalent ways to compute.
+    """Switches between equivalent ways to compute (precision, kernels); results differ at most by rounding.
 
-    Attributes
-    ----------
-    conv : "auto", "grouped", "matmul" or "first"
-        How batched convolutions run: as grouped convolutions, as patches times matrices, or as patches in
-        the first layer only. "auto" is "first" on a GPU, else "grouped".
-    amp : bool
-        Run matrix products and convolutions in bfloat16; parameters and norms stay float32.
-    tf32 : bool
-        Allow TF32 in float32 matrix products on a GPU.
-    fused : bool
-        Let the optimiser update all parameters in one kernel.
-    compile : bool
-        Pass the net through `torch.compile`, which is slow to start.
-    cuda_graph : bool
-        Record a training step once and replay it, which is faster where steps are tiny. GPU only.
-    channels_last : bool
-        Store images with their channels innermost.
-    autotune : bool
-        Let cuDNN time its algorithms on the first step.
-    deterministic : bool
-        Ask cuDNN for algorithms that give the same bits every time.
+    Batched convolutions run as grouped convolutions ("grouped"), as patches times matrices ("matmul"), or as
+    patches in the first layer only ("first"). "auto" is "first" on a GPU, else "grouped".
     """
 
     conv: Literal["auto"] | ConvMode = "auto"
-    amp: bool = False
-    tf32: bool = True
-    fused: bool = True
-    compile: bool = False
-    cuda_graph: bool = False
-    channels_last: bool = False
-    autotune: bool = True
-    deterministic: bool = False
+    amp: bool = False  # matrix products and convolutions in bfloat16; parameters and norms stay float32
+    tf32: bool = True  # TF32 in float32 matrix products on a GPU
+    fused: bool = True  # the optimiser updates all parameters in one kernel
+    compile: bool = False  # pass the net through `torch.compile`, which is slow to start
+    cuda_graph: bool = False  # record a step once and replay it, which is faster where steps are tiny; GPU only
+    channels_last: bool = False  # store images with their channels innermost
+    autotune: bool = True  # cuDNN times its algorithms on the first step
+    deterministic: bool = False  # cuDNN takes algorithms that give the same bits every time
 
     def conv_mode(self, device: torch.device) -> ConvMode:
         """Return how convolutions run on a device."""
@@ -130,9 +108,8 @@ class Task:
 
     def failure(self, position: int, reason: str) -> TeacherFailure:
         """Return the failure of one of these teachers."""
-        return TeacherFailure(
-            teacher=self.teachers[position], points=tuple(self.rows[position].tolist()), reason=reason
-        )
+        points = tuple(self.rows[position].tolist())
+        return TeacherFailure(teacher=self.teachers[position], points=points, reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +123,7 @@ class Trained:
 
 
 def train_chunk(task: Task, data: Data, progress: Progress | None = None) -> Trained:
-    """Train the teachers of a task together; those with unusable data or parameters that are not finite have failed.
-
-    `progress` is called about twenty times, with the number of steps since the last call.
-    """
+    """Train the teachers of a task together; `progress` is called about twenty times, with the steps since then."""
     settings, chunk = task.settings, _take_chunk(task, data)
     with numerics(settings.compute):
         step = _Step(task, chunk)
@@ -162,17 +136,20 @@ def train_chunk(task: Task, data: Data, progress: Progress | None = None) -> Tra
                 progress((number - 1) % every + 1)
         state = {name: value.detach() for name, value in step.net.state_dict().items()}
     finite = torch.stack([value.flatten(1).isfinite().all(dim=1) for value in state.values()]).all(dim=0).tolist()
-    lost = [task.failure(position, "its training diverged") for position, fine in enumerate(finite) if not fine]
+    unused = {*chunk.idle, *(failure.teacher for failure in chunk.failures)}
+    lost = [
+        task.failure(position, "its training diverged")
+        for position, (teacher, fine) in enumerate(zip(task.teachers, finite, strict=True))
+        if not fine and teacher not in unused
+    ]
     return Trained(teachers=task.teachers, state=state, idle=chunk.idle, failures=(*chunk.failures, *lost))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Chunk:
-    """The rows of the teachers of a task, copied teacher by teacher, and one blank row at the end."""
+    """What the teachers of a task learn from."""
 
-    images: NDArray[Any]  # images, labels and weights have the length n₁ + … + n_T + 1
-    labels: NDArray[np.int64]
-    weights: NDArray[np.float32] | None
+    data: Data  # their rows, copied teacher by teacher, and one blank row at the end: n₁ + … + n_T + 1
     order: NDArray[np.int32]  # (T, steps·B): the rows that each teacher sees, one after another
     idle: tuple[int, ...]  # teachers without data: they see only the blank row
     failures: tuple[TeacherFailure, ...]  # teachers whose data cannot be used: they see only the blank row
@@ -199,9 +176,8 @@ def _take_chunk(task: Task, data: Data) -> _Chunk:
         else:
             idle.append(teacher)
         start += rows.size
-    return _Chunk(
-        images=images, labels=labels, weights=weights, order=order, idle=tuple(idle), failures=tuple(failures)
-    )
+    data = Data(images=images, labels=labels, weights=weights)
+    return _Chunk(data=data, order=order, idle=tuple(idle), failures=tuple(failures))
 
 
 def _unusable(pixels: NDArray[Any], labels: NDArray[Any], n_classes: int) -> str | None:
@@ -245,9 +221,10 @@ class _Step:
         settings = task.settings
         device, compute, chosen = settings.device, settings.compute, settings.preset.optimiser
         self.settings, self.models = settings, len(task.teachers)
-        self.images = torch.from_numpy(chunk.images).to(device)
-        self.labels = torch.from_numpy(chunk.labels).to(device)
-        self.weights = None if chunk.weights is None else torch.from_numpy(chunk.weights).to(device)
+        data = chunk.data
+        self.images = torch.from_numpy(data.images).to(device)
+        self.labels = torch.from_numpy(data.labels).to(device)
+        self.weights = None if data.weights is None else torch.from_numpy(data.weights).to(device)
         with torch.device(device):
             self.net = BatchedNet(
                 settings.preset.net, self.models, image=settings.image, n_classes=settings.n_classes,

@@ -73,19 +73,11 @@ class Net:
 
     Hidden weights start from the He uniform law and those of the last layer from the Glorot uniform
     law, as in the paper's section 'Datasets and Models'; biases start at 0.
-
-    Attributes
-    ----------
-    name : str
-    layers : tuple of layers
-        In the order of the forward pass.
-    image : (channels, height, width)
-        The image shape that the net was designed for; other shapes work too.
     """
 
     name: str
-    layers: tuple[Layer, ...]
-    image: Shape
+    layers: tuple[Layer, ...]  # in the order of the forward pass
+    image: Shape  # (channels, height, width) that it was designed for; other shapes work too
 
     def shapes(self, image: Shape, n_classes: int) -> list[tuple[int, ...]]:
         """Return the shape of every layer's input, followed by that of the output."""
@@ -116,19 +108,7 @@ class Net:
 
 
 def single(net: Net, *, image: Shape, n_classes: int) -> nn.Sequential:
-    """Build one model from ordinary torch modules.
-
-    Parameters
-    ----------
-    net : Net
-    image : (channels, height, width)
-    n_classes : int
-
-    Returns
-    -------
-    torch.nn.Sequential
-        It maps images (B, C, H, W) to logits (B, classes).
-    """
+    """Build one model from ordinary torch modules; it maps images (B, C, H, W) to logits (B, classes)."""
     shapes = net.shapes(image, n_classes)
     return nn.Sequential(*(_module(layer, shapes[i], n_classes) for i, layer in enumerate(net.layers)))
 
@@ -195,44 +175,22 @@ NETS: Mapping[str, Net] = MappingProxyType({net.name: net for net in _nets()})
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """A random affine map per image and step; every value is the half-width of a uniform law around no change.
+    """A random affine map per image and step; every value is the half-width of a uniform law around no change."""
 
-    Attributes
-    ----------
-    degrees : float
-        Rotation.
-    shift : float
-        As a fraction of the image's width and height.
-    scale, shear : float
-        Relative change of the size, and the shear factor.
-    """
-
-    degrees: float = 0.0
-    shift: float = 0.0
-    scale: float = 0.0
-    shear: float = 0.0
+    degrees: float = 0.0  # of rotation
+    shift: float = 0.0  # as a fraction of the image's width and height
+    scale: float = 0.0  # the relative change of the size
+    shear: float = 0.0  # the shear factor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optimiser:
-    """Adam, or AdamW where weights decay.
+    """Adam, or AdamW where weights decay."""
 
-    Attributes
-    ----------
-    rate : float
-        The learning rate, at the start.
-    eps : float
-        The constant in Adam's denominator.
-    decay : float
-        The weight decay.
-    schedule : "constant" or "cosine"
-        The rate stays, or falls to 0 along a half cosine.
-    """
-
-    rate: float = 1e-3
-    eps: float = 1e-8
-    decay: float = 0.0
-    schedule: Literal["constant", "cosine"] = "constant"
+    rate: float = 1e-3  # the learning rate, at the start
+    eps: float = 1e-8  # the constant in Adam's denominator
+    decay: float = 0.0  # the weight decay
+    schedule: Literal["constant", "cosine"] = "constant"  # the rate stays, or falls to 0 along a half cosine
 
     def rates(self, steps: int) -> list[float]:
         """Return the learning rate of every step."""
@@ -243,19 +201,7 @@ class Optimiser:
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """An architecture with the augmentation, the optimiser and the length of training that suit it.
-
-    Attributes
-    ----------
-    name : str
-    net : Net
-    optimiser : Optimiser
-    augmentation : Augmentation or None
-    batch_size : int
-    label_smoothing : float
-    epochs, steps
-        The length of training; one of the two is set.
-    """
+    """An architecture with the augmentation, the optimiser and the length of training that suit it."""
 
     name: str
     net: Net
@@ -263,7 +209,7 @@ class Preset:
     augmentation: Augmentation | None = None
     batch_size: int = 32
     label_smoothing: float = 0.0
-    epochs: float | None = None
+    epochs: float | None = None  # the length of training: either epochs or steps
     steps: int | None = None
 
     def lasting(self, *, epochs: float | None = None, steps: int | None = None) -> "Preset":

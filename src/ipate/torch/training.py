@@ -46,9 +46,8 @@ def train_ensemble(
 ) -> Ensemble:
     """Train one teacher on each list of rows.
 
-    A teacher's result is a function of its own rows, the seed and its number. The rows of other teachers do
-    not change it. Other chunks or processes change it at most by rounding, because another chunk length may
-    choose other kernels; with the same chunks it is the same.
+    A teacher's result is a function of its own rows, the seed and its number; the rows of other teachers do
+    not change it. Other chunks change it at most by rounding, because they may choose other kernels.
 
     Parameters
     ----------
@@ -63,8 +62,8 @@ def train_ensemble(
     preset : str or Preset
         Architecture, augmentation, optimiser and length of training.
     epochs, steps : optional
-        A length of training other than the preset's. All teachers take the same number of steps: epochs
-        count passes over the mean number of slots, which is public, so nobody's data determines it.
+        Another length of training. All teachers take the same number of steps: epochs count passes over
+        the mean number of slots, which is public, so nobody's data determines it.
     seed : int
         The seed of initial weights, orders, augmentation and dropout, but of no privacy noise.
     device : str
@@ -83,18 +82,11 @@ def train_ensemble(
         Precision and kernels.
     progress : callable(done, total), optional
         Called from time to time; counts steps × teachers.
-
-    Returns
-    -------
-    Ensemble
     """
-    data, known, settings = _prepared(
-        X, y, members, preset=find_preset(preset).lasting(epochs=epochs, steps=steps), n_classes=n_classes, seed=seed,
-        device=device, compute=compute or Compute(), fixed_class=fixed_class,
-    )  # fmt: skip
-    ensemble = _train_all(
-        data, known, settings, together=teachers_per_batch or _teachers_that_fit(settings), n_jobs=chosen_jobs(n_jobs),
-        fixed_class=fixed_class, progress=progress,
+    chosen = find_preset(preset).lasting(epochs=epochs, steps=steps)
+    ensemble = _train(
+        X, y, members, n_classes=n_classes, preset=chosen, seed=seed, device=device, together=teachers_per_batch,
+        n_jobs=chosen_jobs(n_jobs), fixed_class=fixed_class, compute=compute or Compute(), progress=progress,
     )  # fmt: skip
     if ensemble.failures and on_failure == "raise":
         raise TrainingError(ensemble.failures, ensemble)
@@ -119,28 +111,19 @@ def train_student(
 
     Parameters
     ----------
-    X, y : arrays
+    X, y, n_classes, preset, epochs, steps, seed, device, compute, progress
         As in `train_ensemble`.
-    n_classes : int
-        The number of classes.
     sample_weight : array of shape (N,), optional
         The weight of each point; only ratios matter.
-    preset, epochs, steps, seed, device, compute, progress
-        As in `train_ensemble`.
-
-    Returns
-    -------
-    Student
     """
     if not np.size(y):
         raise InputError("there are no labels to train a student on")
-    data, known, settings = _prepared(
-        X, y, [np.arange(len(X))], preset=find_preset(preset).lasting(epochs=epochs, steps=steps), n_classes=n_classes,
-        seed=seed, device=device, compute=compute or Compute(),
+    chosen = find_preset(preset).lasting(epochs=epochs, steps=steps)
+    weights = None if sample_weight is None else _relative(sample_weight, np.size(y))
+    ensemble = _train(
+        X, y, [np.arange(len(X))], weights=weights, n_classes=n_classes, preset=chosen, seed=seed, device=device,
+        together=1, compute=compute or Compute(), progress=progress,
     )  # fmt: skip
-    if sample_weight is not None:
-        data = replace(data, weights=_relative(sample_weight, len(data.labels)))
-    ensemble = _train_all(data, known, settings, together=1, n_jobs=1, fixed_class=0, progress=progress)
     if ensemble.failures:
         raise InputError(f"the student could not be trained: {ensemble.failures[0].reason}")
     return Student(ensemble=ensemble)
@@ -154,11 +137,12 @@ def _relative(weights: NDArray[Any], size: int) -> NDArray[np.float32]:
     return np.asarray(given / given.mean(), dtype=np.float32)
 
 
-def _prepared(
+def _train(
     X: NDArray[Any], y: NDArray[Any], members: Members | Sequence[Any] | NDArray[Any], *, preset: Preset,
-    n_classes: int, seed: int, device: str | torch.device, compute: Compute, fixed_class: int = 0,
-) -> tuple[Data, Members, Settings]:  # fmt: skip
-    """Check images, labels, members and settings, and bring them into the form that training needs."""
+    n_classes: int, seed: int, device: str | torch.device, compute: Compute, together: int | None,
+    progress: Report | None, weights: NDArray[np.float32] | None = None, n_jobs: int = 1, fixed_class: int = 0,
+) -> Ensemble:  # fmt: skip
+    """Check the input and train all teachers, some together at a time; those that failed are named in the ensemble."""
     images, labels = as_images(X, preset.net), np.asarray(y)
     if labels.shape != (len(images),) or labels.dtype.kind not in "iub":
         raise InputError(f"y is {labels.dtype} {labels.shape}: it must hold one integer class per row of X")
@@ -178,7 +162,19 @@ def _prepared(
         preset=preset, image=image, n_classes=n_classes, steps=preset.n_steps(float(known.slots.mean())), seed=seed,
         device=chosen, compute=compute,
     )  # fmt: skip
-    return Data(images=images, labels=labels), known, settings
+    together = together or _teachers_that_fit(settings)
+    everyone, data = range(known.n_teachers), Data(images=images, labels=labels, weights=weights)
+    chunks = [everyone[start : start + together] for start in range(0, len(everyone), together)]
+    tasks = [
+        Task(teachers=tuple(chunk), rows=tuple(known.rows(teacher) for teacher in chunk), settings=settings)
+        for chunk in chunks
+    ]
+    count = _Counter(progress, total=len(everyone) * settings.steps)
+    if n_jobs > 1 and chosen.type == "cpu" and len(tasks) > 1:
+        done = list(_in_workers(tasks, data, n_jobs, count))
+    else:
+        done = [part for task in tasks for part in _attempt(task, data, count)]
+    return _assembled(done, settings, fixed_class)
 
 
 def chosen_jobs(n_jobs: int) -> int:
@@ -211,25 +207,6 @@ class _Counter:
         self.done += steps
         if self.report is not None:
             self.report(self.done, self.total)
-
-
-def _train_all(
-    data: Data, members: Members, settings: Settings, *, together: int, n_jobs: int, fixed_class: int,
-    progress: Report | None,
-) -> Ensemble:  # fmt: skip
-    """Train all teachers, some together at a time; those that failed are named in the ensemble."""
-    everyone = range(members.n_teachers)
-    chunks = [everyone[start : start + together] for start in range(0, len(everyone), together)]
-    tasks = [
-        Task(teachers=tuple(chunk), rows=tuple(members.rows(teacher) for teacher in chunk), settings=settings)
-        for chunk in chunks
-    ]
-    count = _Counter(progress, total=len(everyone) * settings.steps)
-    if n_jobs > 1 and settings.device.type == "cpu" and len(tasks) > 1:
-        done = list(_in_workers(tasks, data, n_jobs, count))
-    else:
-        done = [part for task in tasks for part in _attempt(task, data, count)]
-    return _assembled(done, settings, fixed_class)
 
 
 def _attempt(task: Task, data: Data, count: _Counter) -> Iterator[Trained]:
@@ -313,17 +290,13 @@ def _prepare(folder: str | None) -> None:
 def run_tasks(
     function: Callable[[Any], T], tasks: Sequence[Any], *, n_jobs: int, folder: str | None = None
 ) -> Iterator[tuple[int, T | BaseException]]:
-    """Yield (task's position, its result or the exception it raised) as tasks end.
-
-    A worker that dies breaks its pool: the tasks that are left are then run one per process, so that
-    the task that kills its process is found and the others are not lost.
-    """
+    """Yield (task's position, its result or the exception it raised) as tasks end."""
     left = dict(enumerate(tasks))
     for position, outcome in _pool(function, dict(left), n_jobs, folder):
         if not isinstance(outcome, BrokenProcessPool):
             del left[position]
             yield position, outcome
-    for position, task in left.items():
+    for position, task in left.items():  # a worker died, which broke the pool: one process per task finds which one
         for _, outcome in _pool(function, {position: task}, 1, folder):
             died = isinstance(outcome, BrokenProcessPool)
             yield position, WorkerDiedError("its worker process died") if died else outcome
