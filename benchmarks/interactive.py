@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
-from ipate.labelling.aggregators import Aggregator, Confident, Interactive, Mechanism
+from ipate.labelling.aggregators import Confident, Interactive, Mechanism, NamedAggregator
 from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise
 from ipate.labelling.results import Labelling
@@ -58,7 +58,7 @@ def make_task(seed: int) -> tuple[Votes, Floats]:
 def spend(
     *,
     votes: Votes,
-    aggregator: Aggregator,
+    aggregator: NamedAggregator,
     epsilon: float,
     order: NDArray[np.int64],
     seed: int,

@@ -332,8 +332,8 @@ MUTANTS = (
     Mutant(
         "check charged only when answered, account",
         "labelling/audit.py",
-        "(mask[queries] != NOT_ASKED)[:, None, None]",
-        "(mask[queries] == ANSWERED)[:, None, None]",
+        "np.where(asked[queries, None, None], check, 0.0)",
+        "np.where(given[queries, None, None], check, 0.0)",
         (f"{ACCOUNT}::test_check_is_charged_for_unanswered_queries_too",),
     ),
     Mutant(
@@ -448,9 +448,9 @@ MUTANTS = (
     Mutant(
         "release before charge",
         "labelling/engine.py",
-        "        allowed = self._allowed(outcome.answered, labels, queries)\n",
-        "        allowed = self._allowed(outcome.answered, labels, queries)\n"
-        "        self.parts.append((chunk[:cut], outcome, np.zeros(cut, dtype=bool)))\n",
+        "        cut = min(cut, allowed)\n",
+        "        cut = min(cut, allowed)\n"
+        "        self.parts.append((chunk[:cut], answers[:cut], np.zeros(cut, dtype=bool)))\n",
         (f"{CHARGING}::test_refused_charge_releases_no_label",),
     ),
     Mutant(
@@ -726,8 +726,8 @@ MUTANTS = (
     Mutant(
         "tested: the release is not charged",
         "labelling/tested.py",
-        "    _charge(book, panel, aggregator, test, seeded=source.seeded)\n    passed = _bit(",
-        "    passed = _bit(",
+        "    _pay(book, charge, test)\n",
+        "",
         (f"{TESTED}::test_charge_precedes_stored_bit_which_precedes_labels",),
     ),
     Mutant(
@@ -740,7 +740,7 @@ MUTANTS = (
     Mutant(
         "tested: the bit is not stored",
         "labelling/tested.py",
-        "    _write(book, panel, aggregator, replace(test, passed=passed), cost=free, seeded=noise.seeded)\n",
+        "    book.charge(replace(charge, cost=free, test=replace(test, passed=passed)))\n",
         "",
         (f"{TESTED}::test_resume_after_the_bit_draws_no_second",),
     ),
@@ -796,7 +796,7 @@ MUTANTS = (
     Mutant(
         "tested: a resumed fallback forgets what it spent",
         "labelling/tested.py",
-        "opening=self._spent_of(panel, aggregator.mechanism), ",
+        "opening=self._spent_of(aggregator.mechanism), ",
         "opening=None, ",
         (f"{TESTED}::test_resumed_fallback_stays_within_its_remaining_budget",),
     ),

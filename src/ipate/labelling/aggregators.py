@@ -5,7 +5,7 @@ Each aggregator is one class and one entry of `AGGREGATORS`; no other module com
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,29 +75,9 @@ class Outcome:
     reinforced: NDArray[np.bool_]  # the student's own class was returned; it cost no label
 
 
-class Aggregator(Protocol):
-    """The interface of an aggregator that the labelling loop uses."""
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """The noise parameters that determine the cost of its releases."""
-        ...
-
-    def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
-        """Return what the check compares with the threshold, before noise: shape (B,)."""
-        ...
-
-    def ask(
-        self,
-        counts: Floats,
-        *,
-        queries: Sequence[str],
-        noise: NoiseSource,
-        total_weight: float,
-        probs: Floats | None = None,
-    ) -> Outcome:
-        """Return the outcome of B queries with weighted counts (B, C)."""
-        ...
+def lead_over_student(counts: Floats, total_weight: float, probs: Floats) -> Floats:
+    """Return the largest lead max_j (n_j − M·p_j) of the votes over what the student expects, shape (B,)."""
+    return np.asarray((counts - total_weight * probs).max(axis=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +112,7 @@ class NamedAggregator:
         return replace(self, mechanism=self.mechanism.scaled(factor))
 
     def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
-        """Return what the check compares with the threshold, before noise: the largest count of every query."""
+        """Return what the check compares with the threshold, before noise: the largest counts, shape (B,)."""
         return np.asarray(counts.max(axis=1))
 
     def label_noise(self, queries: Sequence[str], width: int, noise: NoiseSource) -> Floats:
@@ -148,7 +128,7 @@ class NamedAggregator:
         total_weight: float,
         probs: Floats | None = None,
     ) -> Outcome:
-        """Run the check, if there is one, on every query, and label those that pass by the noisy argmax."""
+        """Run the check, if there is one, on B queries with counts (B, C); the noisy argmax labels those that pass."""
         passed = np.ones(len(counts), dtype=bool)
         check_sigma, threshold = self.mechanism.check_sigma, self.mechanism.threshold
         if check_sigma is not None and threshold is not None:
@@ -210,19 +190,11 @@ class Interactive(NamedAggregator):
         """Return the largest lead of the votes over what the student expects."""
         if probs is None:
             raise InputError("student_probs is not given: interactive needs the student's probabilities")
-        return np.asarray((counts - total_weight * probs).max(axis=1))
+        return lead_over_student(counts, total_weight, probs)
 
-    def ask(
-        self,
-        counts: Floats,
-        *,
-        queries: Sequence[str],
-        noise: NoiseSource,
-        total_weight: float,
-        probs: Floats | None = None,
-    ) -> Outcome:
+    def ask(self, counts: Floats, *, probs: Floats | None = None, **others: Any) -> Outcome:
         """Return a noisy label, the student's own class, or none."""
-        found = super().ask(counts, queries=queries, noise=noise, total_weight=total_weight, probs=probs)
+        found = super().ask(counts, probs=probs, **others)
         known = np.asarray(probs)
         sure = ~found.answered & (known.max(axis=1) > self.gamma)
         return replace(found, labels=np.where(sure, known.argmax(axis=1), found.labels), reinforced=sure)

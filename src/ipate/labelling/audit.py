@@ -1,6 +1,6 @@
 """Costs of past or planned releases for each group, query by query."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,18 +8,17 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
-from ipate.labelling.aggregators import Mechanism
-from ipate.labelling.costs import check_costs, check_supported, fixed_costs, fixed_orders, label_costs
+from ipate.labelling.aggregators import Mechanism, lead_over_student
+from ipate.labelling.costs import check_costs, check_supported, fixed_costs, fixed_orders, label_costs, tally_queries
 from ipate.labelling.results import GroupResult, Guarantee, StoppedBy, state_guarantee
 from ipate.votes import Votes
-from ipate.votes.counting import take_columns
 from ipate.votes.panel import Panel, Tally
 
 Floats = NDArray[np.float64]
 HistoryRow = tuple[int, str, float]
 _MEMORY = 1 << 25  # bytes that the cost array of one chunk may take
 _MOST = 4096  # queries in a chunk at most
-ASKED, ANSWERED, NOT_ASKED = 0, 1, -1
+ANSWERED, NOT_ASKED = 1, -1  # 0: asked, but not answered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,91 +52,57 @@ def account_for(
     votes, panel, mechanism, meter
         The votes, the accounts that pay, the noise that was added, and the bound that counts costs.
     answered : array of shape (Q,), optional
-        1 answered, 0 asked but not answered (its check is charged), −1 not asked. Default: all
-        answered.
+        1 answered, 0 asked but not answered (its check is charged), −1 not asked. Default: all answered.
     student_probs : array of shape (Q, C), optional
         The student's probabilities, where the interactive check was used.
     stopped_by : {"fixed", "account", "other"}
         What decided how many queries were asked. Under "account", loose and sup are evaluated at the single
         Rényi order that each group's budget fixes beforehand, as a privacy filter requires.
-    history : callable, optional
-        Receives (query, group, ε) rows as they are computed, in order.
-    progress : callable, optional
-        Receives the number of queries done after every chunk.
+    history, progress : callable, optional
+        Receive (query, group, ε) rows, in order, and the number of queries done, after every chunk.
     """
     check_supported(meter, mechanism)
     guarantee = state_guarantee(meter, stopped_by=stopped_by, seeded=seeded)
     mask = check_mask(answered, votes.n_queries)
-    orders = fixed_orders(panel, meter, mechanism) if stopped_by == "account" else None
-    ledger = _Running(panel, meter, orders)
+    asked, given = mask != NOT_ASKED, mask == ANSWERED
+    running = _Running(panel, meter, fixed_orders(panel, meter, mechanism) if stopped_by == "account" else None)
     fixed = fixed_costs(meter, mechanism, panel)
+
+    def costs(queries: slice) -> tuple[Floats, Floats]:
+        """Return the costs of a chunk, (B, accounts, width), and the sensitivities of its accounts."""
+        labelled = np.flatnonzero(given[queries])
+        if fixed is not None:
+            (check, label), moved = fixed, panel.own_sensitivities
+        else:
+            tally = tally_queries(votes, panel, meter, queries)
+            counts, moved = tally.counts, tally.sensitivity
+            maxima = counts.max(axis=1)
+            if student_probs is not None:
+                maxima = lead_over_student(counts, panel.total_weight, student_probs[queries])
+            check = check_costs(meter, mechanism, panel, tally, maxima)
+            label = np.zeros(1)
+            if labelled.size:
+                label = label_costs(meter, mechanism, panel, _only(tally, labelled), abstain=votes.abstains)
+        cost = np.where(asked[queries, None, None], check, 0.0)
+        cost[labelled] += label
+        return cost, moved
+
     if fixed is not None and history is None:
-        ledger.settle(mask, *fixed)
+        running.settle(asked, given, *fixed)
     else:
-        for queries in _chunks(votes.n_queries, panel, meter):
-            if fixed is None:
-                cost, moved = _voted_costs(
-                    votes, panel, mechanism, meter, mask=mask, queries=queries, student_probs=student_probs
-                )
-            else:
-                cost, moved = _masked(mask[queries], *fixed), panel.own_sensitivities
-            rows = ledger.add(cost, moved, start=queries.start, history=history is not None)
+        size = max(1, min(_MOST, _MEMORY // (8 * meter.width * len(panel.account_ids))))
+        for start in range(0, votes.n_queries, size):
+            queries = slice(start, min(start + size, votes.n_queries))
+            rows = running.add(*costs(queries), start=start, history=history is not None)
             if history is not None:
                 history(rows)
             if progress is not None:
                 progress(queries.stop)
-    groups = ledger.groups()
+    groups = running.groups()
     if stopped_by == "account" and any(group.exhausted_at is not None for group in groups):
         guarantee = state_guarantee(meter, stopped_by="other", seeded=seeded)  # this account would have stopped
-    return Audit(
-        meter=meter,
-        guarantee=guarantee,
-        queries=int(np.count_nonzero(mask != NOT_ASKED)),
-        answered=int(np.count_nonzero(mask == ANSWERED)),
-        groups=groups,
-    )
-
-
-def _voted_costs(
-    votes: Votes,
-    panel: Panel,
-    mechanism: Mechanism,
-    meter: Meter,
-    *,
-    mask: NDArray[np.int8],
-    queries: slice,
-    student_probs: Floats | None,
-) -> tuple[Floats, Floats]:
-    """Return the data-dependent costs of a chunk, (B, accounts, width), and the sensitivities of its accounts."""
-    tally = panel.tally(
-        take_columns(votes.votes, queries),
-        votes.n_classes,
-        None if votes.participation is None else np.asarray(votes.participation[:, queries]),
-        blocs=meter.definition.needs_votes_by_group,
-    )
-    maxima = check_maxima(tally, panel, None if student_probs is None else student_probs[queries])
-    cost = np.where(
-        (mask[queries] != NOT_ASKED)[:, None, None],
-        check_costs(meter, mechanism, panel, tally, maxima),
-        0.0,
-    )
-    given = np.flatnonzero(mask[queries] == ANSWERED)
-    if given.size:
-        cost[given] += label_costs(meter, mechanism, panel, _only(tally, given), abstain=votes.abstains)
-    return cost, tally.sensitivity
-
-
-def _masked(mask: NDArray[np.int8], check: Floats, label: Floats) -> Floats:
-    """Return the costs of a chunk, (B, accounts, width), from one cost per check and one per label."""
-    asked, given = mask != NOT_ASKED, mask == ANSWERED
-    return np.asarray(asked[:, None, None] * check + given[:, None, None] * label)
-
-
-def check_maxima(tally: Tally, panel: Panel, probs: Floats | None) -> Floats:
-    """Return what the check compares with the threshold: the largest count, or the largest lead over the student."""
-    if probs is None:
-        return np.asarray(tally.counts.max(axis=1))
-    return np.asarray((tally.counts - panel.total_weight * probs).max(axis=1))
+    n_asked, n_given = int(np.count_nonzero(asked)), int(np.count_nonzero(given))
+    return Audit(meter=meter, guarantee=guarantee, queries=n_asked, answered=n_given, groups=groups)
 
 
 def check_mask(answered: NDArray[np.generic] | None, n_queries: int) -> NDArray[np.int8]:
@@ -182,18 +147,18 @@ class _Running:
         self.sensitivity = np.maximum(self.sensitivity, moved)
         return self._history(seen, start) if history else []
 
-    def settle(self, mask: NDArray[np.int8], check: Floats, label: Floats) -> None:
+    def settle(self, asks: NDArray[np.bool_], gives: NDArray[np.bool_], check: Floats, label: Floats) -> None:
         """Add all queries at once in closed form, n·check + m·label.
 
         Running costs never decrease, so the query that exhausts an account is found by bisection.
         """
-        asked, given = np.cumsum(mask != NOT_ASKED), np.cumsum(mask == ANSWERED)
+        asked, given = np.cumsum(asks), np.cumsum(gives)
 
         def over(last: NDArray[np.intp]) -> NDArray[np.bool_]:
             running = asked[last][:, None] * check + given[last][:, None] * label
             return np.asarray(running.any(axis=1) & ~np.any(self._at_fixed_orders(running) <= self.limit, axis=1))
 
-        low, high = np.zeros(len(check), np.intp), np.full(len(check), len(mask) - 1, np.intp)
+        low, high = np.zeros(len(check), np.intp), np.full(len(check), len(asks) - 1, np.intp)
         ends = over(high)
         while np.any(low < high):
             middle = (low + high) // 2
@@ -239,12 +204,6 @@ class _Running:
 
     def _accounts(self, group: int) -> NDArray[np.intp]:
         return np.flatnonzero(self.panel.account_group == group)
-
-
-def _chunks(n_queries: int, panel: Panel, meter: Meter) -> Iterator[slice]:
-    size = max(1, min(_MOST, _MEMORY // (8 * meter.width * len(panel.account_ids))))
-    for start in range(0, n_queries, size):
-        yield slice(start, min(start + size, n_queries))
 
 
 def _only(tally: Tally, rows: NDArray[np.intp]) -> Tally:

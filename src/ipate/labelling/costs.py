@@ -1,11 +1,13 @@
 """Costs of a query's check and label for every account, under any bound."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ipate.accounting.bounds import BOUNDS, Meter, Voters, best_order, find_bound
 from ipate.errors import InputError
 from ipate.labelling.aggregators import Mechanism
+from ipate.votes import Votes
+from ipate.votes.counting import take_columns
 from ipate.votes.panel import Panel, Tally
 
 Floats = NDArray[np.float64]
@@ -18,47 +20,42 @@ def check_supported(meter: Meter, mechanism: Mechanism) -> None:
         raise InputError(f"bound is {meter.bound!r}: {mechanism.noise} noise (LNMax) is accounted by {', '.join(able)}")
 
 
-def check_costs(meter: Meter, mechanism: Mechanism, panel: Panel, tally: Tally, maxima: Floats) -> Floats:
-    """Return the cost of every query's check for every account: broadcasts to (B, accounts, width).
+def tally_queries(votes: Votes, panel: Panel, meter: Meter, where: slice | NDArray[np.int64]) -> Tally:
+    """Count the votes on some queries, by bloc only where the bound needs it."""
+    present = None if votes.participation is None else np.asarray(votes.participation[:, where])
+    own = take_columns(votes.votes, where)
+    return panel.tally(own, votes.n_classes, present, blocs=meter.definition.needs_votes_by_group)
 
-    `maxima` (B,) is what the check compares with the threshold, before noise.
-    """
-    if mechanism.check_sigma is None or mechanism.threshold is None:
+
+def check_costs(meter: Meter, mechanism: Mechanism, panel: Panel, tally: Tally, maxima: Floats) -> Floats:
+    """Return the costs of the checks of `maxima` (B,), before noise: broadcasts to (B, accounts, width)."""
+    sigma, threshold = mechanism.check_sigma, mechanism.threshold
+    if sigma is None or threshold is None:
         return np.zeros((1, len(panel.account_ids), meter.width))
     return meter.definition.check_cost(
-        meter.orders,
-        maxima,
-        sensitivity=tally.sensitivity,
-        check_sigma=mechanism.check_sigma,
-        threshold=mechanism.threshold,
+        meter.orders, maxima, sensitivity=tally.sensitivity, check_sigma=sigma, threshold=threshold
     )
 
 
 def label_costs(meter: Meter, mechanism: Mechanism, panel: Panel, tally: Tally, *, abstain: bool = False) -> Floats:
-    """Return the cost of every query's label for every account: broadcasts to (B, accounts, width).
+    """Return the costs of the labels of B queries: broadcasts to (B, accounts, width).
 
     With `abstain` a teacher may vote for no class, which adds neighbouring votes under exact.
     """
     check_supported(meter, mechanism)
+    sigma, noise, voters = mechanism.sigma, mechanism.noise, None
+    if meter.definition.needs_votes_by_group:
+        voters = Voters(
+            voted=tally.voted,
+            weights=tuple(weight for _, weight, _ in panel.blocs),
+            blocs=tuple(panel.blocs_of(position) for position in range(len(panel.groups))),
+            abstain=abstain,
+            votes=tally.votes,
+            present=tally.present,
+            scale=tally.scale,
+        )
     return meter.definition.label_cost(
-        meter.orders,
-        tally.counts,
-        sensitivity=tally.sensitivity,
-        sigma=mechanism.sigma,
-        noise=mechanism.noise,
-        voters=_votes_by_group(panel, tally, abstain) if meter.definition.needs_votes_by_group else None,
-    )
-
-
-def _votes_by_group(panel: Panel, tally: Tally, abstain: bool) -> Voters:
-    return Voters(
-        voted=tally.voted,
-        weights=tuple(weight for _, weight, _ in panel.blocs),
-        blocs=tuple(panel.blocs_of(position) for position in range(len(panel.groups))),
-        abstain=abstain,
-        votes=tally.votes,
-        present=tally.present,
-        scale=tally.scale,
+        meter.orders, tally.counts, sensitivity=tally.sensitivity, sigma=sigma, noise=noise, voters=voters
     )
 
 
@@ -69,10 +66,10 @@ def fixed_orders(panel: Panel, meter: Meter, mechanism: Mechanism) -> tuple[floa
     """
     if not meter.fixes_order:
         return None
-    orders = []
-    for group in panel.groups:
-        check, label = _worst_costs(meter, mechanism, group.sensitivity)
-        orders.append(best_order(meter, epsilon=group.epsilon, delta=group.delta, label=label, check=check))
+    orders = [
+        best_order(meter, epsilon=group.epsilon, delta=group.delta, label=label, check=check)
+        for group, check, label in zip(panel.groups, *_worst_costs(meter, mechanism, panel), strict=True)
+    ]
     return tuple(orders[int(position)] for position in panel.account_group)
 
 
@@ -83,11 +80,11 @@ def fixed_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Float
     """
     if panel.rotating or not meter.data_independent:
         return None
-    return _worst_costs(meter, mechanism, panel.own_sensitivities)
+    return _worst_costs(meter, mechanism, panel)
 
 
-def _worst_costs(meter: Meter, mechanism: Mechanism, sensitivity: ArrayLike) -> tuple[Floats, Floats]:
+def _worst_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Floats, Floats]:
+    """Return what a check and a label cost every group at most, (groups, width) each."""
     check_supported(meter, mechanism)
-    return meter.worst_query(
-        sensitivity=sensitivity, sigma=mechanism.sigma, check_sigma=mechanism.check_sigma, noise=mechanism.noise
-    )
+    sigma, moved = mechanism.sigma, panel.own_sensitivities
+    return meter.worst_query(sensitivity=moved, sigma=sigma, check_sigma=mechanism.check_sigma, noise=mechanism.noise)

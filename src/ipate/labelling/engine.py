@@ -6,17 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
-from ipate.labelling.aggregators import Aggregator, Outcome
-from ipate.labelling.costs import check_costs, fixed_costs, label_costs
+from ipate.labelling.aggregators import NamedAggregator
+from ipate.labelling.costs import check_costs, fixed_costs, label_costs, tally_queries
 from ipate.labelling.noise import NoiseSource
 from ipate.labelling.results import Ending, GroupResult, Guarantee, Labelling
 from ipate.ledger.base import Ledger
 from ipate.ledger.records import Answer, Charge
 from ipate.votes import Votes
-from ipate.votes.counting import take_columns
 from ipate.votes.panel import Panel, Tally
 
 Floats = NDArray[np.float64]
+Answers = NDArray[np.void]  # of the dtype `ANSWER`: an `Answer` per query
+ANSWER = np.dtype([("label", np.int64), ("answered", np.bool_), ("reinforced", np.bool_)])
 _MARGIN = 1e-12  # relative: batches are truncated this far below the limit of the ledger
 
 
@@ -28,14 +29,14 @@ class Engine:
 
     def __init__(
         self,
-        *,
         votes: Votes,
         panel: Panel,
-        aggregator: Aggregator,
+        aggregator: NamedAggregator,
         meter: Meter,
+        *,
         ledger: Ledger,
         noise: NoiseSource,
-        probs: Floats | None,
+        probs: Floats | None = None,
         may_repeat: bool = False,
         prepaid: bool = False,
     ) -> None:
@@ -43,7 +44,7 @@ class Engine:
         self.ledger, self.noise, self.probs, self.prepaid = ledger, noise, probs, prepaid
         self.start = panel
         self.n_labels = self.n_asked = 0
-        self.parts: list[tuple[NDArray[np.int64], Outcome, NDArray[np.bool_]]] = []
+        self.parts: list[tuple[NDArray[np.int64], Answers, NDArray[np.bool_]]] = []
         self.before = ledger.stored()
         self.store: dict[str, Answer] = dict(self.before.answers)
         self.met: set[str] = set()
@@ -62,69 +63,58 @@ class Engine:
         first, fresh = self._unseen(chunk)
         places, new = np.flatnonzero(first), fresh[first]
         ids = self._ids(chunk[first])
-        outcome, total, broke, tally = self._answer(chunk[first], ids, new)
+        answers, total, broke, tally = self._answer(chunk[first], ids, new)
         stops = broke.any(axis=1)
         payer = int(np.argmax(stops)) if stops.any() else 0
         cut = int(np.flatnonzero(new)[payer]) if stops.any() else len(places)
-        allowed = self._allowed(outcome.answered, labels, queries)
+        allowed = self._allowed(answers["answered"], labels, queries)
         whom: frozenset[str] = frozenset()
         if cut < len(places) and cut <= allowed:
-            whom = self._groups(broke[payer])
+            whom = frozenset(self.panel.groups[index].id for index in self.panel.account_group[broke[payer]])
         cut = min(cut, allowed)
-        if new[:cut].any():
-            self._charge(ids[:cut], new[:cut], outcome, total[np.count_nonzero(new[:cut]) - 1], tally)
+        paid = np.flatnonzero(new[:cut])
+        if paid.size:
+            self._charge(tuple(ids[index] for index in paid), answers[paid], total[paid.size - 1], tally)
         taken = len(chunk) if cut == len(places) else int(places[cut])
-        self._release(chunk[:taken], first[:taken], ids[:cut], outcome, cut)
+        self._release(chunk[:taken], first[:taken], ids[:cut], answers[:cut])
         for group in whom:
             self.exhausted.setdefault(group, self.n_labels)
         return taken, whom
 
     def _answer(
         self, positions: NDArray[np.int64], ids: list[str], new: NDArray[np.bool_]
-    ) -> tuple[Outcome, Floats, NDArray[np.bool_], Tally]:
+    ) -> tuple[Answers, Floats, NDArray[np.bool_], Tally]:
         """Answer queries in memory; queries that are not new get their stored answers.
 
-        Returns the outcome of all queries and, for the new ones, the running cost, which accounts could not pay each of
+        Returns the answers to all queries and, for the new ones, the running cost, which accounts could not pay each of
         them, and the tally.
         """
+        answers = np.empty(len(ids), ANSWER)
+        answers[~new] = self._stored([name for name, fresh in zip(ids, new, strict=True) if not fresh])
         asked = positions[new]
         tally = self._tally(asked)
         if not asked.size:
-            return self._stored(ids), np.zeros((0, 1, 1)), np.zeros((0, 1), dtype=bool), tally
-        names = ids if new.all() else [name for name, wanted in zip(ids, new, strict=True) if wanted]
+            return answers, np.zeros((0, 1, 1)), np.zeros((0, 1), dtype=bool), tally
+        names = [name for name, fresh in zip(ids, new, strict=True) if fresh]
         probs = None if self.probs is None else self.probs[asked]
         outcome = self.aggregator.ask(
             tally.counts, queries=names, noise=self.noise, total_weight=self.panel.total_weight, probs=probs
         )
+        answers[new] = np.rec.fromarrays((outcome.labels, outcome.answered, outcome.reinforced), dtype=ANSWER)
         checks, label_cost = self._costs(tally, probs)
         paid = checks + outcome.answered[:, None, None] * label_cost
         total = np.cumsum(paid, axis=0)
         running = self.spent + total
         broke = ~self._payable(running - paid + checks + label_cost)
-        return outcome if new.all() else self._merged(outcome, ids, new), total, broke, tally
+        return answers, total, broke, tally
 
-    def _stored(self, names: list[str]) -> Outcome:
+    def _stored(self, names: list[str]) -> Answers:
         """Return the stored answers of these queries."""
-        stored = [self.store[name] for name in names]
-        return Outcome(
-            labels=np.array([entry[0] for entry in stored], dtype=np.int64),
-            answered=np.array([entry[1] for entry in stored], dtype=bool),
-            reinforced=np.array([entry[2] for entry in stored], dtype=bool),
-        )
-
-    def _merged(self, outcome: Outcome, ids: list[str], new: NDArray[np.bool_]) -> Outcome:
-        """Merge the answers of new queries with the stored ones, in the order of `ids`."""
-        old = self._stored([name for name, wanted in zip(ids, new, strict=True) if not wanted])
-        parts = {}
-        for part in ("labels", "answered", "reinforced"):
-            parts[part] = np.empty(len(ids), dtype=getattr(outcome, part).dtype)
-            parts[part][new], parts[part][~new] = getattr(outcome, part), getattr(old, part)
-        return Outcome(**parts)
+        return np.array([self.store[name] for name in names], dtype=ANSWER)
 
     def _allowed(self, answered: NDArray[np.bool_], labels: float, queries: float) -> int:
         """Return how many queries may be asked before the limits on labels and queries are reached."""
-        reached = np.flatnonzero(np.cumsum(answered) >= labels)
-        by_labels = int(reached[0]) + 1 if reached.size else len(answered)
+        by_labels = int(np.searchsorted(np.cumsum(answered), labels)) + 1
         return int(min(by_labels, queries, len(answered)))
 
     def _unseen(self, chunk: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -151,10 +141,7 @@ class Engine:
         where: slice | NDArray[np.int64] = positions
         if np.array_equal(positions, np.arange(first, first + len(positions))):
             where = slice(first, first + len(positions))  # a view, not a copy
-        here = self.votes.participation
-        present = None if here is None else np.asarray(here[:, where])
-        chunk = take_columns(self.votes.votes, where)
-        return self.panel.tally(chunk, self.votes.n_classes, present, blocs=self.meter.definition.needs_votes_by_group)
+        return tally_queries(self.votes, self.panel, self.meter, where)
 
     def _costs(self, tally: Tally, probs: Floats | None) -> tuple[Floats, Floats]:
         """Return the costs of checks and labels, (B or 1, accounts, width), in every account's own unit."""
@@ -173,8 +160,7 @@ class Engine:
             terms = self.ledger.terms
             orders = [terms[account].meter.orders[0] for account in self.panel.account_ids]
             column = np.array([self.meter.orders.index(order) for order in orders])[None, :, None]
-            checks = np.take_along_axis(checks, np.broadcast_to(column, (*checks.shape[:2], 1)), axis=2)
-            labels = np.take_along_axis(labels, np.broadcast_to(column, (*labels.shape[:2], 1)), axis=2)
+            checks, labels = (np.take_along_axis(cost, column, axis=2) for cost in (checks, labels))
         return checks, labels
 
     def _payable(self, cost: Floats) -> NDArray[np.bool_]:
@@ -183,57 +169,40 @@ class Engine:
         free = ~np.any(cost - self.spent, axis=2)  # a zero cost can always be paid
         return np.asarray(np.any(cost <= self.limit * (1 - _MARGIN), axis=2) | free | ~active)
 
-    def _groups(self, broke: NDArray[np.bool_]) -> frozenset[str]:
-        return frozenset(self.panel.groups[int(index)].id for index in self.panel.account_group[broke])
-
-    def _charge(self, ids: list[str], new: NDArray[np.bool_], outcome: Outcome, total: Floats, tally: Tally) -> None:
-        """Charge the new queries, and pass their answers to the ledger with the charge."""
-        names = tuple(name for name, wanted in zip(ids, new, strict=True) if wanted)
+    def _charge(self, names: tuple[str, ...], answers: Answers, total: Floats, tally: Tally) -> None:
+        """Charge these new queries, and pass their answers to the ledger with the charge."""
         accounts = self.panel.account_ids
         moved = tally.sensitivity
         columns = [moved[index] if moved.ndim == 1 else moved[: len(names), index] for index in range(len(accounts))]
         mechanism = self.aggregator.mechanism
         self.ledger.charge(
             Charge(
-                cost={account: total[index] for index, account in enumerate(accounts)},
+                cost=dict(zip(accounts, total, strict=True)),
                 queries=names,
-                answered=outcome.answered[: len(ids)][new],
-                sensitivity={account: np.asarray(columns[index]) for index, account in enumerate(accounts)},
+                answered=answers["answered"],
+                sensitivity={account: np.asarray(own) for account, own in zip(accounts, columns, strict=True)},
                 sigma=mechanism.sigma,
                 check_sigma=mechanism.check_sigma,
                 bound=self.meter.bound,
                 seeded=self.noise.seeded,
                 noise=mechanism.noise,
-                labels=outcome.labels[: len(ids)][new],
-                reinforced=outcome.reinforced[: len(ids)][new],
+                labels=answers["label"],
+                reinforced=answers["reinforced"],
             )
         )
         self.spent, _ = self.ledger.standing(accounts)
-        for index, account in enumerate(accounts):
-            self.sensitivity[account] = max(self.sensitivity[account], float(np.max(columns[index])))
+        for account, own in zip(accounts, columns, strict=True):
+            self.sensitivity[account] = max(self.sensitivity[account], float(np.max(own)))
 
-    def _release(
-        self, chunk: NDArray[np.int64], first: NDArray[np.bool_], ids: list[str], outcome: Outcome, cut: int
-    ) -> None:
+    def _release(self, chunk: NDArray[np.int64], first: NDArray[np.bool_], ids: list[str], answers: Answers) -> None:
         """Add paid answers to the result; repeated queries get their stored answers."""
-        self.n_asked += cut
-        self.n_labels += int(outcome.answered[:cut].sum())
-        if not self.may_repeat:
-            kept = Outcome(
-                labels=outcome.labels[:cut],
-                answered=outcome.answered[:cut],
-                reinforced=outcome.reinforced[:cut],
-            )
-            self.parts.append((chunk, kept, np.zeros(cut, dtype=bool)))
-            return
-        for index, name in enumerate(ids):
-            self.store[name] = (
-                int(outcome.labels[index]),
-                bool(outcome.answered[index]),
-                bool(outcome.reinforced[index]),
-            )
-        self.met.update(ids)
-        self.parts.append((chunk, self._stored(self._ids(chunk)), ~first))
+        self.n_asked += len(ids)
+        self.n_labels += int(answers["answered"].sum())
+        if self.may_repeat:
+            self.store.update(zip(ids, answers.tolist(), strict=True))
+            self.met.update(ids)
+            answers = self._stored(self._ids(chunk))
+        self.parts.append((chunk, answers, ~first))
 
     def resume_drops(self) -> None:
         """Drop the groups that had been dropped before the run was interrupted."""
@@ -245,51 +214,38 @@ class Engine:
     def drop(self, broke: frozenset[str]) -> bool:
         """Drop the groups that could not pay; return whether any group that can vote remains."""
         self.gone |= broke
-        staying = {group.id for group in self.start.groups} - self.gone
-        silent = {group.id for group in self.start.groups if group.sensitivity == 0}
-        if not staying - silent:
+        if all(group.id in self.gone or group.sensitivity == 0 for group in self.start.groups):
             return False
         self.panel = self.start.without(self.gone)
         return True
 
     def result(self, ended: Ending, guarantee: Guarantee) -> Labelling:
         """Return everything that was released, with the cost of every group."""
-
-        def joined(arrays: list[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:
-            return np.concatenate([*arrays, np.zeros(0, dtype=dtype)]).astype(dtype)
-
+        nothing = np.zeros(0, np.int64), np.zeros(0, ANSWER), np.zeros(0, np.bool_)
+        queries, answers, repeated = (np.concatenate(parts) for parts in zip(nothing, *self.parts, strict=True))
         return Labelling(
-            queries=joined([part[0] for part in self.parts], np.int64),  # type: ignore[arg-type]
-            labels=joined([part[1].labels for part in self.parts], np.int64),  # type: ignore[arg-type]
-            answered=joined([part[1].answered for part in self.parts], np.bool_),  # type: ignore[arg-type]
-            reinforced=joined([part[1].reinforced for part in self.parts], np.bool_),  # type: ignore[arg-type]
-            repeated=joined([part[2] for part in self.parts], np.bool_),  # type: ignore[arg-type]
+            queries=queries,
+            labels=answers["label"].copy(),
+            answered=answers["answered"].copy(),
+            reinforced=answers["reinforced"].copy(),
+            repeated=repeated,
             stopped_by=ended,
             guarantee=guarantee,
             seeded=self.noise.seeded,
             meter=self.meter,
-            groups=self._group_results(),
+            groups=tuple(self._group_result(position) for position in range(len(self.start.groups))),
         )
 
-    def _group_results(self) -> tuple[GroupResult, ...]:
-        results = []
-        for position, group in enumerate(self.start.groups):
-            own = [
-                account
-                for account, owner in zip(self.start.account_ids, self.start.account_group, strict=True)
-                if owner == position
-            ]
-            member = self.start.member
-            mine = None if member is None else self.start.weights[member == position]
-            results.append(
-                GroupResult(
-                    group=group.group,
-                    teachers=None if mine is None else int(mine.size),
-                    weight=None if mine is None else float(mine.max()),
-                    sensitivity=max(self.sensitivity[account] for account in own),
-                    cost=max(self.ledger.epsilon(account) for account in own),
-                    before=self.earlier[group.id],
-                    labels_until_exhausted=self.exhausted.get(group.id),
-                )
-            )
-        return tuple(results)
+    def _group_result(self, position: int) -> GroupResult:
+        start, group = self.start, self.start.groups[position]
+        own = [start.account_ids[index] for index in np.flatnonzero(start.account_group == position)]
+        mine = None if start.member is None else start.weights[start.member == position]
+        return GroupResult(
+            group=group.group,
+            teachers=None if mine is None else int(mine.size),
+            weight=None if mine is None else float(mine.max()),
+            sensitivity=max(self.sensitivity[account] for account in own),
+            cost=max(self.ledger.epsilon(account) for account in own),
+            before=self.earlier[group.id],
+            labels_until_exhausted=self.exhausted.get(group.id),
+        )

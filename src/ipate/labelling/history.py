@@ -105,9 +105,10 @@ def _within(terms: Mapping[str, Terms], charge: Charge, step: int) -> Iterator[t
     running = {}
     for account, meter in meters.items():
         moved = np.asarray(charge.sensitivity[account])
-        cost = charge.answered[:, None] * meter.worst_label(sensitivity=moved, sigma=charge.sigma, noise=charge.noise)
-        if charge.check_sigma is not None:
-            cost = cost + meter.worst_check(sensitivity=moved, check_sigma=charge.check_sigma)
+        check, label = meter.worst_query(
+            sensitivity=moved, sigma=charge.sigma, check_sigma=charge.check_sigma, noise=charge.noise
+        )
+        cost = charge.answered[:, None] * label + check
         running[account] = np.cumsum(np.broadcast_to(cost, (len(charge.answered), meter.width)), axis=0)
     given = np.cumsum(charge.answered)
     for asked in range(step, len(charge.answered), step):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
-from ipate.labelling.aggregators import Aggregator
+from ipate.labelling.aggregators import NamedAggregator
 from ipate.labelling.costs import check_supported, fixed_orders
 from ipate.labelling.engine import Engine
 from ipate.labelling.noise import NoiseSource, SecureNoise
@@ -30,7 +30,7 @@ _PARTS = 50
 _MEMORY = 1 << 25  # bytes that the cost array of one batch may take
 
 
-def account_terms(panel: Panel, meter: Meter, aggregator: Aggregator) -> list[Terms]:
+def account_terms(panel: Panel, meter: Meter, aggregator: NamedAggregator) -> list[Terms]:
     """Return the terms of one account per group, or per teacher where teachers take turns.
 
     Under loose and sup every account fixes its Rényi order now, from its budget and the worst case of a query, as a
@@ -45,7 +45,7 @@ def account_terms(panel: Panel, meter: Meter, aggregator: Aggregator) -> list[Te
     return [Terms(account=account, meter=unit) for account, unit in zip(panel.accounts, units, strict=True)]
 
 
-def open_ledger(panel: Panel, meter: Meter, aggregator: Aggregator) -> MemoryLedger:
+def open_ledger(panel: Panel, meter: Meter, aggregator: NamedAggregator) -> MemoryLedger:
     """Open a ledger in memory with the accounts that `account_terms` returns."""
     return MemoryLedger(account_terms(panel, meter, aggregator))
 
@@ -53,7 +53,7 @@ def open_ledger(panel: Panel, meter: Meter, aggregator: Aggregator) -> MemoryLed
 def label(
     votes: Votes,
     panel: Panel,
-    aggregator: Aggregator,
+    aggregator: NamedAggregator,
     meter: Meter,
     *,
     stop: Stop = "budget",
@@ -87,10 +87,8 @@ def label(
     ledger : Ledger, optional
         Accounts for the panel's account ids. Default: a new ledger in memory. To resume a run, queries that a durable
         ledger has already paid for keep their stored answers, cost nothing, and count as asked.
-    batch : int, optional
-        Queries answered and charged at a time.
-    progress : callable, optional
-        Receives the number of queries processed after every batch.
+    batch, progress : optional
+        How many queries are answered and charged at a time, and what receives the number processed after each batch.
     """
     if meter.whole:
         raise InputError("bound is 'ptr': it tests and charges a design as a whole; use label_tested with a design")
@@ -102,23 +100,11 @@ def label(
     may_repeat = repeats(votes.queries or ()) or (order is not None and len(np.unique(positions)) < len(positions))
     size = batch or batch_size(panel, meter, len(positions))
     check_noise(book, source)
-    run = Engine(
-        votes=votes,
-        panel=panel,
-        aggregator=aggregator,
-        meter=meter,
-        ledger=book,
-        noise=source,
-        probs=student_probs,
-        may_repeat=may_repeat,
-    )
+    run = Engine(votes, panel, aggregator, meter, ledger=book, noise=source, probs=student_probs, may_repeat=may_repeat)
     if stop == "drop":
         run.resume_drops()
-    most_labels = np.inf if max_labels is None else max_labels
-    most_queries = np.inf if max_queries is None else max_queries
-    ended = walk(
-        run, positions, size, drops=stop == "drop", labels=most_labels, queries=most_queries, progress=progress
-    )
+    most = {"labels": max_labels or np.inf, "queries": max_queries or np.inf}
+    ended = walk(run, positions, size, drops=stop == "drop", progress=progress, **most)
     # the filter applies whatever else stops a run, so budgets are guaranteed under a data-independent bound
     fixed = stop == "count" and ended != "budget" and not meter.data_independent
     stopped_by: StoppedBy = "fixed" if fixed else "account"

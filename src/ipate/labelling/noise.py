@@ -28,15 +28,12 @@ class NoiseSource(Protocol):
 
     def normal(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
         """Return independent N(0, 1) draws, one row of `width` per query."""
-        ...
 
     def laplace(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
         """Return independent Laplace(1) draws, one row of `width` per query."""
-        ...
 
     def uniform(self, purpose: str, queries: Sequence[str], width: int) -> Floats:
         """Return independent uniform draws from [0, 1), one row of `width` per query."""
-        ...
 
 
 class SecureNoise:

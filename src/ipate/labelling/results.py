@@ -105,14 +105,10 @@ class GroupResult:
     cost : float
         ε of all charges, including earlier runs on the same ledger. Under a data-dependent bound this number is itself
         private.
-    teachers : int or None
-        Number of teachers trained on its people; None where teachers mix groups.
-    weight : float or None
-        The weight of one of its teachers at the start.
-    before : float
-        ε that earlier runs had spent.
-    own : float or None
-        ε of this run alone. Costs compose, so `before` and `own` need not add up to `cost`.
+    teachers, weight : int and float, or None
+        Number of teachers trained on its people, and the weight of one at the start; None where teachers mix groups.
+    before, own : float
+        ε of earlier runs, and of this run alone (or None). Costs compose, so these need not add up to `cost`.
     order : float or None
         The Rényi order that gives the cost; None under gdp, and where nothing was released.
     exhausted_at : int or None
@@ -182,16 +178,12 @@ class Labelling:
 
     Attributes
     ----------
-    queries : integer array
-        Positions in the votes of the queries asked.
-    labels : integer array
-        Their labels, −1 for none.
+    queries, labels : integer array
+        Positions in the votes of the queries asked, and their labels, −1 for none.
     answered : bool array
         Where a noisy label was released (repeats of an answered query count as answered).
-    reinforced : bool array
-        Where the student's own class was returned.
-    repeated : bool array
-        Where a stored answer was returned at no cost.
+    reinforced, repeated : bool array
+        Where the student's own class was returned, and where a stored answer was returned at no cost.
     stopped_by : {"budget", "count", "pool", "failed"}
         What ended the run: an exhausted budget, a number fixed beforehand, no more queries, or a failed test.
     passed : bool or None

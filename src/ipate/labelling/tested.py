@@ -6,7 +6,7 @@ charge and its bit again and never draws a second bit, and only the votes that w
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from ipate.accounting.bounds import Meter
 from ipate.accounting.ptr import ORDERS, PtrGroup, Setting
 from ipate.accounting.ptr.design import Design, hash_queries, pass_probability
 from ipate.errors import BudgetExceededError, InputError
-from ipate.labelling.aggregators import AGGREGATORS, Aggregator, Mechanism, NamedAggregator
+from ipate.labelling.aggregators import AGGREGATORS, Mechanism, NamedAggregator
 from ipate.labelling.engine import Engine
 from ipate.labelling.loop import account_terms, batch_size, check_fits, check_noise, check_order, label, repeats, walk
 from ipate.labelling.noise import NoiseSource, SecureNoise
@@ -30,13 +30,15 @@ from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
 _UNIT = Meter("ptr")
-_CHUNK = 4096
+_BLOCK = 2048  # queries counted at a time
+_HASHED = 4096  # queries hashed at a time; the hash depends on it
+_WEIGHT_GRID = 0.25
 
 
 def label_tested(
     votes: Votes,
     panel: Panel,
-    aggregator: Aggregator,
+    aggregator: NamedAggregator,
     design: Design,
     *,
     order: Sequence[int] | NDArray[np.integer] | None = None,
@@ -76,20 +78,32 @@ def label_tested(
         raise InputError("duplicate query in the pool: a design fixes a list of different queries")
     positions = _queries_of(design, votes, panel, aggregator.mechanism, pool)
     test = ReleaseTest(design=design.digest, votes=_hash(votes, panel, positions))
-    _charge(book, panel, aggregator, test, seeded=source.seeded)
-    passed = _bit(book, votes, panel, design, aggregator, positions=positions, noise=source, test=test)
+    charge = Charge(
+        cost={group.id: np.array([group.epsilon]) for group in panel.groups},
+        queries=(),
+        answered=np.zeros(0, dtype=bool),
+        sensitivity={group.id: np.asarray(group.sensitivity) for group in panel.groups},
+        sigma=aggregator.mechanism.sigma,
+        check_sigma=None,
+        bound=_UNIT.bound,
+        seeded=source.seeded,
+        kind="test",
+        test=test,
+    )
+    _pay(book, charge, test)
+    counts = count_blocks(votes, panel, positions)
+    passed = _bit(book, charge, test, source, lambda: pass_probability(design, np.concatenate([*counts])))
     stopped_by: StoppedBy = "other" if book.private_history else "fixed"  # their stored answers may be returned here
     guarantee = state_guarantee(_UNIT, stopped_by=stopped_by, seeded=source.seeded)
     if passed or not design.fallback:
-        run = _engine(votes, panel, aggregator, book, source)
+        run = Engine(votes, panel, aggregator, _UNIT, ledger=book, noise=source, prepaid=True)
         if not passed:
             return replace(run.result("failed", guarantee), passed=False)
         size = batch or batch_size(panel, _UNIT, len(positions))
         return replace(run.result(walk(run, positions, size, progress=progress), guarantee), passed=True)
-    rest = _rest(panel, design)
-    inner = _Rest(book, rest, aggregator)
+    rest = _Rest(book, panel, design, aggregator)
     found = label(
-        votes, rest, aggregator, inner.meter, order=pool, noise=source, ledger=inner, batch=batch, progress=progress
+        votes, rest.panel, aggregator, rest.meter, order=pool, noise=source, ledger=rest, batch=batch, progress=progress
     )
     paid = {account.id: account.group for account in panel.groups}
     groups = tuple(
@@ -111,24 +125,18 @@ def _queries_of(
     return positions
 
 
-def _engine(votes: Votes, panel: Panel, aggregator: Aggregator, book: Ledger, noise: NoiseSource) -> Engine:
-    return Engine(
-        votes=votes, panel=panel, aggregator=aggregator, meter=_UNIT, ledger=book, noise=noise, probs=None, prepaid=True
-    )
-
-
 def _hash(votes: Votes, panel: Panel, positions: NDArray[np.int64]) -> str:
     """Return the hash of the weights and votes that are tested and labelled. It is private, like the ledger."""
     found = hashlib.sha256(np.ascontiguousarray(panel.weights, dtype="<f8").tobytes())
-    for start in range(0, len(positions), _CHUNK):
-        chunk = np.asarray(votes.votes[:, positions[start : start + _CHUNK]])
+    for start in range(0, len(positions), _HASHED):
+        chunk = np.asarray(votes.votes[:, positions[start : start + _HASHED]])
         found.update(np.ascontiguousarray(chunk, dtype="<i4").tobytes())
     return found.hexdigest()
 
 
-def _charge(book: Ledger, panel: Panel, aggregator: Aggregator, test: ReleaseTest, *, seeded: bool) -> None:
+def _pay(book: Ledger, charge: Charge, test: ReleaseTest) -> None:
     """Charge the whole budget of every account once, before any noise is drawn, and store the test with the charge."""
-    paid = [bool(book.spent(account).any()) for account in panel.account_ids]
+    paid = [bool(book.spent(account).any()) for account in charge.cost]
     if all(paid) and book.durable:  # interrupted after the charge; the ledger records whether the bit was drawn
         kept = book.stored().test
         if kept is None or (kept.design, kept.votes) != (test.design, test.votes):
@@ -141,55 +149,17 @@ def _charge(book: Ledger, panel: Panel, aggregator: Aggregator, test: ReleaseTes
         raise BudgetExceededError("this ledger has paid for a tested release: a budget pays for one, and it was made")
     if any(paid):
         raise InputError("some accounts of this ledger have been charged and some not: it does not belong to this run")
-    cost = {group.id: np.array([group.epsilon]) for group in panel.groups}
-    _write(book, panel, aggregator, test, cost=cost, seeded=seeded)
+    book.charge(charge)
 
 
-def _write(
-    book: Ledger,
-    panel: Panel,
-    aggregator: Aggregator,
-    test: ReleaseTest,
-    *,
-    cost: Mapping[str, Floats],
-    seeded: bool,
-) -> None:
-    """Commit a record of the test: first its charge, then its bit at no further cost."""
-    book.charge(
-        Charge(
-            cost=cost,
-            queries=(),
-            answered=np.zeros(0, dtype=bool),
-            sensitivity={group.id: np.asarray(group.sensitivity) for group in panel.groups},
-            sigma=aggregator.mechanism.sigma,
-            check_sigma=None,
-            bound=_UNIT.bound,
-            seeded=seeded,
-            kind="test",
-            test=test,
-        )
-    )
-
-
-def _bit(
-    book: Ledger,
-    votes: Votes,
-    panel: Panel,
-    design: Design,
-    aggregator: Aggregator,
-    *,
-    positions: NDArray[np.int64],
-    noise: NoiseSource,
-    test: ReleaseTest,
-) -> bool:
-    """Return the stored bit of the test, or draw it and store it before it is used."""
+def _bit(book: Ledger, charge: Charge, test: ReleaseTest, noise: NoiseSource, chance: Callable[[], float]) -> bool:
+    """Return the stored bit of the test, or draw it with the probability `chance` and store it before it is used."""
     kept = book.stored().test
     if kept is not None and kept.passed is not None:
         return kept.passed
-    chance = pass_probability(design, _counts(votes, panel, positions))
-    passed = bool(noise.uniform("test", [_stream(book, noise)], 1)[0, 0] < chance)
-    free = {group.id: np.zeros(1) for group in panel.groups}
-    _write(book, panel, aggregator, replace(test, passed=passed), cost=free, seeded=noise.seeded)
+    passed = bool(noise.uniform("test", [_stream(book, noise)], 1)[0, 0] < chance())
+    free = {account: np.zeros(1) for account in charge.cost}
+    book.charge(replace(charge, cost=free, test=replace(test, passed=passed)))
     return passed
 
 
@@ -201,25 +171,6 @@ def _stream(book: Ledger, noise: NoiseSource) -> str:
     return f"the test of {book.run}" + (" (seeded)" if book.durable and noise.seeded else "")
 
 
-def _counts(votes: Votes, panel: Panel, positions: NDArray[np.int64]) -> Floats:
-    """Return the weighted vote counts of all queries, computed in chunks."""
-    counts = np.empty((len(positions), votes.n_classes))
-    for start in range(0, len(positions), _CHUNK):
-        chunk = positions[start : start + _CHUNK]
-        tally = panel.tally(np.asarray(votes.votes[:, chunk]), votes.n_classes)
-        counts[start : start + len(chunk)] = tally.counts
-    return counts
-
-
-def _rest(panel: Panel, design: Design) -> Panel:
-    """Return the panel with the budgets that remain after a failed test."""
-    left = {group.id: design.left_after_failure(group) for group in design.setting.groups}
-    return replace(
-        panel,
-        groups=tuple(group.with_budget(Budget(*left[group.id])) for group in panel.groups),
-    )
-
-
 class _Rest(MemoryLedger):
     """The ledger of the fallback run after a failed test, whose whole cost the outer ledger has already charged.
 
@@ -227,17 +178,20 @@ class _Rest(MemoryLedger):
     against the remaining budgets, and is recomputed from the stored answers when a run is resumed.
     """
 
-    def __init__(self, book: Ledger, panel: Panel, aggregator: Aggregator) -> None:
+    def __init__(self, book: Ledger, panel: Panel, design: Design, aggregator: NamedAggregator) -> None:
         self.meter, self._book = Meter("gdp"), book
-        terms = account_terms(panel, self.meter, aggregator)
-        super().__init__(terms, opening=self._spent_of(panel, aggregator.mechanism), noise=book.noise)
+        left = {group.id: design.left_after_failure(group) for group in design.setting.groups}
+        budgets = tuple(group.with_budget(Budget(*left[group.id])) for group in panel.groups)
+        self.panel = replace(panel, groups=budgets)
+        terms = account_terms(self.panel, self.meter, aggregator)
+        super().__init__(terms, opening=self._spent_of(aggregator.mechanism), noise=book.noise)
 
-    def _spent_of(self, panel: Panel, mechanism: Mechanism) -> dict[str, Floats]:
+    def _spent_of(self, mechanism: Mechanism) -> dict[str, Floats]:
         """Return the cost of the stored answers: a check for each, and a label where one was released."""
         answers = self.stored().answers.values()
         asked, answered = len(answers), sum(entry[1] for entry in answers)
         spent = {}
-        for group in panel.groups:
+        for group in self.panel.groups:
             check, label = self.meter.worst_query(
                 sensitivity=group.sensitivity, sigma=mechanism.sigma, check_sigma=mechanism.check_sigma
             )
@@ -260,23 +214,13 @@ class _Rest(MemoryLedger):
         return self._book.stored(kind)
 
 
-_BLOCK = 2048  # queries counted at a time
-_WEIGHT_GRID = 0.25
-
-
 def setting_for(
-    panel: Panel,
-    mechanism: Mechanism,
-    *,
-    n_classes: int,
-    grid: float | None = None,
-    orders: tuple[float, ...] = ORDERS,
+    panel: Panel, mechanism: Mechanism, *, n_classes: int, grid: float | None = None, orders: tuple[float, ...] = ORDERS
 ) -> Setting:
     """Return the public parameters of a panel and a mechanism that graded propose-test-release needs.
 
-    Rotating teachers (vanishing) and Laplace noise are refused, and Interactive is not covered. `grid` is the step of
-    moved weight, by default 1 where every weight is a whole number and .25 otherwise; `orders` are the Rényi orders
-    that the design may use.
+    Interactive is not covered. `grid` is the step of moved weight, by default 1 where every weight is a whole number
+    and .25 otherwise; `orders` are the Rényi orders that the design may use.
     """
     if panel.rotating:
         raise InputError("bound 'ptr' does not cover teachers that take turns: use gdp or sup with vanishing")
@@ -301,13 +245,19 @@ def setting_for(
     )
 
 
+def count_blocks(votes: Votes, panel: Panel, positions: NDArray[np.int64] | None = None) -> Iterator[Floats]:
+    """Yield the weighted vote counts of the queries at these positions (default: all), block by block."""
+    n_queries = votes.n_queries if positions is None else len(positions)
+    for start in range(0, n_queries, _BLOCK):
+        where = slice(start, start + _BLOCK)
+        own = votes.votes[:, where if positions is None else positions[where]]
+        yield panel.tally(np.asarray(own), votes.n_classes).counts
+
+
 def votes_hash(votes: Votes) -> str:
     """Return the hash of the sorted unweighted vote counts, which ignores the order of teachers and queries."""
-    parts = [
-        count_votes(votes.votes[:, start : start + _BLOCK], votes.n_classes)
-        for start in range(0, votes.n_queries, _BLOCK)
-    ]
-    counts: NDArray[np.int64] = np.concatenate(parts)
+    blocks = [votes.votes[:, start : start + _BLOCK] for start in range(0, votes.n_queries, _BLOCK)]
+    counts = np.concatenate([count_votes(block, votes.n_classes) for block in blocks])
     ordered = counts[np.lexsort(counts.T)].astype("<i8")
     return hashlib.sha256(repr(ordered.shape).encode() + ordered.tobytes()).hexdigest()
 

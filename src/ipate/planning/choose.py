@@ -75,10 +75,7 @@ def reference_profile(n_classes: int, points_per_teacher: int, *, skill: float =
 def proxy_profiles(
     estimator: Any, X: NDArray[Any], y: NDArray[np.int64], *, n_classes: int, sizes: Sequence[int], seed: int = 0
 ) -> tuple[Profile, ...]:
-    """Train a few teachers of each size on half of a public labelled task and let them vote on the other half.
-
-    Sizes larger than half of the task are skipped.
-    """
+    """Train a few teachers of each size that fits on half of a public labelled task; they vote on the other half."""
     from sklearn.base import clone
 
     rng = np.random.default_rng(seed)
@@ -126,19 +123,22 @@ def choose(
 
     The score of a candidate is the number of labels it affords times ((a − 1/C)/(1 − 1/C))², where a is the expected
     accuracy of the labels: the equivalent number of clean labels. The number of labels is that of the group that is
-    exhausted first, and at most the answered part of the pool.
-
-    Without `profiles`, the candidate is chosen that is best on average over reference profiles of several skills, at
-    `points_per_teacher` or `usual_points`. `n_teachers` fixes k. Without a consensus `check`, only σ is chosen.
-    Further options are those of `ipate.allocation.lay_out`.
+    exhausted first, and at most the answered part of the pool. Without `profiles`, the candidate is best on average
+    over reference profiles of several skills, at `points_per_teacher` or `usual_points`. `n_teachers` fixes k.
+    Without a `check`, only σ is chosen. `options` are those of `ipate.allocation.lay_out`.
     """
     people = sum(group.people or 0 for group in groups)
     if people < 1:
         raise InputError("the groups have no people: at least one person is needed")
+    usual = points_per_teacher
+    if n_teachers is not None:
+        usual = max(1, people // n_teachers)
+    elif usual is None:
+        usual = usual_points(people, n_classes)
     candidates: dict[int, list[Profile]] = {}
-    for profile in profiles or _default_profiles(people, n_classes, points_per_teacher, n_teachers):
+    for profile in profiles or [reference_profile(n_classes, usual, skill=skill) for skill in SKILLS]:
         candidates.setdefault(profile.points_per_teacher, []).append(profile)
-    best: tuple[float, Choice] | None = None
+    scored = []
     for points, known in candidates.items():
         k = n_teachers or max(1, people // points)
         layout = lay_out(variant, groups=groups, n_teachers=k, **options)
@@ -146,12 +146,8 @@ def choose(
             float(gdp.mu_of(g.epsilon, g.delta)) ** 2 / g.sensitivity**2 for g in layout.groups if g.sensitivity > 0
         )
         base = round(layout.n_teachers / layout.scale)
-        scored = _best_noise(known, base, worth * layout.scale**2, n_public, check=check)
-        if best is None or scored[0] > best[0]:
-            best = scored
-    if best is None:
-        raise InputError("there is no candidate to choose from")
-    return best[1]
+        scored.append(_best_noise(known, base, worth * layout.scale**2, n_public, check=check))
+    return max(scored, key=lambda found: found[0])[1]
 
 
 def usual_points(n_people: int, n_classes: int) -> int:
@@ -159,34 +155,16 @@ def usual_points(n_people: int, n_classes: int) -> int:
     return max(1, min(max(50, 10 * n_classes), n_people // FEWEST_TEACHERS))
 
 
-def _default_profiles(people: int, n_classes: int, points: int | None, n_teachers: int | None) -> tuple[Profile, ...]:
-    if n_teachers is not None:
-        points = max(1, people // n_teachers)
-    elif points is None:
-        points = usual_points(people, n_classes)
-    return tuple(reference_profile(n_classes, points, skill=skill) for skill in SKILLS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Grid:
-    """The scores, labels and accuracies of one profile for all (σ_T, T, σ)."""
-
-    score: Floats
-    labels: Floats
-    accuracy: Floats
-
-
 def _best_noise(
     profiles: Sequence[Profile], k: int, worth: float, n_public: int, *, check: bool
 ) -> tuple[float, Choice]:
     """Return the noise and threshold whose score, relative to the best, is largest on average over the profiles."""
-    grids = [_score(profile, k, worth, n_public, check=check) for profile in profiles]
+    grids = np.stack([_score(profile, k, worth, n_public, check=check) for profile in profiles])
     allowed = np.array(THRESHOLDS)[None, :, None] <= (1.0 if profiles[0].measured else BLIND_THRESHOLD)
-    regret = allowed * np.mean([grid.score / max(float(grid.score.max()), 1e-300) for grid in grids], axis=0)
+    regret = allowed * np.mean([score / max(float(score.max()), 1e-300) for score in grids[:, 0]], axis=0)
     place = np.unravel_index(int(np.argmax(regret)), regret.shape)
     check_sigma, threshold, sigma = CHECK_SIGMAS[place[0]], THRESHOLDS[place[1]], SIGMAS[place[2]]
-    labels = int(np.mean([grid.labels[place] for grid in grids]))
-    accuracy = float(np.mean([grid.accuracy[place] for grid in grids]))
+    score, labels, accuracy = grids[:, :, place[0], place[1], place[2]].mean(axis=0).tolist()
     points = profiles[0].points_per_teacher
     choice = Choice(
         n_teachers=k,
@@ -196,14 +174,14 @@ def _best_noise(
         reason=(
             f"{k} teachers of about {points} people each, σ = {sigma:g}k"
             + (f", σ_T = {check_sigma:g}k, T = {threshold:g}k: " if check else ": ")
-            + f"by {profiles[0].source} this affords about {labels} labels, {accuracy:.0%} of them right"
+            + f"by {profiles[0].source} this affords about {int(labels)} labels, {accuracy:.0%} of them right"
         ),
     )
-    return float(np.mean([grid.score[place] for grid in grids])), choice
+    return score, choice
 
 
-def _score(profile: Profile, k: int, worth: float, n_public: int, *, check: bool) -> _Grid:
-    """Score every combination at k teachers; `worth` is the smallest μ²/Δ² of all groups."""
+def _score(profile: Profile, k: int, worth: float, n_public: int, *, check: bool) -> Floats:
+    """Return score, labels and accuracy of all (σ_T, T, σ), (3, …), at k teachers; `worth` is the smallest μ²/Δ²."""
     n_classes = profile.shares.shape[1]
     right = np.stack([np.exp(argmax_log_law(profile.shares, sigma)[:, 0]) for sigma in SIGMAS], axis=1)
     top = profile.shares.max(axis=1)
@@ -217,4 +195,4 @@ def _score(profile: Profile, k: int, worth: float, n_public: int, *, check: bool
     labels = rate * np.minimum(worth / per_query, n_public)
     accuracy = (passed @ right) / np.maximum(passed.sum(axis=2), 1e-300)[..., None]
     skill = np.maximum(0.0, (accuracy - 1 / n_classes) / (1 - 1 / n_classes))
-    return _Grid(score=labels * skill**2, labels=labels, accuracy=accuracy)
+    return np.stack([labels * skill**2, labels, accuracy])

@@ -1,6 +1,7 @@
 """Plans: the number of labels that budgets afford under every variant, computed before there are votes."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -11,7 +12,6 @@ from scipy.special import ndtr
 from ipate.accounting.bounds import Meter, planning_bounds, queries_afforded
 from ipate.allocation import BASELINE, VARIANTS, find_variant, lay_out
 from ipate.allocation.layout import Layout
-from ipate.allocation.participation import Participation
 from ipate.errors import InputError, check_count, show
 from ipate.labelling.aggregators import Mechanism
 from ipate.people.budgets import Account, Group
@@ -24,6 +24,7 @@ FEWER_POINTS = (
 )
 _SHARE = 0.8  # assumed share of the votes for the plurality if there is no threshold
 _MOST = 50_000  # longest rotation that is simulated; longer ones get a lower bound
+_ROTATION = range(1 << 36)  # numbers of queries in which the lower bound is searched
 _CELLS = 1 << 21
 
 
@@ -35,7 +36,11 @@ class Guaranteed:
     queries: int
     labels: int
     binding: str
-    ratio: float | None = None
+    ratio: float | None = None  # of its labels to those of standard
+
+    def beside(self, standard: "Guaranteed") -> "Guaranteed":
+        """Return the same with its ratio to standard."""
+        return replace(self, ratio=self.labels / standard.labels if standard.labels else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +89,9 @@ class VariantPlan:
         }
 
     def _group(self, group: GroupPlan) -> dict[str, Any]:
-        account = {name: getattr(group.account, name) for name in ("epsilon", "delta", "people")}
         return {
             "group": group.account.id,
-            **account,
+            **{name: getattr(group.account, name) for name in ("epsilon", "delta", "people")},
             "teachers": group.teachers,
             "sensitivity": group.account.sensitivity,
             self.influence: group.influence,
@@ -122,16 +126,12 @@ class Plan:
 
     Attributes
     ----------
-    groups : tuple of Group
-        The groups that the plan is for.
+    groups, meter
+        The groups, bound and conversion that the plan is for.
     n_teachers, n_classes : int
         The number of teachers before upsampling scales it, and of classes (None if not given).
-    meter : Meter
-        The bound and conversion of the plan.
-    variants : tuple of VariantPlan
-        One plan per variant.
-    more : tuple of MoreTeachers
-        The labels that other numbers of teachers afford.
+    variants, more : tuple
+        One plan per variant, and the labels that other numbers of teachers afford.
     suits, why : str
         The recommended variant and the reason.
     chances : Chances
@@ -153,9 +153,8 @@ class Plan:
 
     def facts(self) -> dict[str, Any]:
         """Return the plan as a dictionary for JSON."""
-        groups = [{"id": g.id, "epsilon": g.epsilon, "delta": g.delta, "people": g.people} for g in self.groups]
         return {
-            "groups": groups,
+            "groups": [{"id": g.id, "epsilon": g.epsilon, "delta": g.delta, "people": g.people} for g in self.groups],
             "n_people": sum(group.people or 0 for group in self.groups),
             "n_teachers": self.n_teachers,
             "classes": self.n_classes,
@@ -194,7 +193,7 @@ def make_plan(
     meter : Meter, optional
         A data-independent bound. Default: `Meter()`.
     n_classes : int, optional
-        The number of classes.
+        For the probability of a correct label.
     parties : bool
         Whether the groups belong to parties that cannot share their data.
     seed : int
@@ -217,7 +216,9 @@ def make_plan(
 
     made = {variant: one(variant, k, mechanism, RATES) for variant in VARIANTS}
     standard = made[BASELINE].guaranteed
-    planned = tuple(replace(plan, guaranteed=_beside(plan.guaranteed, standard)) for plan in made.values())
+    planned = tuple(
+        replace(plan, guaranteed=tuple(map(Guaranteed.beside, plan.guaranteed, standard))) for plan in made.values()
+    )
     reasons = {name: variant.suits(groups, parties=parties) for name, variant in VARIANTS.items()}
     suits, why = next((name, reason) for name, reason in reasons.items() if reason is not None)
     return Plan(
@@ -232,11 +233,6 @@ def make_plan(
         chances=_chances(k, mechanism, n_classes),
         notes=_notes(groups, k, planned),
     )
-
-
-def _beside(own: Sequence[Guaranteed], standard: Sequence[Guaranteed]) -> tuple[Guaranteed, ...]:
-    pairs = zip(own, standard, strict=True)
-    return tuple(replace(mine, ratio=mine.labels / theirs.labels if theirs.labels else None) for mine, theirs in pairs)
 
 
 def _more_teachers(
@@ -295,7 +291,7 @@ def labels_in(queries: int, rate: float) -> int:
 def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence[float]) -> VariantPlan:
     """Return what a variant's layout affords at these answer rates; the noise is scaled with the number of teachers."""
     own = noise.scaled(layout.scale)
-    queries = [_queries(layout, own, meter, rate) for rate in rates]
+    queries = [_group_queries(layout, own, meter, rate) for rate in rates]
     guaranteed = []
     for rate, paid in zip(rates, queries, strict=True):
         least, binding = min((n, name) for name, n in paid.items() if n is not None)
@@ -321,13 +317,6 @@ def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence
     )
 
 
-def _queries(layout: Layout, noise: Mechanism, meter: Meter, rate: float) -> dict[str, int | None]:
-    """Return how many queries each group's own budget affords, by id."""
-    if layout.participation is not None:
-        return _rotating_queries(layout, layout.participation, noise, meter, rate)
-    return {group.id: afforded(group, noise, meter, rate) for group in layout.groups}
-
-
 def afforded(account: Account, noise: Mechanism, meter: Meter, rate: float, *, sensitivity: float | None = None) -> int:
     """Return how many queries one account affords at an answer rate; the default sensitivity is the account's."""
     return queries_afforded(
@@ -341,18 +330,20 @@ def afforded(account: Account, noise: Mechanism, meter: Meter, rate: float, *, s
     )
 
 
-def _rotating_queries(
-    layout: Layout, schedule: Participation, noise: Mechanism, meter: Meter, rate: float
-) -> dict[str, int | None]:
-    """Simulate the rotation: a group is exhausted at the first query that one of its teachers cannot afford.
+def _group_queries(layout: Layout, noise: Mechanism, meter: Meter, rate: float) -> dict[str, int | None]:
+    """Return how many queries each group's own budget affords, by id.
 
-    A label's cost is multiplied by the answer rate, because it is unknown which queries will be answered; at rate 1
-    this is exact. Long rotations get a lower bound from the busiest teacher at the largest sensitivity.
+    A rotation is simulated: a group is exhausted at the first query that one of its teachers cannot afford. A label's
+    cost is multiplied by the answer rate, because it is unknown which queries will be answered; at rate 1 this is
+    exact. Long rotations get a lower bound from the busiest teacher at the largest sensitivity.
     """
+    schedule = layout.participation
+    if schedule is None:
+        return {group.id: afforded(group, noise, meter, rate) for group in layout.groups}
     floor: dict[str, int | None] = {}
     for group in layout.groups:
         turns = afforded(group, noise, meter, rate, sensitivity=schedule.worst_sensitivity)
-        floor[group.id] = _last(lambda n, name=group.id: schedule.most_turns(n)[name], turns)  # type: ignore[misc]
+        floor[group.id] = bisect_right(_ROTATION, turns, key=lambda n: schedule.most_turns(n)[group.id]) - 1
     if min(n for n in floor.values() if n is not None) > _MOST:
         return floor
     ends: dict[str, int | None] = dict.fromkeys(floor)
@@ -364,7 +355,9 @@ def _rotating_queries(
     while None in ends.values() and start <= 4 * min((n for n in ends.values() if n is not None), default=_MOST):
         queries = np.arange(start, start + step)
         present = schedule.participants(queries)
-        worth, worst = _costs(schedule.sensitivity(queries), noise, meter, rate)
+        moved, place = np.unique(schedule.sensitivity(queries), return_inverse=True)
+        check, label = meter.worst_query(sensitivity=moved, sigma=noise.sigma, check_sigma=noise.check_sigma)
+        worth, worst = (check + rate * label)[place], (check + label)[place]  # expected and largest cost, (B, width)
         after = spent + np.einsum("tb,bw->tw", present, worth)
         waiting = np.isin(names, [name for name, end in ends.items() if end is None])
         close = waiting & ~np.any(after + worst.max(axis=0) <= limit, axis=1)
@@ -377,21 +370,3 @@ def _rotating_queries(
                 ends[name] = start + int(np.argmax(first)) if first.any() else None
         spent, start = after, start + step
     return ends if any(end is not None for end in ends.values()) else floor
-
-
-def _costs(sensitivity: Any, noise: Mechanism, meter: Meter, rate: float) -> tuple[Any, Any]:
-    """Return each query's expected cost at the answer rate and its largest cost, of shape (B, width)."""
-    values, inverse = np.unique(sensitivity, return_inverse=True)
-    check, label = meter.worst_query(sensitivity=values, sigma=noise.sigma, check_sigma=noise.check_sigma)
-    return (check + rate * label)[inverse], (check + label)[inverse]
-
-
-def _last(turns: Callable[[int], int], most: int) -> int:
-    """Return the largest n with `turns(n) <= most`; `turns` must not decrease."""
-    low, high = 0, 1
-    while turns(high) <= most and high < 1 << 36:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if turns(middle) <= most else (low, middle)
-    return low

@@ -13,6 +13,7 @@ share of the rest, and so on; the last gets the remainder. Given the query, teac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from scipy.optimize import brentq
@@ -25,7 +26,7 @@ from ipate.accounting.ptr.search import Profile, make_design, most_queries, prof
 from ipate.errors import InputError
 from ipate.files import write_text
 from ipate.labelling.aggregators import Mechanism
-from ipate.labelling.tested import _BLOCK, setting_for, votes_hash
+from ipate.labelling.tested import count_blocks, setting_for, votes_hash
 from ipate.planning.plan import Plan, VariantPlan, afforded, labels_in
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
@@ -89,12 +90,7 @@ def votes_profile(setting: Setting, panel: Panel, votes: Votes, *, source: str, 
         )
     if votes.n_classes != setting.classes:
         raise InputError(f"the reference has {votes.n_classes} classes: it must have {setting.classes}")
-    counts = np.concatenate(
-        [
-            panel.tally(votes.votes[:, start : start + _BLOCK], votes.n_classes).counts
-            for start in range(0, votes.n_queries, _BLOCK)
-        ]
-    )
+    counts = np.concatenate([*count_blocks(votes, panel)])
     return profile_of(setting, counts, source=source, source_hash=votes_hash(votes), radii=radii)
 
 
@@ -124,6 +120,12 @@ class Reference:
                 "public data; never the private votes"
             )
 
+    def votes_of(self, n_teachers: int, n_classes: int) -> Votes:
+        """Return the reference's votes, which are simulated for `n_teachers` teachers if there is a simulator."""
+        if self.votes is not None:
+            return self.votes
+        return cast("Simulator", self.simulator).votes(n_teachers=n_teachers, n_classes=n_classes)
+
 
 def as_reference(given: "Reference | float | None") -> Reference | None:
     """Return a reference unchanged, or a simulator with the given accuracy, or None."""
@@ -139,23 +141,16 @@ def design_for(
 ) -> Design:
     """Return the design for as many of these queries, in this order, as the reference affords."""
     setting = setting_for(panel, mechanism, n_classes=n_classes)
-    if reference.simulator is not None:
-        profile = simulated_profile(setting, panel, reference.simulator)
-    elif reference.votes is not None:
-        profile = votes_profile(setting, panel, reference.votes, source=reference.source)
+    votes = reference.votes_of(panel.n_teachers, n_classes)
+    profile = votes_profile(setting, panel, votes, source=str(reference.simulator or reference.source))
     most = most_queries(profile, pool=len(queries), reserve=reference.reserve, fallback=reference.fallback)
     if most == 0:
         raise InputError(
             "the reference affords no query: its teachers agree too little, or are too few, for these budgets and this "
             "noise; use the bound gdp or sup, more noise, more teachers, or a lower threshold"
         )
-    return make_design(
-        profile,
-        n_queries=most,
-        queries_hash=hash_queries(queries[:most]),
-        reserve=reference.reserve,
-        fallback=reference.fallback,
-    )
+    asked, reserve = hash_queries(queries[:most]), reference.reserve
+    return make_design(profile, n_queries=most, queries_hash=asked, reserve=reserve, fallback=reference.fallback)
 
 
 def write_design(path: Path, design: Design) -> None:
@@ -166,24 +161,19 @@ def write_design(path: Path, design: Design) -> None:
 def read_design(path: Path) -> Design:
     """Read a design and verify all its conditions, so that privacy does not depend on who wrote the file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return Design.from_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a readable design ({error}); make one with ipate design") from None
-    try:
-        return Design.from_json(text)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """The expected numbers of queries and labels of one variant, by bound.
-
-    `answer_rate` is the expected share of the reference's queries that pass the check.
-    """
+    """The expected numbers of queries and labels of one variant, by bound."""
 
     variant: str
-    answer_rate: float
+    answer_rate: float  # the expected share of the reference's queries that pass the check
     queries: dict[str, int]
     labels: dict[str, int]
 
@@ -197,12 +187,10 @@ def forecast(plan: Plan, reference: Reference, *, pool: int) -> tuple[Forecast, 
         raise InputError("classes is not given: a reference needs the number of classes")
     found = []
     for variant in plan.variants:
-        votes = reference.votes
-        if variant.layout.participation is not None or (votes is not None and votes.n_teachers != variant.n_teachers):
+        if variant.layout.participation is not None:
             continue
-        if votes is None and reference.simulator is not None:
-            votes = reference.simulator.votes(n_teachers=variant.n_teachers, n_classes=plan.n_classes)
-        if votes is not None:
+        votes = reference.votes_of(variant.n_teachers, plan.n_classes)
+        if votes.n_teachers == variant.n_teachers:
             found.append(_of_variant(variant, votes, plan.n_classes, reference, pool))
     return tuple(found)
 
@@ -210,9 +198,10 @@ def forecast(plan: Plan, reference: Reference, *, pool: int) -> tuple[Forecast, 
 def _of_variant(variant: VariantPlan, votes: Votes, n_classes: int, reference: Reference, pool: int) -> Forecast:
     panel, mechanism = variant.layout.panel(), variant.mechanism
     rate = _answer_rate(panel, votes, variant)
-    queries: dict[str, int] = {}
-    for bound in ("gdp", "sup"):
-        queries[bound] = min(pool, *(afforded(group, mechanism, Meter(bound), rate) for group in panel.groups))
+    queries = {
+        bound: min(pool, *(afforded(group, mechanism, Meter(bound), rate) for group in panel.groups))
+        for bound in ("gdp", "sup")
+    }
     setting = setting_for(panel, mechanism, n_classes=n_classes)
     profile = votes_profile(setting, panel, votes, source="a plan")
     queries["ptr"] = most_queries(profile, pool=pool, reserve=reference.reserve, fallback=reference.fallback)
@@ -226,7 +215,6 @@ def _answer_rate(panel: Panel, votes: Votes, variant: VariantPlan) -> float:
     if mechanism.check_sigma is None or mechanism.threshold is None:
         return 1.0
     passed = 0.0
-    for start in range(0, votes.n_queries, _BLOCK):
-        counts = panel.tally(np.asarray(votes.votes[:, start : start + _BLOCK]), votes.n_classes).counts
+    for counts in count_blocks(votes, panel):
         passed += float(ndtr((counts.max(axis=1) - mechanism.threshold) / mechanism.check_sigma).sum())
     return passed / votes.n_queries

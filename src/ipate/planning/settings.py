@@ -31,29 +31,23 @@ class Settings:
 
     Attributes
     ----------
-    variant : str
-        The variant's name.
-    n_teachers : int
-        The number of teachers before a variant scales it.
+    variant, n_teachers
+        The variant's name, and the number of teachers before the variant scales it.
     sigma, check_sigma, threshold : float
         Noise and threshold for `n_teachers` teachers; upsampling scales them (`Allocation.scale`). `check_sigma` and
         `threshold` are None without a check.
     meter : Meter
         The bound, conversion and orders.
-    stop : {"budget", "drop", "count"}
-        The stopping rule.
-    max_labels : int or None
-        The largest number of labels.
+    stop, max_labels
+        The stopping rule, "budget", "drop" or "count", and the largest number of labels or None.
     reason : str
         Why these values were chosen.
     options, aggregator_options : mapping
         Further options of the variant and of the aggregator.
     aggregator_name : str
         The aggregator; "auto" means confident with a check and gnmax without.
-    reference : Reference or None
-        The source of a design (bound ptr).
-    design : Design or None
-        The design (bound ptr).
+    reference, design
+        The source of a design, and the design (bound ptr).
     """
 
     variant: str
@@ -164,10 +158,8 @@ def choose_settings(
 
     Parameters
     ----------
-    groups : sequence of Group
-        The groups, each with its number of people.
-    n_public, n_classes : int
-        The size of the public pool and the number of classes.
+    groups, n_public, n_classes
+        The groups, each with its number of people, the size of the public pool, and the number of classes.
     variant, options
         The variant's name and its further options.
     n_teachers, sigma, check_sigma, threshold : number or "auto"
@@ -182,12 +174,8 @@ def choose_settings(
         The stopping rule, and the largest number of labels.
     reference, design
         For the bound ptr: the source of a design, or a design.
-    proxy : (X, y), optional
-        A public labelled task, on which copies of `teacher` are trained to measure their agreement.
-    teacher : classifier
-        The teacher for the proxy task.
-    seed : int
-        The seed of the proxy task.
+    proxy, teacher, seed
+        A public labelled task (X, y), on which copies of `teacher` are trained to measure their agreement; its seed.
     """
     requested = {"n_teachers": n_teachers, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold}
     for name, value in requested.items():
@@ -222,21 +210,17 @@ def choose_settings(
             **extra,
         )
 
-    def filled(name: str) -> float | None:
-        value = requested[name]
-        if value == "auto":
-            value = getattr(choice, name)
-        return None if value is None else float(value)
-
-    noise = filled("sigma")
-    if noise is None:
+    found: dict[str, Any] = {
+        name: getattr(choice, name) if value == "auto" else value for name, value in requested.items()
+    }
+    if found["sigma"] is None:
         raise InputError("sigma is None: it must be a number or 'auto'")
+    n_found = int(found.pop("n_teachers"))
+    noise: dict[str, Any] = {name: None if value is None else float(value) for name, value in found.items()}
     settings = Settings(
         variant=variant,
-        n_teachers=choice.n_teachers if k is None and choice is not None else int(k or 0),
-        sigma=noise,
-        check_sigma=filled("check_sigma"),
-        threshold=filled("threshold"),
+        n_teachers=n_found,
+        **noise,
         meter=Meter(bound, conversion, orders),
         stop=cast("Stop", stop),
         max_labels=None if max_labels is None else int(max_labels),
