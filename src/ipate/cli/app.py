@@ -9,7 +9,7 @@ from typer import Option
 
 from ipate._version import __version__
 from ipate.cli import account, consent, design, label, parties, plan, report, reproduce, run, runs, statement, withdraw
-from ipate.cli.output import LOG, logged
+from ipate.cli.output import logged
 from ipate.errors import InputError, IpateError
 
 app = typer.Typer(
@@ -31,9 +31,11 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Machine learning in which every person decides how well their own data is protected."""
+    context.with_resource(logged())
 
 
 for module in (run, runs, plan, account, design, label, report, consent, withdraw, statement, reproduce):
@@ -53,12 +55,12 @@ def main(argv: list[str] | None = None) -> None:
 def _run(argv: list[str] | None) -> int:
     """Run a command; warnings are collected, so that bad input prints its one-line message only."""
     held: list[str] = []
-    with logged(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: held.append(str(message))
         code, line = _outcome(argv)
-        for message in held if code != 2 else ():
-            LOG.info(f"warning: {_one_line(message)}")
+    for message in held if code != 2 else ():
+        sys.stderr.write(f"ipate: warning: {_one_line(message)}\n")
     if line:
         sys.stderr.write(f"{line}\n")
     return code

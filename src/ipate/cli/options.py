@@ -1,7 +1,6 @@
 """Options that several commands share: their declarations, and how they are read and validated."""
 
 import math
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,6 +76,8 @@ def check_out(path: Path, what: str) -> None:
 
 def load_npy(path: Path, what: str) -> "NDArray[Any]":
     """Read one array from an npy file, without pickle."""
+    import zipfile
+
     import numpy as np
 
     if not path.is_file():

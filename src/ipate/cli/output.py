@@ -1,7 +1,5 @@
 """Output of the commands: tables or JSON on stdout, progress and messages on stderr."""
 
-import json
-import logging
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,13 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from ipate.labelling.results import GroupResult, Guarantee, Record
 
-LOG = logging.getLogger("ipate")
 Rows: TypeAlias = Sequence[Sequence[str]]
 COST_COLUMNS = ("sensitivity", "budget ε", "cost ε", "δ", "used")
 
 
 def print_json(payload: dict[str, Any]) -> None:
     """Write one JSON object to stdout, and nothing else; NaN and infinities become null."""
+    import json
+
     plain = "utf" not in (sys.stdout.encoding or "").lower()
     sys.stdout.write(json.dumps(_finite(payload), indent=2, allow_nan=False, ensure_ascii=plain) + "\n")
 
@@ -77,15 +76,18 @@ def statement_line(guarantee: "Guarantee | Record") -> str:
 @contextmanager
 def logged() -> Iterator[None]:
     """Print what is logged under the name ipate on stderr."""
-    handler, level = logging.StreamHandler(), LOG.level
+    import logging
+
+    logger, handler = logging.getLogger("ipate"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("ipate: %(message)s"))
-    LOG.addHandler(handler)
-    LOG.setLevel(logging.INFO)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        LOG.removeHandler(handler)
-        LOG.setLevel(level)
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 @contextmanager

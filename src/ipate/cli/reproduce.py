@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option, echo
 
 from ipate.cli.options import AsJson
-from ipate.cli.output import LOG, print_json, progress_bar
+from ipate.cli.output import print_json, progress_bar
 
 EXAMPLE = (
     "Examples: ipate reproduce adult-labels --data-dir DIR; ipate reproduce table1 --device cuda --data-dir DIR. "
@@ -33,6 +33,8 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Reproduce a table or figure of the paper; teachers are trained once. Seeded: not for real people's data."""
+    import logging
+
     from ipate.data.fetch import cache_folder
     from ipate.errors import InputError, PendingError, refuse_name
     from ipate.reproduce import EXPERIMENTS, run_experiment
@@ -47,10 +49,8 @@ def command(
     if device not in ("auto", "cpu") and not device.startswith("cuda"):
         raise InputError(f"--device is {device!r}: it must be cpu, cuda or auto")
     options = Options(ensembles=1, votings=1) if quick else Options(ensembles=ensembles, votings=votings)
-    kept = cache or cache_folder() / "reproduce"
-    models = TrainedModels(
-        cache=kept, data_dir=data_dir, device=device, jobs=jobs, log=LOG.info, progress_bar=progress_bar
-    )
+    kept, log = cache or cache_folder() / "reproduce", logging.getLogger("ipate").info
+    models = TrainedModels(cache=kept, data_dir=data_dir, device=device, jobs=jobs, log=log, progress_bar=progress_bar)
     found, pending = {}, []
     for wanted in EXPERIMENTS if name == "all" else (name,):
         try:
@@ -61,7 +61,7 @@ def command(
         typed = f"ipate reproduce {wanted}" + (" --quick" if quick else f" --ensembles {ensembles} --votings {votings}")
         written = page.write(out, command=typed)
         found[wanted] = page.json(typed)
-        LOG.info(f"{wanted}: {', '.join(str(path) for path in written)}")
+        log(f"{wanted}: {', '.join(str(path) for path in written)}")
         if not as_json:
             echo(page.markdown(typed))
     if as_json:
