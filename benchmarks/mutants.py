@@ -318,9 +318,16 @@ MUTANTS = (
     Mutant(
         "check is free",
         "accounting/bounds.py",
+        "return self.worst_check(sensitivity=sensitivity, check_sigma=check_sigma), label",
+        "return 0 * self.worst_check(sensitivity=sensitivity, check_sigma=check_sigma), label",
+        (OWN_WEIGHT, CHARGED),
+    ),
+    Mutant(
+        "check is free where teachers take turns",
+        "accounting/bounds.py",
         "return _by_query(self.worst_check(",
         "return _by_query(0 * self.worst_check(",
-        (OWN_WEIGHT, CHARGED),
+        (f"{CHARGING}::test_teacher_pays_only_for_queries_it_voted_on",),
     ),
     Mutant(
         "check charged only when answered, labelling",
