@@ -156,6 +156,16 @@ def test_labels_after_private_release_are_not_releasable(files, capsys):
     assert "something other than this account" in second["statement"]
 
 
+def test_second_labelling_states_earlier_spending(files, capsys):
+    shared = ["--ledger", str(files / "shared.sqlite")]
+    first = run_json(files, capsys, *shared, "--max-labels", "3", "--out", str(files / "first.csv"))
+    assert all(group["spent_before"] == 0 for group in first["groups"])
+    second = run_json(files, capsys, *shared, "--max-labels", "5", "--out", str(files / "second.csv"))
+    for before, after in zip(first["groups"], second["groups"], strict=True):
+        assert after["spent_before"] == pytest.approx(before["epsilon"])
+        assert after["epsilon"] > after["spent_before"]
+
+
 def test_missing_or_rolled_back_ledger_is_refused(files, capsys):
     run_json(files, capsys, "--max-labels", "5")
     ledger = files / "labels.ledger.sqlite"
