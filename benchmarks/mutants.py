@@ -323,6 +323,20 @@ MUTANTS = (
         (OWN_WEIGHT, CHARGED),
     ),
     Mutant(
+        "a bound's own price of a query is ignored",
+        "labelling/costs.py",
+        "or meter.definition.prices_queries:",
+        "or False:",
+        ("tests/test_extension.py::test_bound_with_own_price_of_a_query_is_charged_by_it",),
+    ),
+    Mutant(
+        "a name of a labelling that changes with the version",
+        "people/budgets.py",
+        '    id: str = ""\n    group: Group\n    sensitivity: float\n',
+        '    group: Group\n    sensitivity: float\n    id: str = ""\n',
+        (f"{LABEL}::test_name_of_a_run_is_the_same_in_every_version",),
+    ),
+    Mutant(
         "check is free where teachers take turns",
         "accounting/bounds.py",
         "return _by_query(self.worst_check(",
@@ -463,15 +477,15 @@ MUTANTS = (
     Mutant(
         "only the check is tested before asking",
         "labelling/engine.py",
-        "self._payable(running - paid + checks + label_cost)",
-        "self._payable(running - paid + checks)",
+        "self._payable(running - paid + checks + label_cost, spent)",
+        "self._payable(running - paid + checks, spent)",
         (f"{CHARGING}::test_labelling_stops_before_the_ledger_would_refuse",),
     ),
     Mutant(
         "what was spent before is forgotten",
         "labelling/engine.py",
-        "running = self.spent + total",
-        "running = 0 * self.spent + total",
+        "running = spent + total",
+        "running = 0 * spent + total",
         (f"{CHARGING}::test_labelling_stops_before_the_ledger_would_refuse",),
     ),
     Mutant(

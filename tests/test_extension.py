@@ -66,6 +66,26 @@ def test_registered_bound_prices_labels_and_audits(dearer):
     assert audits[1].guarantee.kind == "releasable"
 
 
+@pytest.mark.parametrize("own", ["check_cost", "label_cost"])
+def test_bound_with_own_price_of_a_query_is_charged_by_it(own):
+    """A data-independent bound may price single queries above its worst case; labelling and audit follow it."""
+    double = type(
+        "Double", (Gdp,), {"name": "double", own: lambda *given, **more: 2 * getattr(Gdp, own)(*given, **more)}
+    )
+    register(double())
+    try:
+        votes = synthetic_votes(n_teachers=40, n_queries=20, n_classes=5)
+        panel = Panel.from_votes(votes, [(group, 8.0, 1e-5, None) for group in sorted(set(votes.groups))])
+        sure = Confident(mechanism=Mechanism(sigma=80.0, check_sigma=90.0, threshold=-1e6))
+        for costs in (
+            [label(votes, panel, sure, Meter(bound), noise=make_noise(1)).groups for bound in ("gdp", "double")],
+            [account_for(votes, panel, sure.mechanism, Meter(bound)).groups for bound in ("gdp", "double")],
+        ):
+            assert all(dear.cost > 1.1 * plain.cost for plain, dear in zip(*costs, strict=True))
+    finally:
+        del BOUNDS["double"]
+
+
 def test_registered_bound_plans_fewer_labels(dearer, tmp_path, capsys):
     groups = [Group(id="all", budget=Budget(1.0, 1e-5), people=60_000)]
     plans = [

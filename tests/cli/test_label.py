@@ -166,6 +166,15 @@ def test_second_labelling_states_earlier_spending(files, capsys):
         assert after["epsilon"] > after["spent_before"]
 
 
+def test_name_of_a_run_is_the_same_in_every_version(tmp_path, capsys):
+    """A labelling is continued by its name, a hash of its inputs, so an update must not change the name."""
+    np.savez(tmp_path / "votes.npz", votes=np.arange(60).reshape(6, 10) % 3, groups=np.array(list("aabbcc")), classes=3)
+    write_groups(tmp_path, [("a", 1.0), ("b", 2.0), ("c", 4.0)])
+    found = run_json(tmp_path, capsys, "--max-labels", "1")
+    with SqliteLedger.open(found["ledger"], readonly=True) as book:
+        assert book.runs == ("label 887b228dd40b093f",)
+
+
 def test_missing_or_rolled_back_ledger_is_refused(files, capsys):
     run_json(files, capsys, "--max-labels", "5")
     ledger = files / "labels.ledger.sqlite"

@@ -1,5 +1,7 @@
 """What a labelling charges to its ledger, and when it stops."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -183,3 +185,28 @@ def test_group_moving_several_teachers_pays_full_sensitivity():
     label(votes, panel, GNMAX, Meter(), noise=SeededNoise(8), ledger=book)
     assert book.spent("one")[0] == pytest.approx(mu2(1, labels=3))
     assert book.spent("three")[0] == pytest.approx(9 * mu2(1, labels=3))
+
+
+def test_account_id_may_differ_from_the_group_id():
+    """The result of a labelling finds the earlier spending of a group whatever its account is called."""
+    group = Group(id="g", budget=Budget(3.0, DELTA))
+    panel = Panel(groups=(Account(id="acc", group=group, sensitivity=1.0),), weights=np.ones(5))
+    votes, _ = voting(4)
+    found = label(Votes(votes=votes.votes, n_classes=3), panel, GNMAX, Meter(), noise=SeededNoise(1))
+    assert [(entry.id, entry.before) for entry in found.groups] == [("g", 0.0)]
+    assert found.groups[0].cost > 0
+
+
+def test_charges_of_others_between_batches_end_a_run():
+    """Balances are read again for every batch, so a run stops before a charge that the ledger would refuse."""
+    votes, panel = voting(400)
+    book = open_ledger(panel, Meter(), GNMAX)
+    alone = label(votes, panel, GNMAX, Meter(), noise=SeededNoise(1), batch=5)
+
+    def spend(_):
+        half = {name: 0.5 * (book.limit(name) - book.spent(name)) for name in BUDGETS}
+        book.charge(replace(book.charges[-1], cost=half, queries=(), answered=np.zeros(0, bool), labels=None))
+
+    found = label(votes, panel, GNMAX, Meter(), noise=SeededNoise(1), ledger=book, batch=5, progress=spend)
+    assert found.stopped_by == "budget"
+    assert 0 < found.n_labels < alone.n_labels

@@ -83,6 +83,23 @@ def test_settings_are_written_before_training(tmp_path, monkeypatch):
     assert folder.settings.n_teachers == 12
 
 
+def test_training_is_closed_if_votes_cannot_be_stored(tmp_path, monkeypatch):
+    closed = []
+
+    def endless(*_, rows, **__):
+        try:
+            while True:
+                yield 0, rows
+        finally:
+            closed.append(True)
+
+    monkeypatch.setattr("ipate.runs.stages.train_and_vote", endless)
+    folder = begin(tmp_path, **AUTO)
+    with pytest.raises(AttributeError) as caught:  # the traceback keeps the generator alive unless it is closed
+        execute(folder, bar=quiet)
+    assert closed, caught
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

@@ -101,6 +101,12 @@ class Bound(ABC):
         """Whether every account fixes one Rényi order beforehand, as a filter that may be published needs."""
         return self.data_independent and self.has_orders
 
+    @property
+    def prices_queries(self) -> bool:
+        """Whether the bound has a rule of its own for the cost of a single query, besides its worst case."""
+        kind = type(self)
+        return kind.check_cost is not Bound.check_cost or kind.label_cost is not Bound.label_cost
+
     def width(self, orders: Orders) -> int:
         """Return the length of a cost vector."""
         return len(orders) if self.has_orders else 1

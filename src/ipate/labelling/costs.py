@@ -76,9 +76,9 @@ def fixed_orders(panel: Panel, meter: Meter, mechanism: Mechanism) -> tuple[floa
 def fixed_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Floats, Floats] | None:
     """Return the costs of one check and one label, (accounts, width) each, that hold for all votes.
 
-    None where costs depend on the votes or on which teachers take part.
+    None where costs depend on the votes or on which teachers take part, and for a bound that prices queries itself.
     """
-    if panel.rotating or not meter.data_independent:
+    if panel.rotating or not meter.data_independent or meter.definition.prices_queries:
         return None
     return _worst_costs(meter, mechanism, panel)
 

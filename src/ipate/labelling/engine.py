@@ -52,8 +52,8 @@ class Engine:
         self.exhausted: dict[str, int] = {}
         self.sensitivity = {account: self.before.sensitivity.get(account, 0.0) for account in panel.account_ids}
         self.gone: frozenset[str] = frozenset()
-        self.spent, self.limit = ledger.standing(panel.account_ids)
-        self.earlier = ledger.before
+        _, self.limit = ledger.standing(panel.account_ids)
+        self.earlier = ledger.before  # ε by group id
 
     def ask(self, chunk: NDArray[np.int64], labels: float, queries: float) -> tuple[int, frozenset[str]]:
         """Ask these queries until one cannot be paid or `labels` or `queries` more have been reached.
@@ -104,8 +104,9 @@ class Engine:
         checks, label_cost = self._costs(tally, probs)
         paid = checks + outcome.answered[:, None, None] * label_cost
         total = np.cumsum(paid, axis=0)
-        running = self.spent + total
-        broke = ~self._payable(running - paid + checks + label_cost)
+        spent, _ = self.ledger.standing(self.panel.account_ids)
+        running = spent + total
+        broke = ~self._payable(running - paid + checks + label_cost, spent)
         return answers, total, broke, tally
 
     def _stored(self, names: list[str]) -> Answers:
@@ -163,10 +164,10 @@ class Engine:
             checks, labels = (np.take_along_axis(cost, column, axis=2) for cost in (checks, labels))
         return checks, labels
 
-    def _payable(self, cost: Floats) -> NDArray[np.bool_]:
+    def _payable(self, cost: Floats, spent: Floats) -> NDArray[np.bool_]:
         """Return which accounts could pay each query if it were answered: (B, accounts)."""
         active = np.array([group.id not in self.gone for group in self.panel.groups])[self.panel.account_group]
-        free = ~np.any(cost - self.spent, axis=2)  # a zero cost can always be paid
+        free = ~np.any(cost - spent, axis=2)  # a zero cost can always be paid
         return np.asarray(np.any(cost <= self.limit * (1 - _MARGIN), axis=2) | free | ~active)
 
     def _charge(self, names: tuple[str, ...], answers: Answers, total: Floats, tally: Tally) -> None:
@@ -190,7 +191,6 @@ class Engine:
                 reinforced=answers["reinforced"],
             )
         )
-        self.spent, _ = self.ledger.standing(accounts)
         for account, own in zip(accounts, columns, strict=True):
             self.sensitivity[account] = max(self.sensitivity[account], float(np.max(own)))
 
@@ -246,6 +246,6 @@ class Engine:
             weight=None if mine is None else float(mine.max()),
             sensitivity=max(self.sensitivity[account] for account in own),
             cost=max(self.ledger.epsilon(account) for account in own),
-            before=self.earlier[group.id],
+            before=self.earlier[group.group.id],
             labels_until_exhausted=self.exhausted.get(group.id),
         )

@@ -76,17 +76,17 @@ class Account:
 
     Attributes
     ----------
+    id : str
+        By default the group's id; the teacher's id if teachers take turns (vanishing).
     group : Group
         The group whose budget limits the account.
     sensitivity : float
         The largest total weight of votes that one person can change in one query.
-    id : str
-        By default the group's id; the teacher's id if teachers take turns (vanishing).
     """
 
+    id: str = ""
     group: Group
     sensitivity: float
-    id: str = ""
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -3,6 +3,7 @@
 import secrets
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,9 +83,10 @@ def collect_votes(
 ) -> Votes:
     """Train the teachers of an allocation and return their votes on the pool; nothing is kept on disk."""
     rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
-    votes = np.empty((len(rows), len(pool)), dtype=vote_dtype(n_classes))
-    for number, own in train_and_vote(teacher, X, y, rows=rows, X_public=pool, n_classes=n_classes, **engine):
-        votes[number] = own
+    votes = np.zeros((len(rows), len(pool)), dtype=vote_dtype(n_classes))
+    with closing(train_and_vote(teacher, X, y, rows=rows, X_public=pool, n_classes=n_classes, **engine)) as voted:
+        for number, own in voted:
+            votes[number] = own
     return Votes(votes=votes, n_classes=n_classes)
 
 

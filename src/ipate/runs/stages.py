@@ -1,6 +1,7 @@
 """The stages of a run in order; a resumed run reads the files of completed stages. All scores are private."""
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -207,8 +208,9 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
                 teacher, X, y, seed=config.split_seed, n_jobs=config.teachers.n_jobs, backend=config.teachers.backend,
                 address=config.teachers.address, progress=progress, **wanted,
             )  # fmt: skip
-        for number, own in voted:
-            put(number, own)
+        with closing(voted):
+            for number, own in voted:
+                put(number, own)
     return Votes(votes=store.matrix, n_classes=task.data.n_classes, labels=task.data.y[task.parts.public])
 
 

@@ -5,7 +5,7 @@ on a GPU or in worker processes on a CPU.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
 from typing import Any
@@ -27,7 +27,7 @@ def train_and_vote(
     estimator: Any, X: NDArray[Any], y: Ints, *, rows: Sequence[Ints], X_public: NDArray[Any], n_classes: int,
     missing: Sequence[int] | None = None, seed: int = 0, n_jobs: int | None = None, backend: str | None = None,
     address: str | None = None, progress: Callable[[int], None] | None = None,
-) -> Iterator[tuple[int, NDArray[Any]]]:  # fmt: skip
+) -> Generator[tuple[int, NDArray[Any]], None, None]:  # fmt: skip
     """Train the `missing` teachers (default: all) on private X (n, ...) and class ids y; yield each with its votes.
 
     `estimator` is cloned for each teacher, `rows` holds each teacher's rows of X, `progress` receives the number of
@@ -48,7 +48,7 @@ def train_and_vote(
 def run_teachers(
     function: Callable[..., Any], engine: Engine, *, rows: Sequence[Ints], missing: Sequence[int],
     shared: Mapping[str, Any], outcome: str, progress: Callable[[int], None] | None,
-) -> Iterator[tuple[int, Any]]:  # fmt: skip
+) -> Generator[tuple[int, Any], None, None]:  # fmt: skip
     """Yield every missing teacher with the result of `function((teacher, rows), **shared)`, in any order.
 
     The function returns a text where a teacher failed. Failures are raised as one error after all other results.
@@ -122,7 +122,7 @@ def train_nets_and_vote(
     estimator: Any, X: NDArray[Any], y: Ints, *, rows: Sequence[Ints], slots: Ints, X_public: NDArray[Any],
     n_classes: int, missing: Sequence[int], seed: int = 0, device: str = "auto", n_jobs: int = 1,
     progress: Callable[[int], None] | None = None,
-) -> Iterator[tuple[int, NDArray[Any]]]:  # fmt: skip
+) -> Generator[tuple[int, NDArray[Any]], None, None]:  # fmt: skip
     """Train the missing nets in blocks, and yield each with its votes.
 
     The preset, epochs and steps are those of `estimator`, a TorchClassifier; the seed of a block is derived
