@@ -122,10 +122,8 @@ def test_data_dependent_bounds_are_called_private():
 def test_teacher_may_be_pipeline_with_scaler():
     X, y = task(1000)
     pool, _ = task(200, seed=1)
-    model = PATEClassifier(
-        teacher=make_pipeline(StandardScaler(), LogisticRegression()), epsilon=3.0, classes=["ape", "bee", "cat"],
-        verbose=0,
-    )  # fmt: skip
+    scaled = make_pipeline(StandardScaler(), LogisticRegression())
+    model = PATEClassifier(teacher=scaled, student=scaled, epsilon=3.0, classes=["ape", "bee", "cat"], verbose=0)
     model.fit(1000 * X, y, X_public=1000 * pool)
     assert model.labelling_.n_labels > 0
 

@@ -379,3 +379,12 @@ def test_interruption_message_says_how_to_continue(files, capsys, monkeypatch):
     monkeypatch.setattr("ipate.labelling.loop.label", stopped)
     assert _run(arguments(files)) == 130
     assert capsys.readouterr().err == "ipate: interrupted; run the same command again to continue or repeat it\n"
+
+
+def test_interrupt_while_a_module_loads_ends_like_any_other(files, capsys, monkeypatch):
+    def load(*_, **__):
+        raise ImportError("initialization failed") from KeyboardInterrupt()
+
+    monkeypatch.setattr("ipate.labelling.loop.label", load)
+    assert _run(arguments(files)) == 130
+    assert "ipate: interrupted; run the same command again" in capsys.readouterr().err

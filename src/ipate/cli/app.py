@@ -76,6 +76,10 @@ def _outcome(argv: list[str] | None) -> tuple[int, str]:
         return 2, _usage(error)
     except (typer.Abort, KeyboardInterrupt):
         return 130, "ipate: interrupted"
+    except ImportError as error:
+        if not isinstance(error.__cause__, KeyboardInterrupt):  # ^C while an extension module was loaded
+            raise
+        result = 130
     except BrokenPipeError:  # the reader closed the pipe, as in `ipate … | head`
         sys.stdout = None
         return 1, ""
