@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import io
+import json
 import math
 import os
 import secrets
@@ -360,3 +361,16 @@ def fingerprint(*parts: Any) -> str:
             digest.update(repr(part).encode())
         digest.update(b"\0")
     return digest.hexdigest()[:32]
+
+
+def json_text(payload: dict[str, Any], *, ascii_only: bool = False) -> str:
+    """Return a JSON object as indented text; NaN and infinities become null."""
+    return json.dumps(_finite(payload), indent=2, allow_nan=False, ensure_ascii=ascii_only) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

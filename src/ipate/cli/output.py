@@ -1,6 +1,5 @@
 """Output of the commands: tables or JSON on stdout, progress and messages on stderr."""
 
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,18 +14,9 @@ COST_COLUMNS = ("sensitivity", "budget ε", "cost ε", "δ", "used")
 
 def print_json(payload: dict[str, Any]) -> None:
     """Write one JSON object to stdout, and nothing else; NaN and infinities become null."""
-    import json
+    from ipate.files import json_text
 
-    plain = "utf" not in (sys.stdout.encoding or "").lower()
-    sys.stdout.write(json.dumps(_finite(payload), indent=2, allow_nan=False, ensure_ascii=plain) + "\n")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    sys.stdout.write(json_text(payload, ascii_only="utf" not in (sys.stdout.encoding or "").lower()))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Rows, notes: Sequence[str]) -> None:

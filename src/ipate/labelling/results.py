@@ -221,7 +221,7 @@ class Record:
     queries: tuple[int, ...]  # positions in the pool, in the order asked
     n_labels: int
     n_queries: int
-    kind: str
+    kind: Kind
     statement: str
     stopped_by: Ending
     bound: str
@@ -246,7 +246,7 @@ class Record:
     @property
     def headline(self) -> str:
         """The guarantee in a word or two, for the top of a table."""
-        return "SEEDED, NOT PRIVATE" if self.seeded else self.kind.upper()
+        return Guarantee(self.kind, self.statement, self.seeded).headline
 
     def check_answers(self, paid: Mapping[str, int]) -> None:
         """Refuse a record whose answers differ from the paid ones in the ledger, by query id."""

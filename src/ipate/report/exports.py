@@ -1,12 +1,11 @@
 """Exports of a report: its JSON twin, and a Python program that recomputes the costs without ipate."""
 
-import json
-import math
 from dataclasses import asdict
 from typing import Any
 
 from ipate.accounting.bounds import find_bound
 from ipate.allocation import find_variant
+from ipate.files import json_text
 from ipate.report import claims
 from ipate.report.facts import Facts, Outcome, Owner
 
@@ -217,12 +216,4 @@ def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
 
 def as_json(facts: Facts) -> str:
     """Return the facts as JSON text; non-finite numbers become null."""
-    return json.dumps(_finite(twin(facts)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json_text(twin(facts))
