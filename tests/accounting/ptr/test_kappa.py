@@ -3,7 +3,7 @@
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
@@ -113,6 +113,7 @@ def test_top_table_bounds_both_trade_off_ends(sigma):
 
 
 @settings(deadline=None, max_examples=60)
+@example(p=0.671875, q=0.05, alpha=9.0)
 @given(p=st.floats(0.05, 0.999), q=st.floats(0.05, 0.999), alpha=st.floats(1.05, 30))
 def test_top_excess_is_f_rounded_up(p, q, alpha):
     with mp.workdps(50):

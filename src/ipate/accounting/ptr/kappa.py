@@ -107,7 +107,7 @@ def top_excess(log_p: Floats, log_q: Floats, orders: Floats) -> Floats:
     r, q = (log_p - log_q)[..., None], np.exp(log_q)[..., None]
     x = orders * np.abs(r)
     calm = np.minimum(r, _LARGE / orders)
-    rounding = 8 * _ULP * (np.exp(orders * calm) + orders * np.exp(calm))
+    rounding = (8 + 4 * x) * _ULP * (np.exp(orders * calm) + orders * np.exp(calm))  # x: the exponent is rounded too
     direct = np.expm1(orders * calm) - orders * np.expm1(calm) + rounding
     series = 0.5 * orders * (orders - 1) * r**2 * (1 + x)
     # Far out: without −αp, and cut at e^700, which is above every cap that the tables are used with.
