@@ -11,6 +11,7 @@ from ipate.data.dataset import Dataset, Partition, partition
 from ipate.data.files import read_data
 from ipate.errors import InputError
 from ipate.files import fingerprint
+from ipate.people.grouping import find_rows, row_name
 from ipate.people.people import People, make_people
 from ipate.planning.reference import Reference, Simulator, read_design
 from ipate.runs.config import ReferenceConfig, RunConfig
@@ -24,11 +25,15 @@ DEFAULT_POLICY = {"high": 1.0, "average": 2.0, "low": 3.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """The partitioned data of a run and the people of its private part."""
+    """The partitioned data of a run and the people of its private part.
+
+    `unprotected` has the ids of the people whose rows of the private file are used as pool or test data.
+    """
 
     data: Dataset
     parts: Partition
     people: People
+    unprotected: NDArray[np.str_]
     pool: str  # fingerprint of the public points and the classes
 
     def features(self, rows: Ints, *, model: str) -> NDArray[Any]:
@@ -59,7 +64,16 @@ def prepare(config: RunConfig) -> Task:
         person_id=data.person_id,
     )
     pool = fingerprint(data.classes, data.X[parts.public])
-    return Task(data=data, parts=parts, people=_people(data, parts.private, config), pool=pool)
+    people = _people(data, parts.private, config)
+    return Task(data=data, parts=parts, people=people, unprotected=_unprotected(data, parts), pool=pool)
+
+
+def _unprotected(data: Dataset, parts: Partition) -> NDArray[np.str_]:
+    """Return the ids of the people whose rows are pool or test data, in the form of the ids of `People`."""
+    rows = np.concatenate([parts.public, parts.test])
+    if not len(rows):
+        return np.zeros(0, dtype=np.str_)
+    return find_rows(rows if data.person_id is None else data.person_id[rows], len(rows), row_name).ids
 
 
 def _people(data: Dataset, private: Ints, config: RunConfig) -> People:

@@ -1,0 +1,31 @@
+"""The input of a run: who is protected and who is not."""
+
+from ipate.runs.config import RunConfig
+from ipate.runs.task import prepare
+
+
+def _file(path, ids):
+    rows = "".join(f"{name},{index % 7},{index % 2},1.5\n" for index, name in enumerate(ids))
+    path.write_text("person,x,sick,eps\n" + rows)
+    return path
+
+
+def _task(file, **more):
+    data = {
+        "file": file, "label": "sick", "epsilon": "eps", "classes": ["0", "1"], "public": 20, "test": 10, **more
+    }  # fmt: skip
+    return prepare(RunConfig.from_mapping({"data": data}))
+
+
+def test_people_of_pool_and_test_rows_are_unprotected(tmp_path):
+    names = [f" p{index // 2} " for index in range(120)]
+    task = _task(_file(tmp_path / "people.csv", names), person="person")
+    assert len(task.unprotected) == len(set(task.unprotected)) == 30  # sizes count people
+    assert {*task.unprotected} | {*task.people.ids} == {name.strip() for name in names}
+    assert not {*task.unprotected} & {*task.people.ids}
+
+
+def test_rows_without_ids_are_people_of_their_own(tmp_path):
+    task = _task(_file(tmp_path / "people.csv", map(str, range(120))))
+    assert len(task.unprotected) == 30
+    assert {*task.unprotected} | {*task.people.ids} == {str(row) for row in range(120)}
