@@ -143,7 +143,7 @@ def check_consent(
             raise InputError(f"delta is {delta!r}: at most the policy's {policy.delta!r} is allowed")
     column = epsilon_column or level or "level"
     wanted = [column] if person is None else [column, person]
-    table = read_table(path, required=list(dict.fromkeys(wanted)), others=True)
+    table = read_table(path, required=list(dict.fromkeys(wanted)), others=True, people=True)
     told(1)
     problems, budgets = read_budgets(table, column, policy, numbers=epsilon_column is not None)
     good = ~np.isnan(budgets)

@@ -122,7 +122,7 @@ class People:
             )
         budget_column = level_column or epsilon_column or "epsilon"
         extra = [column for column in (person_column, delta_column) if column is not None]
-        table = read_table(path, required=list(dict.fromkeys([budget_column, *extra])), others=True)
+        table = read_table(path, required=list(dict.fromkeys([budget_column, *extra])), others=True, people=True)
         person_id = None if person_column is None else table.texts(person_column)
         deltas = None if delta_column is None else table.numbers(delta_column, "delta", optional=True)
         given = None if deltas is None else np.array(deltas, dtype=np.float64)

@@ -12,17 +12,21 @@ import sys
 import time
 import zipfile
 import zlib
-from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal, Self, TypeAlias
+from typing import IO, Any, BinaryIO, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.errors import LIMITS, InputError, IpateError, show
+from ipate.errors import InputError, IpateError
+from ipate.files.tables import FilePath, OpenCsv, Table, open_csv, plain_number, read_table
+
+__all__ = [
+    "FileLock", "FilePath", "OpenCsv", "Table", "fingerprint", "json_text", "open_csv", "plain_number", "read_npy",
+    "read_npz", "read_table", "replacing", "write_csv", "write_text",
+]  # fmt: skip
 
 if sys.platform == "win32":
     import msvcrt
@@ -41,128 +45,6 @@ else:
 
     def _unlock(handle: int) -> None:
         os.close(handle)  # LOCK_UN in a forked child would also unlock its parent
-
-
-FilePath: TypeAlias = str | os.PathLike[str]
-OpenCsv: TypeAlias = tuple[list[str], Iterator[list[str]], Sequence[int]]
-"""The header of a csv file, its rows, and the first line of each row read so far, counted from 1."""
-
-
-def plain_number(text: str) -> float | None:
-    """Read a number in plain decimal notation; what Python accepts beyond that (1_000, other digits) is None."""
-    if "_" in text or not text.isascii():
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-@contextmanager
-def open_csv(path: FilePath, *, header: str = "column names") -> Iterator[OpenCsv]:
-    """Open a csv file in UTF-8; a byte order mark and CRLF are accepted.
-
-    An empty file, ragged rows, blank lines before the end and a file without rows are refused; `header` names
-    what an empty file lacks.
-    """
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            try:
-                names = [cell.strip() for cell in next(reader, [])]
-                if not any(names):
-                    raise InputError(f"{path} is empty or starts with a blank line: it must start with {header}")
-                lines = array("q")
-                yield names, _csv_rows(reader, str(path), len(names), lines), lines
-            except csv.Error as error:
-                raise InputError(f"{path}, line {reader.line_num} is not valid CSV: {error}") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        bad = error.object[error.start : error.start + 1]
-        raise InputError(f"{path} holds the byte {bad!r}: a csv file must be text in UTF-8") from None
-
-
-def _csv_rows(reader: Any, name: str, width: int, lines: MutableSequence[int]) -> Iterator[list[str]]:
-    start, blank = reader.line_num + 1, 0
-    for record in reader:
-        line, start = start, reader.line_num + 1
-        if not record:
-            blank = blank or line
-            continue
-        if blank:
-            raise InputError(f"{name}, line {blank} is blank: blank lines are allowed only at the end of a file")
-        if len(record) != width:
-            raise InputError(f"{name}, line {line} has {len(record)} cells: it must have {width}, as the header has")
-        lines.append(line)
-        yield record
-    if not lines:
-        raise InputError(f"{name} has a header and no rows: it must have at least one row")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """The requested columns of one csv file, as text without surrounding spaces, and the first line of each row."""
-
-    path: str
-    lines: Sequence[int]
-    columns: Mapping[str, Sequence[str]]
-
-    def where(self, row: int) -> str:
-        """Return the file and line of a row, for error messages."""
-        return f"{self.path}, line {self.lines[row]}"
-
-    def texts(self, column: str) -> Sequence[str]:
-        """Return a column's cells; an empty cell is refused."""
-        cells = self.columns[column]
-        if "" in cells:
-            place = self.where(cells.index(""))
-            raise InputError(f"{place}: {column} is missing: every row needs a value in this column")
-        return cells
-
-    def numbers(self, column: str, kind: str, *, optional: bool = False) -> list[float | None]:
-        """Return a column as numbers within the limits of `kind`; an empty cell is None if `optional`."""
-        cells = self.columns[column] if optional else self.texts(column)
-        test, allowed = LIMITS[kind]
-        numbers = {cell: plain_number(cell) for cell in set(cells)}
-        bad = {cell for cell, number in numbers.items() if cell and (number is None or not test(number))}
-        if bad:
-            row = next(row for row, cell in enumerate(cells) if cell in bad)
-            raise InputError(f"{self.where(row)}: {column} is {show(cells[row])}: {allowed}")
-        return [numbers[cell] for cell in cells]
-
-
-def read_table(path: FilePath, *, required: Sequence[str], optional: Sequence[str] = (), others: bool = False) -> Table:
-    """Read the named columns of a csv file; other columns are skipped if `others`, else refused.
-
-    Duplicate column names are refused, and so is what `open_csv` refuses.
-    """
-    with open_csv(path, header=f"a header that has {', '.join(required)}") as (header, rows, lines):
-        positions = _find_columns(header, str(path), required, optional, others)
-        columns: dict[str, list[str]] = {column: [] for column in positions}
-        keep = [(columns[column].append, position) for column, position in positions.items()]
-        for row in rows:
-            for append, position in keep:
-                append(row[position])
-    cells = {column: [cell.strip() for cell in texts] for column, texts in columns.items()}
-    return Table(path=str(path), lines=lines, columns=cells)
-
-
-def _find_columns(
-    header: list[str], name: str, required: Sequence[str], optional: Sequence[str], others: bool
-) -> dict[str, int]:
-    """Return the position of each column to read."""
-    allowed = [*required, *optional]
-    for position, column in enumerate(header):
-        if column in header[:position] and (column in allowed or not others):
-            raise InputError(f"{name}: duplicate column {show(column)}: column names must be unique")
-        if column not in allowed and not others:
-            raise InputError(f"{name}: the column {show(column)} is unknown: allowed are {', '.join(allowed)}")
-    for column in required:
-        if column not in header:
-            found = ", ".join(show(cell) for cell in header[:20])
-            raise InputError(f"{name} has no column {show(column)}: it must have one; it has {found}")
-    return {column: header.index(column) for column in allowed if column in header}
 
 
 def write_text(path: FilePath, text: str, *, private: bool = False) -> None:

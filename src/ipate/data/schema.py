@@ -1,0 +1,203 @@
+"""The public schema of a table: which columns are features, and how a raw cell becomes numbers.
+
+A schema is made from public rows and declared values (`ipate.data.making`), never from private rows. It encodes raw
+tables in any order of columns, is stored as plain JSON, and belongs to the student.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.data import cells
+from ipate.data.tables import Table, open_table
+from ipate.errors import InputError, show
+from ipate.files import FilePath, json_text, write_text
+
+Floats: TypeAlias = NDArray[np.float64]
+FORMAT = "ipate schema 1"
+ORIGIN = "1970-01-01"
+LIMIT = 1e15
+"""A number beyond ±LIMIT is missing, as an infinite one is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """One column: how its cells are read and encoded.
+
+    A number, or a date as days since `origin`, becomes (x − mean) / sd, after x was clipped to [low, high] and a
+    missing x was replaced by the median. With `indicator` a second column is 1 where x was missing. A category becomes
+    one column of 0 and 1 per value, and one more for every other value and for missing cells.
+    """
+
+    name: str
+    kind: Literal["number", "category", "date"]
+    values: tuple[str, ...] = ()
+    format: str | None = None  # of dates, as strptime has it; default: ISO 8601
+    origin: str = ORIGIN
+    low: float = -LIMIT
+    high: float = LIMIT
+    median: float = 0.0
+    mean: float = 0.0
+    sd: float = 1.0
+    indicator: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("number", "category", "date"):
+            raise InputError(f"kind of {show(self.name)} is {show(self.kind)}: it must be number, category or date")
+        if self.kind == "category" and (not self.values or len(set(self.values)) < len(self.values)):
+            raise InputError(f"the values of {show(self.name)} are {show(self.values)}: list at least one, each once")
+        if not (-LIMIT <= self.low < self.high <= LIMIT and self.low <= self.median <= self.high and self.sd > 0):
+            raise InputError(f"the scale of {show(self.name)} is invalid: low ≤ median ≤ high and sd > 0 must hold")
+        if not (abs(self.mean) <= LIMIT and self.sd <= LIMIT):
+            raise InputError(f"the scale of {show(self.name)} is invalid: mean and sd must be below {LIMIT:g}")
+
+    @cached_property
+    def encoded(self) -> tuple[str, ...]:
+        """The names of the columns that this one becomes."""
+        if self.kind == "category":
+            return (*(f"{self.name}={value}" for value in self.values), f"{self.name}=(other)")
+        return (self.name, f"{self.name} missing") if self.indicator else (self.name,)
+
+    def read(self, column: Any) -> Floats:
+        """Return a raw number or date column as floats, NaN where it is missing, infinite or beyond ±LIMIT."""
+        found = (
+            cells.numbers(column) if self.kind == "number" else cells.days(column, origin=self.origin, form=self.format)
+        )
+        found[~(np.abs(found) <= LIMIT)] = np.nan
+        return found
+
+    def encode(self, column: Any, out: NDArray[Any]) -> int:
+        """Write the encoded columns into `out`; return how many cells were missing or unknown."""
+        if self.kind == "category":
+            codes = cells.codes(column, self.values)
+            out[:] = 0.0
+            out[np.arange(len(codes)), codes] = 1.0
+            return int(np.count_nonzero(codes == len(self.values)))
+        found = self.read(column)
+        missing = np.isnan(found)
+        np.clip(found, self.low, self.high, out=found)
+        found[missing] = self.median
+        found -= self.mean
+        found /= self.sd
+        out[:, 0] = found
+        if self.indicator:
+            out[:, 1] = missing
+        return int(np.count_nonzero(missing))
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The features of a table, in order.
+
+    Parameters
+    ----------
+    features : tuple of Feature
+        The columns, in the order in which they are encoded.
+    """
+
+    features: tuple[Feature, ...]
+
+    def __post_init__(self) -> None:
+        if not self.features:
+            raise InputError("the schema has no columns: at least one must be a feature")
+        if len(set(self.names)) < len(self.names):
+            raise InputError(f"the schema names a column twice: its columns are {show(self.names)}")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The raw columns."""
+        return tuple(feature.name for feature in self.features)
+
+    @cached_property
+    def encoded_names(self) -> tuple[str, ...]:
+        """The columns of the encoded matrix."""
+        return tuple(name for feature in self.features for name in feature.encoded)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The raw columns that hold numbers."""
+        return tuple(feature.name for feature in self.features if feature.kind == "number")
+
+    def encode(self, table: Any, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Encode the rows of a raw table; no cell is refused.
+
+        Parameters
+        ----------
+        table : DataFrame, mapping of columns, path or Table
+            It must have all columns of the schema, in any order; other columns are ignored.
+        out : array of shape (rows, encoded columns), optional
+            Where to write the result.
+
+        Returns
+        -------
+        array of float64, shape (rows, encoded columns)
+        """
+        return self.encode_counting(table, out=out)[0]
+
+    def encode_counting(self, table: Any, *, out: NDArray[Any] | None = None) -> tuple[NDArray[Any], dict[str, int]]:
+        """Encode a table; also return for each column how many cells were missing, unreadable or no known value."""
+        raw = table if isinstance(table, Table) else open_table(table, columns=self.names, numbers=self.numbers)
+        for name in self.names:
+            raw.column(name)
+        X = np.empty((raw.n_rows, len(self.encoded_names)), order="F") if out is None else out
+        counts, start = {}, 0
+        for feature in self.features:
+            stop = start + len(feature.encoded)
+            counts[feature.name] = feature.encode(raw.column(feature.name), X[:, start:stop])
+            start = stop
+        return X, counts
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the schema as plain JSON values."""
+        columns = [
+            {name: value for name, value in asdict(feature).items() if _stated(feature.kind, name)}
+            for feature in self.features
+        ]
+        return {"format": FORMAT, "columns": columns, "encoded": list(self.encoded_names)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], *, where: str = "schema") -> Self:
+        """Make a schema from what `as_json` returned; `where` names it in error messages."""
+        if not isinstance(values, Mapping) or values.get("format") != FORMAT:
+            raise InputError(f"{where}: it is not a schema of this version of ipate ({FORMAT!r})")
+        known = {field.name for field in fields(Feature)}
+        try:
+            features = []
+            for column in values["columns"]:
+                if unknown := set(column) - known:
+                    raise InputError(
+                        f"{where}: unknown key {show(min(unknown))}: allowed are {', '.join(sorted(known))}"
+                    )
+                plain = {**column, "values": tuple(str(value) for value in column.get("values", ()))}
+                features.append(Feature(**plain))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{where}: the columns cannot be read ({show(str(error))})") from None
+        return cls(tuple(features))
+
+    def write(self, path: FilePath) -> None:
+        """Write the schema as a JSON file."""
+        write_text(path, json_text(self.as_json()))
+
+    @classmethod
+    def from_file(cls, path: FilePath) -> Self:
+        """Read a JSON file that `write` wrote."""
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: not a readable schema ({error})") from None
+        return cls.from_json(values, where=str(path))
+
+
+def _stated(kind: str, name: str) -> bool:
+    """Whether a field means something for a kind of column."""
+    if name in ("name", "kind"):
+        return True
+    if kind == "category":
+        return name == "values"
+    return name != "values" and (kind == "date" or name not in ("format", "origin"))

@@ -1,0 +1,177 @@
+"""CSV tables: strict ones, and files of people, of which no private cell refuses anything."""
+
+import csv
+import os
+from array import array
+from collections.abc import Collection, Iterator, Mapping, MutableSequence, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, takewhile
+from typing import Any, TypeAlias
+
+from ipate.errors import LIMITS, InputError, show
+
+FilePath: TypeAlias = str | os.PathLike[str]
+OpenCsv: TypeAlias = tuple[list[str], Iterator[list[str]], Sequence[int]]
+"""The header of a csv file, its rows, and the first line of each row read so far, counted from 1."""
+
+
+_END = "\0end"  # marks the end of a file of people: a quote that is never closed swallows it
+
+
+def plain_number(text: str) -> float | None:
+    """Read a number in plain decimal notation; what Python accepts beyond that (1_000, other digits) is None."""
+    if "_" in text or not text.isascii():
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+@contextmanager
+def open_csv(
+    path: FilePath,
+    *,
+    header: str = "column names",
+    consent: Collection[str] | None = None,
+    malformed: MutableSequence[int] | None = None,
+) -> Iterator[OpenCsv]:
+    """Open a csv file in UTF-8; a byte order mark and CRLF are accepted.
+
+    An empty file, ragged rows, blank lines before the end and a file without rows are refused; `header` names
+    what an empty file lacks. `consent` marks a file of people and names its columns of ids and consent: other cells are
+    private and refuse nothing. Bytes that are not UTF-8 are replaced, and the private cells of a ragged row are empty;
+    it is refused only if the columns of `consent` are not the first ones. `malformed` collects the lines of such rows.
+    """
+    lenient = consent is not None
+    try:
+        with open(path, encoding="utf-8-sig", newline="", errors="replace" if lenient else "strict") as file:
+            if lenient:
+                csv.field_size_limit(2**31 - 1)
+            reader = csv.reader(chain(file, [_END]) if lenient else file, strict=not lenient)
+            try:
+                names = [cell.strip() for cell in next(reader, [])]
+                if not any(names) or names == [_END]:
+                    raise InputError(f"{path} is empty or starts with a blank line: it must start with {header}")
+                lines = array("q")
+                first = sum(1 for _ in takewhile((consent or ()).__contains__, names))
+                located = lenient and set(names[first:]).isdisjoint(consent or ())
+                bad = [] if malformed is None else malformed
+                rows = _csv_rows(reader, str(path), len(names), lines, kept=first if located else None, malformed=bad)
+                yield names, rows, lines
+            except csv.Error as error:
+                raise InputError(f"{path}, line {reader.line_num} is not valid CSV: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        bad_byte = error.object[error.start : error.start + 1]
+        raise InputError(f"{path} holds the byte {bad_byte!r}: a csv file must be text in UTF-8") from None
+
+
+def _csv_rows(
+    reader: Any,
+    name: str,
+    width: int,
+    lines: MutableSequence[int],
+    *,
+    kept: int | None,
+    malformed: MutableSequence[int],
+) -> Iterator[list[str]]:
+    """Yield the rows; of a ragged row the first `kept` cells, or if that is None, a refusal."""
+    start, blank, last = reader.line_num + 1, 0, [""]
+    for record in reader:
+        line, start, last = start, reader.line_num + 1, record
+        if not record:
+            blank = blank or line
+            continue
+        if record == [_END]:
+            break
+        if blank:
+            raise InputError(f"{name}, line {blank} is blank: blank lines are allowed only at the end of a file")
+        if len(record) != width:
+            if kept is None or len(record) < kept:
+                raise InputError(
+                    f"{name}, line {line} has {len(record)} cells: it must have {width}, as the header has"
+                )
+            malformed.append(line)
+            record = record[:kept] + [""] * (width - kept)  # noqa: PLW2901
+        lines.append(line)
+        yield record
+    if last[-1:] != [_END] and last[-1:] and last[-1].endswith(_END):
+        raise InputError(f"{name}, line {lines[-1]} has a quote that is never closed: close it, or remove it")
+    if not lines:
+        raise InputError(f"{name} has a header and no rows: it must have at least one row")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The requested columns of one csv file, as text without surrounding spaces, and the first line of each row."""
+
+    path: str
+    lines: Sequence[int]
+    columns: Mapping[str, Sequence[str]]
+
+    def where(self, row: int) -> str:
+        """Return the file and line of a row, for error messages."""
+        return f"{self.path}, line {self.lines[row]}"
+
+    def texts(self, column: str) -> Sequence[str]:
+        """Return a column's cells; an empty cell is refused."""
+        cells = self.columns[column]
+        if "" in cells:
+            place = self.where(cells.index(""))
+            raise InputError(f"{place}: {column} is missing: every row needs a value in this column")
+        return cells
+
+    def numbers(self, column: str, kind: str, *, optional: bool = False) -> list[float | None]:
+        """Return a column as numbers within the limits of `kind`; an empty cell is None if `optional`."""
+        cells = self.columns[column] if optional else self.texts(column)
+        test, allowed = LIMITS[kind]
+        numbers = {cell: plain_number(cell) for cell in set(cells)}
+        bad = {cell for cell, number in numbers.items() if cell and (number is None or not test(number))}
+        if bad:
+            row = next(row for row, cell in enumerate(cells) if cell in bad)
+            raise InputError(f"{self.where(row)}: {column} is {show(cells[row])}: {allowed}")
+        return [numbers[cell] for cell in cells]
+
+
+def read_table(
+    path: FilePath,
+    *,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    others: bool = False,
+    people: bool = False,
+) -> Table:
+    """Read the named columns of a csv file; other columns are skipped if `others`, else refused.
+
+    Duplicate column names are refused, and so is what `open_csv` refuses, where `people` marks a file of people.
+    """
+    consent = [*required, *optional] if people else None
+    with open_csv(path, header=f"a header that has {', '.join(required)}", consent=consent) as (header, rows, lines):
+        positions = _find_columns(header, str(path), required, optional, others)
+        columns: dict[str, list[str]] = {column: [] for column in positions}
+        keep = [(columns[column].append, position) for column, position in positions.items()]
+        for row in rows:
+            for append, position in keep:
+                append(row[position])
+    cells = {column: [cell.strip() for cell in texts] for column, texts in columns.items()}
+    return Table(path=str(path), lines=lines, columns=cells)
+
+
+def _find_columns(
+    header: list[str], name: str, required: Sequence[str], optional: Sequence[str], others: bool
+) -> dict[str, int]:
+    """Return the position of each column to read."""
+    allowed = [*required, *optional]
+    for position, column in enumerate(header):
+        if column in header[:position] and (column in allowed or not others):
+            raise InputError(f"{name}: duplicate column {show(column)}: column names must be unique")
+        if column not in allowed and not others:
+            raise InputError(f"{name}: the column {show(column)} is unknown: allowed are {', '.join(allowed)}")
+    for column in required:
+        if column not in header:
+            found = ", ".join(show(cell) for cell in header[:20])
+            raise InputError(f"{name} has no column {show(column)}: it must have one; it has {found}")
+    return {column: header.index(column) for column in allowed if column in header}
