@@ -44,6 +44,7 @@ EXCHANGE = "tests/parties/test_exchange.py"
 FIT = "tests/parties/test_fit.py"
 MERGE = "tests/parties/test_merge.py"
 SITE = "tests/parties/test_site.py"
+MISALIGNED = "tests/attacks/test_03_misaligned_budgets.py"
 PTR = "tests/accounting/ptr"
 FORWARD = f"{TIGHT}::test_tight_lies_between_forward_divergence_and_loose"
 THEOREM = f"{TIGHT}::test_tight_matches_theorem_six_at_fifty_digits"
@@ -1114,6 +1115,20 @@ MUTANTS = (
         'return as_published(weighting(ensemble, given, rule="algorithm2", mechanism=mechanism))',
         'return weighting(ensemble, given, rule="algorithm2", mechanism=mechanism)',
         (f"{VOTINGS}::test_published_pairing_overspends_strict_budgets",),
+    ),
+    Mutant(
+        "budgets ignore the index of the data",
+        "data/frames.py",
+        "return np.asarray(array[places])",
+        "return array",
+        (f"{MISALIGNED}::test_shuffled_budgets_reach_the_people_who_gave_them",),
+    ),
+    Mutant(
+        "repeated index labels are matched all the same",
+        "data/frames.py",
+        "if not labels.is_unique:",
+        "if False:",
+        (f"{MISALIGNED}::test_shuffled_budgets_of_repeated_labels_are_refused",),
     ),
 )
 

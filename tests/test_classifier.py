@@ -206,7 +206,7 @@ def test_pool_sorted_by_class_gets_every_label():
 
 
 def test_budgets_are_matched_to_rows_by_position():
-    """A shuffled pandas Series is indexed by label; people must be matched by position."""
+    """Values that are indexed by something else than pandas have no labels."""
 
     class Labelled:
         def __init__(self, values, index):

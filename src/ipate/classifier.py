@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from ipate._version import library_versions
 from ipate.allocation import allocate
 from ipate.allocation.allocation import class_warning
+from ipate.data.frames import is_frame, matched, n_rows, parts, take, without
 from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
@@ -148,74 +150,80 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X: Any,
         y: Any,
         *,
-        budgets: ArrayLike | None = None,
-        levels: Sequence[str] | None = None,
+        budgets: Any = None,
+        levels: Any = None,
         policy: Policy | Mapping[str, float] | None = None,
-        person_id: Sequence[Any] | None = None,
-        X_public: ArrayLike | None = None,
-        y_public: ArrayLike | None = None,
+        person_id: Any = None,
+        X_public: Any = None,
+        y_public: Any = None,
         labelled: tuple[Any, Any] | None = None,
     ) -> Self:
         """Train the teachers, label public points within everybody's budget, and train the student.
 
         Parameters
         ----------
-        X, y : arrays
-            The private data, one row per record.
-        budgets : array of shape (n,), optional
+        X : array, sparse matrix or DataFrame
+            The private features, one row per record. A frame of pandas, polars or pyarrow reaches teachers and the
+            student as it is, with its column names, categories and missing values.
+        y : array of shape (n,) or str
+            The class of every row.
+        budgets : array of shape (n,), str or DataFrame, optional
             The ε of every row's person.
         levels, policy
             Instead of `budgets`: a consent level per row, and the ε of each level. Without budgets and levels,
             `epsilon` of the constructor is used.
-        person_id : sequence of length n, optional
+        person_id : array of shape (n,) or str, optional
             The person's id of every row. By default every row is one person.
-        X_public : array, optional
-            The public pool. Required unless `public_fraction` is set.
+        X_public : array, sparse matrix or DataFrame, optional
+            The public pool, with the columns of `X`. Required unless `public_fraction` is set.
         y_public : array, optional
             The truth of the pool, for scoring only.
         labelled : (X, y), optional
             Public labelled data for the student, which is not protected.
 
+        Notes
+        -----
+        If `y`, `budgets`, `levels` or `person_id` is a text, it names a column of the frame `X`, which is then no
+        feature. Values with a pandas index are matched to the rows of `X` by label; labels that differ, or that are
+        not unique while the order differs, raise `InputError`. Values without an index are matched by position. If
+        `person_id` names a column, `budgets` and `levels` may be a frame with that column and one other, which has one
+        row per person.
+
         Returns
         -------
         self
         """
-        X, y = self._validated(X, y=y)
+        given = {"y": y, "budgets": budgets, "levels": levels, "person_id": person_id}
+        X, self._not_features, by_row = matched(X, given)
+        X, y = self._validated(X, y=by_row.pop("y"))
         check_classification_targets(y)
         self.classes_ = find_classes(y, self.classes)
         codes = encode(self.classes_, y, "y")
-        by_row: dict[str, Any] = {  # aligned by position; a pandas index is ignored
-            name: None if values is None else np.asarray(values)
-            for name, values in (("budgets", budgets), ("levels", levels), ("person_id", person_id))
-        }
         uniform = self.epsilon if budgets is None and levels is None else None
-        given: dict[str, Any] = {"policy": policy, "epsilon": uniform, "delta": self.delta}
+        rules: dict[str, Any] = {"policy": policy, "epsilon": uniform, "delta": self.delta}
         if self.ledger is not None and person_id is None:
             raise InputError(
                 f"ledger is {str(self.ledger)!r} without person_id: give the person's id of each row, so that later "
                 "fits find what each person has spent"
             )
-        people = make_people(len(codes), **by_row, **given)
+        people = make_people(len(codes), **by_row, **rules)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         if X_public is not None:
-            pool = self._validated(X_public)
-            truth = None if y_public is None else encode(self.classes_, y_public, "y_public")
-            if truth is not None and len(truth) != len(pool):
-                raise InputError(f"y_public has {len(truth)} entries and X_public {len(pool)}: one per row is needed")
+            pool, truth = self._public(X_public, y_public, "X_public", like=X)
         else:
             private, public = split_public(people, self.public_fraction, seed=seed)
-            pool, truth = X[public], codes[public]
-            X, codes = X[private], codes[private]
+            pool, truth = take(X, public), codes[public]
+            X, codes = take(X, private), codes[private]
             by_row = {name: None if values is None else values[private] for name, values in by_row.items()}
-            people = make_people(len(codes), **by_row, **given)
-        settings = self.choice_ = self._settings(people, len(pool), seed)
+            people = make_people(len(codes), **by_row, **rules)
+        settings = self.choice_ = self._settings(people, n_rows(pool), seed, X)
         if self.verbose:
             sys.stderr.write(f"ipate: {settings.reason}\n")
         self.allocation_ = allocate(self.variant, people=people, n_teachers=settings.n_teachers, seed=seed)
         if self.verbose:
             sys.stderr.writelines(f"ipate: {note}\n" for note in self.allocation_.notes)
         class_warning(self.allocation_, codes)
-        order = np.random.default_rng([seed, 2]).permutation(len(pool))  # the order of the pool must not matter
+        order = np.random.default_rng([seed, 2]).permutation(n_rows(pool))  # the order of the pool must not matter
         settings = self.choice_ = designed(
             settings, self.allocation_, n_classes=len(self.classes_), queries=[str(index) for index in order.tolist()]
         )
@@ -226,9 +234,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         self.labelling_, self.ledger_, self._extract = charge_labels(
             votes, self.allocation_, settings,
-            path=self.ledger, pool=fingerprint(self.classes_, pool), noise_seed=self.noise_seed, order=order,
+            path=self.ledger, pool=fingerprint(self.classes_, *parts(pool)), noise_seed=self.noise_seed, order=order,
         )  # fmt: skip
-        self._record = Record.of(self.labelling_, n_public=len(pool), ledger_head=self._extract.head)
+        self._record = Record.of(self.labelling_, n_public=n_rows(pool), ledger_head=self._extract.head)
         self.labels_ = self._record.labels
         given_label = self.labels_ >= 0
         if self.labelling_.passed is False and not given_label.any():
@@ -241,7 +249,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.vote_accuracy_ = float(np.mean(self.labels_[given_label] == truth[given_label]))
         extra = None
         if labelled is not None:
-            extra = self._validated(labelled[0]), encode(self.classes_, labelled[1], "labelled y")
+            extra = self._public(*labelled, "labelled X", like=X)
         student = find_student(DEFAULT if self.student is None else self.student)
         model = student.make({}, seed=seed)
         self.student_ = student.fit(model, pool, self.labels_, n_classes=len(self.classes_), labelled=extra)
@@ -252,15 +260,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the student's class for every row; predictions have no privacy cost."""
         check_is_fitted(self)
-        X = self._validated(X)
+        X = self._validated(without(X, self._not_features))
         return np.asarray(self.classes_[np.asarray(self.student_.predict(X), dtype=np.int64)])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the student's probabilities, with columns as in `classes_` and 0 for classes without a label."""
         check_is_fitted(self)
-        X = self._validated(X)
+        X = self._validated(without(X, self._not_features))
         known = np.asarray(self.student_.classes_, dtype=np.int64)
-        probabilities = np.zeros((len(X), len(self.classes_)))
+        probabilities = np.zeros((n_rows(X), len(self.classes_)))
         probabilities[:, known] = self.student_.predict_proba(X)
         return probabilities
 
@@ -315,23 +323,45 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
-        tags.input_tags.allow_nan = allows_missing(self._teacher())
+        teacher = self._teacher()
+        tags.input_tags.allow_nan = allows_missing(teacher)
+        tags.input_tags.sparse = get_tags(teacher).input_tags.sparse
         return tags
 
     def _validated(self, X: Any, **options: Any) -> Any:
-        """Validate X (and y) with scikit-learn; without y, X must match the fitted data."""
-        finite = "allow-nan" if allows_missing(self._teacher()) else True
-        if "y" in options:
+        """Validate X (and y) with scikit-learn; without y, X must match the fitted data. Frames stay as they are."""
+        fitting = "y" in options
+        if is_frame(X):
+            found = validate_data(self, X, reset=fitting, skip_check_array=True, **options)
+            if not fitting:
+                return found
+            check_consistent_length(X, options["y"])
+            return X, column_or_1d(options["y"], warn=True)
+        if fitting:
             options["ensure_min_samples"] = 2
-        return validate_data(self, X, ensure_all_finite=finite, allow_nd=True, reset="y" in options, **options)
+        finite = "allow-nan" if allows_missing(self._teacher()) else True
+        options |= {"ensure_all_finite": finite, "accept_sparse": "csr", "allow_nd": True}
+        return validate_data(self, X, reset=fitting, **options)
+
+    def _public(self, X: Any, y: Any, what: str, *, like: Any) -> tuple[Any, Any]:
+        """Validate public features, of the same type as `like`, and encode their classes, matched by label."""
+        if is_frame(X) != is_frame(like):
+            raise InputError(f"X and {what} must both be DataFrames with the same columns, or both be arrays")
+        target = what.replace("X", "y")
+        table, _, found = matched(X, {target: y})
+        X = self._validated(without(table, self._not_features))
+        truth = found[target]
+        if truth is not None and len(truth) != n_rows(X):
+            raise InputError(f"{target} has {len(truth)} entries and {what} {n_rows(X)}: one per row is needed")
+        return X, None if truth is None else encode(self.classes_, truth, target)
 
     def _teacher(self) -> Any:
         return make_model() if self.teacher is None else self.teacher
 
-    def _settings(self, people: People, n_public: int, seed: int) -> Settings:
+    def _settings(self, people: People, n_public: int, seed: int, X: Any = None) -> Settings:
         proxy = None
         if self.proxy is not None:
-            proxy = self._validated(self.proxy[0]), encode(self.classes_, self.proxy[1], "proxy y")
+            proxy = self._public(*self.proxy, "proxy X", like=X)
         return choose_settings(
             groups=people.groups, n_public=n_public, n_classes=len(self.classes_), teacher=self._teacher(), proxy=proxy,
             seed=seed, reference=as_reference(self.reference), **{name: getattr(self, name) for name in _CHOSEN},

@@ -17,6 +17,7 @@ from scipy.stats import beta
 from ipate.accounting import gdp
 from ipate.accounting._argmax import argmax_log_law
 from ipate.allocation import lay_out
+from ipate.data.frames import take
 from ipate.errors import InputError
 from ipate.people.budgets import Group
 
@@ -73,7 +74,7 @@ def reference_profile(n_classes: int, points_per_teacher: int, *, skill: float =
 
 
 def proxy_profiles(
-    estimator: Any, X: NDArray[Any], y: NDArray[np.int64], *, n_classes: int, sizes: Sequence[int], seed: int = 0
+    estimator: Any, X: Any, y: NDArray[np.int64], *, n_classes: int, sizes: Sequence[int], seed: int = 0
 ) -> tuple[Profile, ...]:
     """Train a few teachers of each size that fits on half of a public labelled task; they vote on the other half."""
     from sklearn.base import clone
@@ -82,6 +83,7 @@ def proxy_profiles(
     order = rng.permutation(len(y))
     train, hold = order[: len(order) // 2], order[len(order) // 2 :][:1000]
     profiles = []
+    asked = take(X, hold)
     for size in sizes:
         if size > len(train):
             continue
@@ -89,7 +91,7 @@ def proxy_profiles(
         for _ in range(PROXY_TEACHERS):
             rows = rng.choice(train, size=size, replace=False)
             known = np.unique(y[rows])
-            heard = known[0] if known.size == 1 else clone(estimator).fit(X[rows], y[rows]).predict(X[hold])
+            heard = known[0] if known.size == 1 else clone(estimator).fit(take(X, rows), y[rows]).predict(asked)
             votes[np.arange(len(hold)), heard] += 1
         shares = votes / PROXY_TEACHERS
         truth = shares[np.arange(len(hold)), y[hold]][:, None]

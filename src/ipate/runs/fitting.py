@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation
+from ipate.data.frames import n_rows
 from ipate.errors import ClassesWarning, InputError, PublicRowsWarning
 from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms, label, open_ledger
@@ -79,11 +80,11 @@ def split_public(people: People, share: float | None, *, seed: int) -> tuple[Int
 
 
 def collect_votes(
-    teacher: Any, X: NDArray[Any], y: Ints, *, allocation: Allocation, pool: NDArray[Any], n_classes: int, **engine: Any
+    teacher: Any, X: Any, y: Ints, *, allocation: Allocation, pool: Any, n_classes: int, **engine: Any
 ) -> Votes:
     """Train the teachers of an allocation and return their votes on the pool; nothing is kept on disk."""
     rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
-    votes = np.zeros((len(rows), len(pool)), dtype=vote_dtype(n_classes))
+    votes = np.zeros((len(rows), n_rows(pool)), dtype=vote_dtype(n_classes))
     with closing(train_and_vote(teacher, X, y, rows=rows, X_public=pool, n_classes=n_classes, **engine)) as voted:
         for number, own in voted:
             votes[number] = own

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.data.frames import stacked, take
 from ipate.errors import InputError, refuse_name
 from ipate.teachers.models import MODELS, NETS, make_model
 
@@ -62,11 +63,11 @@ class Supervised(Student):
         from sklearn.dummy import DummyClassifier
 
         chosen = labels >= 0
-        points, targets = pool[chosen], labels[chosen]
+        points, targets = take(pool, np.flatnonzero(chosen)), labels[chosen]
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)[chosen]
         if labelled is not None:
             more, known = labelled
-            points, targets = np.concatenate([points, more]), np.concatenate([targets, known])
+            points, targets = stacked(points, more), np.concatenate([targets, known])
             if weights is not None:
                 weights = np.concatenate([weights, np.ones(len(known))])
         if not len(targets):
@@ -78,7 +79,7 @@ class Supervised(Student):
         if targets.min() < 0 or targets.max() >= n_classes:
             raise InputError(f"labels hold {targets.max()}: class ids go from 0 to {n_classes - 1}")
         if np.unique(targets).size == 1:
-            return DummyClassifier(strategy="most_frequent").fit(points.reshape(len(points), -1), targets)
+            return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(targets), 1)), targets)
         own = clone(model)
         return own.fit(points, targets) if weights is None else own.fit(points, targets, sample_weight=weights)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.data.frames import n_rows, take
 from ipate.errors import InputError, TeacherError, TrainingError
 from ipate.teachers.engines import Engine, one_line
 from ipate.votes.store import vote_dtype
@@ -24,38 +25,43 @@ _CHUNK = 16_384  # public points that a teacher predicts in one call
 
 
 def train_and_vote(
-    estimator: Any, X: NDArray[Any], y: Ints, *, rows: Sequence[Ints], X_public: NDArray[Any], n_classes: int,
+    estimator: Any, X: Any, y: Ints, *, rows: Sequence[Ints], X_public: Any, n_classes: int,
     missing: Sequence[int] | None = None, seed: int = 0, n_jobs: int | None = None, backend: str | None = None,
     address: str | None = None, progress: Callable[[int], None] | None = None,
 ) -> Generator[tuple[int, NDArray[Any]], None, None]:  # fmt: skip
     """Train the `missing` teachers (default: all) on private X (n, ...) and class ids y; yield each with its votes.
 
     `estimator` is cloned for each teacher, `rows` holds each teacher's rows of X, `progress` receives the number of
-    teachers that have voted. Teachers come in any order, and failures are raised after the last one. The votes depend
-    on the data and on `seed` (the split seed) alone, not on the engine (`n_jobs`, `backend` and `address` are those of
-    `Engine`) nor on the order of training.
+    teachers that have voted. X may also be a sparse matrix or a frame; workers then get slices of it. Teachers come in
+    any order, and failures are raised after the last one. The votes depend on the data and on `seed` (the split seed)
+    alone, not on the engine (`n_jobs`, `backend` and `address` are those of `Engine`) nor on the order of training.
     """
     engine = Engine(backend=backend, n_jobs=n_jobs, address=address)
     _check_features(estimator, X, "private features")
     _check_features(estimator, X_public, "public features")
-    shared = {"estimator": estimator, "X": X, "y": y, "X_public": X_public, "seed": seed, "classes": n_classes}
+    shared = {"estimator": estimator, "X_public": X_public, "seed": seed, "classes": n_classes}
+    if isinstance(X, np.ndarray):  # sent to each worker once
+        shared |= {"X": X, "y": y}
     wanted = range(len(rows)) if missing is None else missing
     return run_teachers(
-        _one_teacher, engine, rows=rows, missing=wanted, shared=shared, outcome="have voted", progress=progress
-    )
+        _one_teacher, engine, rows=rows, missing=wanted, shared=shared, outcome="have voted", progress=progress,
+        sent=None if "X" in shared else lambda own: (take(X, own), y[own]),
+    )  # fmt: skip
 
 
 def run_teachers(
     function: Callable[..., Any], engine: Engine, *, rows: Sequence[Ints], missing: Sequence[int],
     shared: Mapping[str, Any], outcome: str, progress: Callable[[int], None] | None,
+    sent: Callable[[Ints], Any] | None = None,
 ) -> Generator[tuple[int, Any], None, None]:  # fmt: skip
     """Yield every missing teacher with the result of `function((teacher, rows), **shared)`, in any order.
 
+    With `sent`, a worker gets `sent(rows)` instead of the rows' numbers.
     The function returns a text where a teacher failed. Failures are raised as one error after all other results.
     """
     failures: list[tuple[int, str]] = []
     done = len(rows) - len(missing)
-    tasks = {teacher: (teacher, rows[teacher]) for teacher in missing}
+    tasks = {teacher: (teacher, rows[teacher] if sent is None else sent(rows[teacher])) for teacher in missing}
     with closing(engine.run(function, tasks, shared=shared)) as results:
         for teacher, result in results:
             if isinstance(result, str):
@@ -73,18 +79,26 @@ def run_teachers(
 
 
 def _one_teacher(
-    task: tuple[int, Ints], *, estimator: Any, X: NDArray[Any], y: Ints, X_public: NDArray[Any], seed: int, classes: int
+    task: tuple[int, Any],
+    *,
+    estimator: Any,
+    X_public: Any,
+    seed: int,
+    classes: int,
+    X: NDArray[Any] | None = None,
+    y: Ints | None = None,
 ) -> NDArray[Any] | str:
-    """Train one teacher and return its votes, or the reason why it failed."""
-    teacher, rows = task
+    """Train one teacher on its rows of X and y, or on the slices that its task holds; return its votes or a reason."""
+    teacher, own = task
     try:
-        model = fit_teacher(estimator, X[rows], y[rows], teacher=teacher, seed=seed)
+        features, targets = own if X is None or y is None else (X[own], y[own])
+        model = fit_teacher(estimator, features, targets, teacher=teacher, seed=seed)
         return predict_votes(model, X_public, n_classes=classes)
     except Exception as error:  # a worker must return its reason, whatever the error is
         return f"{type(error).__name__}: {one_line(error)}"
 
 
-def fit_teacher(estimator: Any, X: NDArray[Any], y: Ints, *, teacher: int, seed: int) -> Any:
+def fit_teacher(estimator: Any, X: Any, y: Ints, *, teacher: int, seed: int) -> Any:
     """Fit one teacher on its own rows, with every `random_state` seeded by the split seed and the teacher's index.
 
     Without rows, or with rows of one class, there is nothing to learn: the teacher always votes the same class.
@@ -105,12 +119,12 @@ def fit_teacher(estimator: Any, X: NDArray[Any], y: Ints, *, teacher: int, seed:
     return model
 
 
-def predict_votes(model: Any, X: NDArray[Any], *, n_classes: int) -> NDArray[Any]:
+def predict_votes(model: Any, X: Any, *, n_classes: int) -> NDArray[Any]:
     """Return a fitted teacher's votes, in chunks; a prediction that is no class id raises an error."""
-    votes = np.empty(len(X), dtype=vote_dtype(n_classes))
+    votes = np.empty(n_rows(X), dtype=vote_dtype(n_classes))
     with _thread_pools(len(sys.modules)).limit(limits=1):
-        for start in range(0, len(X), _CHUNK):
-            own = np.array(X[start : start + _CHUNK])  # a copy, because a model may work in place
+        for start in range(0, len(votes), _CHUNK):
+            own = take(X, np.arange(start, min(start + _CHUNK, len(votes))))  # a copy: a model may work in place
             found = np.asarray(model.predict(own))
             if not (found.min() >= 0 and found.max() < n_classes):
                 raise ValueError(f"it votes for class {found.min()} or {found.max()}: there are {n_classes}, from 0 on")
@@ -172,9 +186,9 @@ def _thread_pools(modules: int) -> Any:
     return ThreadpoolController()
 
 
-def _check_features(estimator: Any, X: NDArray[Any], what: str) -> None:
-    """Raise an error for features that are not finite; NaN is allowed if the estimator supports it."""
-    if X.dtype.kind != "f":
+def _check_features(estimator: Any, X: Any, what: str) -> None:
+    """Raise an error for features that are not finite; NaN is allowed if the estimator supports it, or in a frame."""
+    if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
         return
     allowed = allows_missing(estimator)
     for start in range(0, len(X), 65536):
@@ -189,8 +203,9 @@ def _check_features(estimator: Any, X: NDArray[Any], what: str) -> None:
 
 
 def allows_missing(estimator: Any) -> bool:
-    """Return whether an estimator accepts NaN; a pipeline does if its first step does."""
+    """Return whether an estimator may accept NaN: it does, or a part of it that could be an imputer does."""
     from sklearn.utils import get_tags
 
-    first = estimator.steps[0][1] if getattr(estimator, "steps", None) else estimator
-    return bool(get_tags(first).input_tags.allow_nan)
+    inner = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
+    parts = [estimator, *(part for part in inner if hasattr(part, "fit"))]
+    return any(get_tags(part).input_tags.allow_nan for part in parts)
