@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import joblib
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -28,6 +27,7 @@ from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import reading
 from ipate.runs.reporting import write_report
 from ipate.students import STUDENTS, Student
+from ipate.students.deployed import load_student
 
 
 class Dearer(Gdp):
@@ -244,7 +244,9 @@ def test_run_uses_registered_variant_aggregator_and_student(registered, tmp_path
     assert summary["labels"] > 50
     assert summary["student_accuracy"] > 0.5
     assert all(group["epsilon"] <= group["budget"] for group in summary["groups"])
-    kept = joblib.load(next((tmp_path / "out").rglob("student.joblib")))
+    student = load_student(tmp_path / "out")
+    assert set(student.predict(np.zeros((2, 8, 8)))) <= set(student.classes_)
+    kept = student.model.model  # it learnt class ids
     assert isinstance(kept, SelfTrainingClassifier)
     assert np.count_nonzero(kept.transduction_ >= 0) > summary["labels"]  # points without a label were used
     assert _run(["run", "--resume", str(tmp_path / "out"), "--json"]) == 0

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ipate.planning.plan import Plan, make_plan
     from ipate.planning.settings import Settings, choose_settings
     from ipate.runs.reporting import write_report
+    from ipate.students.deployed import DeployedStudent, load_student
     from ipate.votes import Votes, read_votes
     from ipate.votes.panel import Panel
 
@@ -68,6 +69,7 @@ _HOMES = {
     "ipate.planning.plan": "Plan make_plan",
     "ipate.planning.settings": "Settings choose_settings",
     "ipate.runs.reporting": "write_report",
+    "ipate.students.deployed": "DeployedStudent load_student",
     "ipate.votes": "Votes read_votes",
     "ipate.votes.panel": "Panel",
 }
@@ -75,11 +77,11 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 
 __all__ = [
     "Account", "Allocation", "Budget", "BudgetExceededError", "ClassesWarning", "Confident", "DataUnavailableError",
-    "Dataset", "DeltaWarning", "GNMax", "Group", "GroupResult", "Guarantee", "InputError", "Interactive", "IpateError",
-    "LNMax", "Labelling", "Mechanism", "MemoryLedger", "Meter", "PATEClassifier", "Panel", "People", "Plan", "Policy",
-    "PolicyWarning", "PublicRowsWarning", "ReproductionWarning", "Settings", "SingleClassWarning", "SqliteLedger",
-    "TeacherError", "Votes", "account_for", "allocate", "choose_settings", "label", "label_tested", "load", "make_plan",
-    "read_data", "read_votes", "write_report",
+    "Dataset", "DeltaWarning", "DeployedStudent", "GNMax", "Group", "GroupResult", "Guarantee", "InputError",
+    "Interactive", "IpateError", "LNMax", "Labelling", "Mechanism", "MemoryLedger", "Meter", "PATEClassifier",
+    "Panel", "People", "Plan", "Policy", "PolicyWarning", "PublicRowsWarning", "ReproductionWarning", "Settings",
+    "SingleClassWarning", "SqliteLedger", "TeacherError", "Votes", "account_for", "allocate", "choose_settings",
+    "label", "label_tested", "load", "load_student", "make_plan", "read_data", "read_votes", "write_report",
 ]  # fmt: skip
 
 

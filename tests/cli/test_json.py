@@ -50,7 +50,13 @@ def test_page_lists_keys_of_run_commands(tmp_path, capsys):
     (tmp_path / "run.toml").write_text(CONFIG)
     run = tmp_path / "runs" / "first"
     made = printed(capsys, "run", tmp_path / "run.toml", "--out", run)
-    optional = {"by_level", "by_class", "student_accuracy"}  # where levels and test rows exist
+    optional = {
+        "by_level",
+        "by_class",
+        "student_accuracy",
+        "balanced_accuracy",
+        "majority_accuracy",
+    }  # where levels and test rows exist
     assert set(made) - optional == documented("run") - optional | {"groups"}
     person = 0
     while _run(["statement", str(run), str(person), "--json"]):

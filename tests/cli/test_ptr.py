@@ -227,7 +227,7 @@ def test_run_with_failed_test_can_be_reported(config, run, says):
     assert ran.code == 1
     assert "the private test was not passed" in ran.err
     assert rows("r/public/labels.csv") == []
-    assert not (config / "r/public/student.joblib").exists()
+    assert not (config / "r/public/student").exists()
     assert run("report", "r").code == 0
     page = (config / "r/public/report.html").read_text()
     assert "The answer was no" in page
@@ -282,7 +282,7 @@ def test_statistic_and_private_costs_are_never_written(config, run, says, monkey
     assert len(marks) > 20
     seen = ran.out + ran.err + reported.out + reported.err
     for path in (config / "r").rglob("*"):
-        if path.is_file() and "private" not in path.parts and path.suffix != ".joblib":
+        if path.is_file() and "private" not in path.parts and path.suffix != ".skops":
             seen += path.read_text(encoding="utf-8", errors="replace")
     digits = {f"{mark:.6g}" for mark in marks if len(f"{mark:.6g}".strip("0.")) >= 5}
     assert len(digits) > 10

@@ -183,14 +183,14 @@ def test_withdrawal_after_completion_keeps_released_labels(tmp_path):
     folder = begin(tmp_path)
     first = go_on(folder)
     labels = (folder.public / "labels.csv").read_bytes()
-    student = (folder.public / "student.joblib").read_bytes()
+    student = (folder.public / "student" / "model.skops").read_bytes()
     entry = leave(folder, somebody(folder))
     assert entry.labelling == "complete"
     assert (entry.labels, entry.checks) == (first.record.n_labels, first.record.n_queries)
     again = go_on(folder)
     assert again.record.queries == first.record.queries
     assert (folder.public / "labels.csv").read_bytes() == labels
-    assert (folder.public / "student.joblib").read_bytes() == student
+    assert (folder.public / "student" / "model.skops").read_bytes() == student
 
 
 @pytest.mark.parametrize("moment", ["begun", "complete"])
@@ -216,9 +216,9 @@ def test_public_report_counts_withdrawals_without_identifying_anyone(tmp_path, m
     assert "1 person withdrew" in text
     assert ("earlier runs" in text) == shared
     assert public.facts.released.reused_queries == reused
-    for path in folder.public.iterdir():
+    for path in folder.public.rglob("*.*"):
         told = path.read_bytes()
-        assert person.encode() not in told or path.suffix == ".joblib"
+        assert person.encode() not in told or path.suffix == ".skops"
         assert entry.when.encode() not in told
     stated = json.loads((folder.public / "guarantee.json").read_text())
     assert {group["group"]: group["spent_before"] for group in stated["groups"]} == pytest.approx(opened)

@@ -8,7 +8,21 @@ import typer
 from typer import Option
 
 from ipate._version import __version__
-from ipate.cli import account, consent, design, label, parties, plan, report, reproduce, run, runs, statement, withdraw
+from ipate.cli import (
+    account,
+    consent,
+    design,
+    label,
+    parties,
+    plan,
+    predict,
+    report,
+    reproduce,
+    run,
+    runs,
+    statement,
+    withdraw,
+)
 from ipate.cli.output import logged
 from ipate.errors import InputError, IpateError
 
@@ -38,7 +52,7 @@ def _root(
     context.with_resource(logged())
 
 
-for module in (run, runs, plan, account, design, label, report, consent, withdraw, statement, reproduce):
+for module in (run, runs, plan, account, design, label, predict, report, consent, withdraw, statement, reproduce):
     app.command(module.__name__.rpartition(".")[2], epilog=module.EXAMPLE)(module.command)
 app.add_typer(parties.party, name="party")
 app.add_typer(parties.parties, name="parties")

@@ -150,6 +150,7 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
         "stopped_by": record.stopped_by,
         "ledger": str(summary.ledger),
         "report": str(summary.report),
+        "student": str(summary.student),
         "ledger_head": record.ledger_head,
         **summary.metrics,
         "groups": [group.as_json() for group in record.groups],
@@ -198,6 +199,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
     else:
         echo(f"The run is in {path}. There is no guarantee, so everything is in its folder 'private': publish nothing.")
     echo(f"The report is {summary.report}.")
+    echo(f"The student is in {summary.student}; predict with: ipate predict {path} DATA.csv --out predictions.csv")
     if carried:
         echo(f"The cost includes what earlier runs spent (before); the ledger is {summary.ledger}.")
 

@@ -139,6 +139,11 @@ def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settin
         )
 
 
+def student_folder(folder: RunFolder, record: Record) -> Path:
+    """Return the folder of the deployed student, which is public if the record is publishable."""
+    return (folder.public if record.publishable else folder.private) / "student"
+
+
 def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
     """Write costs and labels, to the public folder if the record is publishable, else to the private one.
 

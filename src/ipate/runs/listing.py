@@ -9,7 +9,7 @@ import numpy as np
 from ipate.errors import InputError, IpateError
 from ipate.labelling.results import Record
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import known_heads, ledger_path, read_record, reading
+from ipate.runs.ledgers import known_heads, ledger_path, read_record, reading, student_folder
 
 State: TypeAlias = Literal["complete", "interrupted", "running", "broken"]
 STAGES = ("data", "allocation", "teachers", "labels", "student", "scores", "comparison", "report")
@@ -82,7 +82,7 @@ def _done(folder: RunFolder, record: Record | None, *, voted: bool) -> tuple[str
         "allocation": (folder.private / "allocation.npz").is_file(),
         "teachers": voted,
         "labels": record is not None and (shown / "labels.csv").is_file(),
-        "student": record is not None and (shown / "student.joblib").is_file(),
+        "student": record is not None and (student_folder(folder, record) / "student.json").is_file(),
         "scores": (folder.private / "metrics.json").is_file(),
         "comparison": (folder.private / "compare.json").is_file(),
         "report": any((part / "report.html").is_file() for part in (folder.public, folder.private)),

@@ -1,6 +1,7 @@
 """The stages of a run in order; a resumed run reads the files of completed stages. All scores are private."""
 
 import logging
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from ipate.accounting.bounds import Meter
 from ipate.allocation import BASELINE, allocate
 from ipate.allocation.allocation import Allocation, class_warning
+from ipate.data.schema import Schema
 from ipate.errors import InputError, IpateError
-from ipate.files import fingerprint, replacing
+from ipate.files import fingerprint
 from ipate.labelling.results import Record
 from ipate.planning.reference import write_design
 from ipate.planning.settings import Settings, choose_settings, designed
@@ -21,11 +23,15 @@ from ipate.report.facts import Audience
 from ipate.runs.config import RunConfig
 from ipate.runs.fitting import run_labelling, standard_labels
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, publish
+from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, publish, student_folder
 from ipate.runs.person import settle
 from ipate.runs.reporting import write_report
 from ipate.runs.task import Task, check_models, make_student, prepare, requested_settings
 from ipate.students import find_student
+from ipate.students.card import origin
+from ipate.students.deployed import DeployedStudent, name_inputs, plain_schema
+from ipate.students.named import class_names
+from ipate.students.scores import label_notes, score
 from ipate.teachers.ensemble import train_and_vote, train_nets_and_vote
 from ipate.teachers.models import NETS, make_model
 from ipate.votes import Votes
@@ -45,6 +51,7 @@ class RunSummary:
     compare: dict[str, Any] | None
     ledger: Path
     report: Path
+    student: Path
 
 
 def execute(folder: RunFolder, *, bar: Bar) -> RunSummary:
@@ -72,12 +79,12 @@ def execute(folder: RunFolder, *, bar: Bar) -> RunSummary:
                 "the private test was not passed: no label was released, and the budgets are spent, as they would be "
                 f"after a pass; {report} states it. People's budgets pay for one test; do not run it again"
             )
-        metrics = _taught(folder, task, settings, record)
+        metrics = _taught(folder, task, settings, allocation, record)
         compare = _compared(folder, task, settings, allocation.withdrawn, bar) if folder.config.compare else None
         report = write_report(folder, audience=audience).html
     return RunSummary(
         task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare,
-        ledger=ledger_path(folder), report=report,
+        ledger=ledger_path(folder), report=report, student=student_folder(folder, record),
     )  # fmt: skip
 
 
@@ -214,42 +221,78 @@ def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, 
     return Votes(votes=store.matrix, n_classes=task.data.n_classes, labels=task.data.y[task.parts.public])
 
 
-def _taught(folder: RunFolder, task: Task, settings: Settings, record: Record) -> dict[str, Any]:
-    """Train and score the student, unless that stage is complete."""
-    import joblib
-
-    shown = folder.public if record.publishable else folder.private
+def _taught(
+    folder: RunFolder, task: Task, settings: Settings, allocation: Allocation, record: Record
+) -> dict[str, Any]:
+    """Train, deploy and score the student, unless that stage is complete."""
     path = folder.private / "metrics.json"  # computed with true labels, which are not released
-    kept = folder.read(path)
-    if kept is not None and (shown / "student.joblib").is_file():
+    kept, shown = folder.read(path), student_folder(folder, record)
+    if kept is not None and (shown / "student.json").is_file():
         return kept
     student = _teach(task, folder.config, task.parts.public, record.labels)
-    with replacing(shown / "student.joblib") as file:
-        joblib.dump(student, file, compress=3)
     metrics = _evaluate(task, student, record, folder.config.student.model)
     metrics["labels_of_standard_pate"] = standard_labels(settings, task.people.groups, record)
+    n_features = None if task.data.kind == "image" else task.data.X.shape[1]
+    notes = metrics["label_notes"] = label_notes(record.labels, task.data.classes, n_features=n_features)
+    if record.publishable:  # the notes follow from released labels
+        for note in notes:
+            logging.getLogger("ipate").warning("warning: %s", note)
+    given: dict[str, Any] = {"allocation": allocation, "record": record, "student": student, "notes": notes}
+    _deployed(folder, task, settings, **given).save(shown)
     folder.write(path, metrics)
     return metrics
+
+
+def _deployed(
+    folder: RunFolder,
+    task: Task,
+    settings: Settings,
+    *,
+    allocation: Allocation,
+    record: Record,
+    student: Any,
+    notes: Sequence[str],
+) -> DeployedStudent:
+    """Return the student with everything that it needs to be used, all of it public or released."""
+    data, config = task.data, folder.config
+    image = data.X.shape[1:] if data.kind == "image" else None
+    schema: Schema | None = getattr(data, "schema", None)
+    if schema is None and image is None:
+        schema = plain_schema(data.feature_names, data.X[task.parts.public])
+    if schema is not None:
+        name_inputs(student, schema.encoded_names)
+    mechanism = settings.aggregator(allocation.scale).mechanism
+    made: dict[str, Any] = {
+        "run": folder.id, "variant": allocation.variant, "teachers": allocation.n_teachers,
+        "teacher": config.teachers.model, "student": config.student.model, "sigma": mechanism.sigma,
+        "check_sigma": mechanism.check_sigma, "threshold": mechanism.threshold,
+    }  # fmt: skip
+    facts = origin(
+        record, data=data.name, classes=data.classes, n_people=task.people.n_people,
+        unprotected=len(task.unprotected), notes=notes, **made,
+    )  # fmt: skip
+    return DeployedStudent(
+        model=student, classes_=class_names(data.classes), schema=schema, image=image,
+        channels_first=image is not None and find_student(config.student.model).images, facts=facts,
+    )  # fmt: skip
 
 
 def _teach(task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> Any:
     """Train the student on these rows and their labels, −1 for none."""
     X, model = task.features(rows, model=config.student.model), make_student(config)
-    return find_student(config.student.model).fit(model, X, labels, n_classes=task.data.n_classes)
+    return find_student(config.student.model).teach(model, X, labels, classes=task.data.classes)
 
 
-def _accuracy(student: Any, task: Task, model: str) -> dict[str, Any]:
-    """Return the accuracy on the test rows, overall, by class, and by consent level if there are levels."""
+def _accuracy(student: Any, task: Task, model: str, *, majority: int | None = None) -> dict[str, Any]:
+    """Return the scores on the test rows, with the accuracy by consent level if there are levels."""
     rows = task.parts.test
     if not len(rows):
         return {"student_accuracy": None}
-    truth = task.data.y[rows]
-    right = np.asarray(student.predict(task.features(rows, model=model))) == truth
-    found = [(name, right[truth == index]) for index, name in enumerate(task.data.classes)]
-    by_class = {name: float(own.mean()) for name, own in found if own.size}
-    scores: dict[str, Any] = {"student_accuracy": float(right.mean()), "by_class": by_class}
+    truth, place = task.data.y[rows], {name: index for index, name in enumerate(task.data.classes)}
+    predicted = np.array([place[name] for name in student.predict(task.features(rows, model=model)).tolist()])
+    scores = score(truth, predicted, task.data.classes, majority=majority)
     if task.data.levels is not None:
-        levels = task.data.levels[rows]
+        levels, right = task.data.levels[rows], predicted == truth
         scores["by_level"] = {str(level): float(right[levels == level].mean()) for level in np.unique(levels)}
     return scores
 
@@ -259,7 +302,8 @@ def _evaluate(task: Task, student: Any, record: Record, model: str) -> dict[str,
     given = record.labels >= 0
     truth = task.data.y[task.parts.public]
     voting = float(np.mean(record.labels[given] == truth[given])) if given.any() else None
-    scores = _accuracy(student, task, model)
+    majority = int(np.bincount(record.labels[given]).argmax()) if given.any() else None
+    scores = _accuracy(student, task, model, majority=majority)
     return {"labels": record.n_labels, "queries": record.n_queries, "voting_accuracy": voting, **scores}
 
 

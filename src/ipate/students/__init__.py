@@ -5,7 +5,8 @@ of released labels, so it costs nobody anything.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,17 @@ class Student(ABC):
         self, model: Any, pool: NDArray[Any], labels: NDArray[np.int64], *, n_classes: int,
         sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
     ) -> Any:  # fmt: skip
-        """Return the trained model, with `predict`, `predict_proba` and `classes_`; `model` stays as it is.
+        """Return the model trained on class ids, with `predict` and `classes_`; `model` stays as it is.
 
         `labels` has a class id or −1 for every point of the pool, `sample_weight` says how much each point counts,
         and `labelled` is further public data with its class ids.
         """
+
+    def teach(self, model: Any, pool: Any, labels: NDArray[np.int64], *, classes: Sequence[Any], **options: Any) -> Any:
+        """Return the trained model, whose predictions and `classes_` are class names; `options` are those of `fit`."""
+        from ipate.students.named import named
+
+        return named(self.fit(model, pool, labels, n_classes=len(classes), **options), classes)
 
 
 class Supervised(Student):
@@ -58,7 +65,25 @@ class Supervised(Student):
         self, model: Any, pool: NDArray[Any], labels: NDArray[np.int64], *, n_classes: int,
         sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
     ) -> Any:  # fmt: skip
-        """Train a clone; one that saw a single class always says that class."""
+        """Train a clone on class ids; one that saw a single class always says that class."""
+        return self._trained(model, pool, labels, np.arange(n_classes), sample_weight=sample_weight, labelled=labelled)
+
+    def teach(self, model: Any, pool: Any, labels: NDArray[np.int64], *, classes: Sequence[Any], **options: Any) -> Any:
+        """Train a clone on class names, or on class ids if it refuses names, as nets do."""
+        from ipate.students.named import class_names
+
+        names = class_names(classes)
+        with suppress(Exception):  # what is really wrong appears again below
+            trained = self._trained(model, pool, labels, names, **options)
+            if set(np.asarray(trained.predict(pool[:100])).tolist()) <= set(names.tolist()):
+                return trained
+        return super().teach(model, pool, labels, classes=classes, **options)
+
+    def _trained(
+        self, model: Any, pool: Any, labels: NDArray[np.int64], names: NDArray[Any], *,
+        sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
+    ) -> Any:  # fmt: skip
+        """Return a clone that was trained on `names` of the classes."""
         from sklearn.base import clone
         from sklearn.dummy import DummyClassifier
 
@@ -76,8 +101,9 @@ class Supervised(Student):
                 "at this noise. Use more teachers, larger budgets or a lower threshold (ipate plan shows what they "
                 "afford)"
             )
-        if targets.min() < 0 or targets.max() >= n_classes:
-            raise InputError(f"labels hold {targets.max()}: class ids go from 0 to {n_classes - 1}")
+        if targets.min() < 0 or targets.max() >= len(names):
+            raise InputError(f"labels hold {targets.max()}: class ids go from 0 to {len(names) - 1}")
+        targets = names[targets]
         if np.unique(targets).size == 1:
             return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(targets), 1)), targets)
         own = clone(model)

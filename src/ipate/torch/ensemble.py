@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -212,7 +212,7 @@ class Ensemble:
             digest.update(value.cpu().contiguous().numpy().data)
         return digest.hexdigest()
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path | IO[bytes]) -> None:
         """Write all parameters as an npz file without pickle; the net must be a built-in one."""
         if NETS.get(self.net.name) != self.net:
             raise InputError(f"the net {self.net.name!r} is not built in: save its `state` yourself")
@@ -222,7 +222,7 @@ class Ensemble:
         np.savez(path, about=np.array(json.dumps(about)), **arrays)
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str | torch.device = "auto") -> "Ensemble":
+    def load(cls, path: str | Path | IO[bytes], *, device: str | torch.device = "auto") -> "Ensemble":
         """Read an ensemble that `save` wrote."""
         chosen = chosen_device(device)
         with np.load(path, allow_pickle=False) as file:
@@ -274,12 +274,12 @@ class Student:
         """Return the student as an ordinary torch model on the CPU."""
         return self.ensemble.member(0)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path | IO[bytes]) -> None:
         """Write the student as an npz file without pickle."""
         self.ensemble.save(path)
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str | torch.device = "auto") -> "Student":
+    def load(cls, path: str | Path | IO[bytes], *, device: str | torch.device = "auto") -> "Student":
         """Read a student that `save` wrote."""
         ensemble = Ensemble.load(path, device=device)
         if ensemble.n_teachers != 1:

@@ -1,0 +1,101 @@
+"""Students predict class names, whether their model learns names or class ids."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from ipate.errors import InputError
+from ipate.students import find_student
+from ipate.students.named import NamedClassifier, named, over_all_classes
+
+NAMES = ["home", "ward", "clinic"]
+
+
+def pool(n=120, classes=3):
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % classes
+    return rng.normal(size=(n, 4)) + 4 * np.eye(3, 4)[y], y
+
+
+class OnlyIds(ClassifierMixin, BaseEstimator):
+    """A classifier that refuses names, as nets do."""
+
+    def fit(self, X, y):
+        self.inner_ = LogisticRegression().fit(X, np.asarray(y).astype(np.int64))
+        self.classes_ = self.inner_.classes_
+        return self
+
+    def predict(self, X):
+        return self.inner_.predict(X)
+
+    def predict_proba(self, X):
+        return self.inner_.predict_proba(X)
+
+    def decision_function(self, X):
+        return self.inner_.decision_function(X)
+
+
+def taught(model, labels, classes=NAMES):
+    X, _ = pool()
+    student = find_student(model)
+    return X, student.teach(student.make({}), X, labels, classes=classes)
+
+
+@pytest.mark.parametrize("model", ["logistic", HistGradientBoostingClassifier(max_iter=3), OnlyIds()])
+def test_taught_student_predicts_names(model):
+    _, y = pool()
+    X, student = taught(model, y)
+    assert set(student.classes_.tolist()) == set(NAMES)
+    assert np.mean(student.predict(X) == np.array(NAMES)[y]) > 0.9
+
+
+def test_ids_that_look_like_names_are_not_mistaken():
+    """A model that reads the text '7' as the number 7 must not be asked for the class '7'."""
+    _, y = pool()
+    X, student = taught(OnlyIds(), y, classes=["7", "8", "9"])
+    assert isinstance(student, NamedClassifier)
+    assert set(student.predict(X).tolist()) == {"7", "8", "9"}
+
+
+def test_integer_ids_as_names_need_no_wrapper():
+    model = LogisticRegression().fit(*pool())
+    assert named(model, range(3)) is model
+    assert isinstance(named(model, [1, 2, 3]), NamedClassifier)
+
+
+def test_wrapper_gives_columns_of_all_classes():
+    X, y = pool()
+    labels = np.where(y == 1, -1, y)  # no label of the class 'ward'
+    _, student = taught(OnlyIds(), labels)
+    found = student.predict_proba(X)
+    assert found.shape == (120, 3)
+    assert (found[:, 1] == 0).all()
+    scores = student.decision_function(X)
+    assert np.isneginf(scores[:, 1]).all()
+    assert (student.classes_[scores.argmax(axis=1)] == student.predict(X)).all()
+
+
+def test_wrapper_has_only_methods_of_its_model():
+    wrapper = NamedClassifier(LinearSVC().fit(*pool()), NAMES)
+    assert not hasattr(wrapper, "predict_proba")
+    assert hasattr(wrapper, "decision_function")
+
+
+def test_binary_scores_stay_one_number_per_row():
+    two = np.array(["no", "yes"])
+    np.testing.assert_array_equal(over_all_classes([0.5, -1.0], two, two, empty=-np.inf), [0.5, -1.0])
+    three = over_all_classes([0.5, -1.0], two, np.array(["yes", "perhaps", "no"]), empty=-np.inf)
+    np.testing.assert_array_equal(three, [[0.5, -np.inf, -0.5], [-1.0, -np.inf, 1.0]])
+
+
+def test_single_released_class_is_always_predicted():
+    X, student = taught("logistic", np.where(pool()[1] == 2, 2, -1))
+    assert set(student.predict(X).tolist()) == {"clinic"}
+
+
+def test_pool_without_labels_is_refused():
+    with pytest.raises(InputError, match="no public point has a label"):
+        taught("logistic", np.full(120, -1))
