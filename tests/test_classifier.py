@@ -175,7 +175,8 @@ CLASSES = ["ape", "bee", "cat"]
         ({"epsilon": 1.0, "stop": "count"}, {"X_public": "pool"}, "max_labels"),
         ({"epsilon": 1.0, "sigma": -1.0}, {"X_public": "pool"}, "sigma is -1"),
         ({"epsilon": 1.0, "n_teachers": 2.5}, {"X_public": "pool"}, "n_teachers is 2.5"),
-        ({}, {"X_public": "pool", "budgets": np.linspace(1, 2, 600)}, "600 groups"),
+        ({"max_groups": "few"}, {"X_public": "pool", "budgets": np.linspace(1, 2, 600)}, "max_groups is 'few'"),
+        ({"min_group_size": 0}, {"X_public": "pool", "budgets": np.linspace(1, 2, 600)}, "min_group_size is 0"),
         ({"epsilon": 1e-4, "sigma": 0.5, "check_sigma": 0.5}, {"X_public": "pool"}, "no public point has a label"),
     ],
 )
@@ -230,6 +231,31 @@ def test_budgets_are_matched_to_rows_by_position():
     with pytest.warns(PublicRowsWarning):
         odd = clone(model).fit(X, y, budgets=Labelled(budgets, rng.permutation(600)))
     np.testing.assert_array_equal(plain.allocation_.people.group_of_person, odd.allocation_.people.group_of_person)
+
+
+@pytest.mark.parametrize("variant", ["weighting", "upsampling", "vanishing"])
+def test_everybody_may_have_their_own_epsilon(variant):
+    X, y = task(600)
+    pool, _ = task(100, seed=1)
+    budgets = np.random.default_rng(3).uniform(5, 40, size=600)
+    model = PATEClassifier(classes=CLASSES, verbose=0, random_state=0, variant=variant)
+    model.fit(X, y, budgets=budgets, X_public=pool)
+    people = model.allocation_.people
+    assert 2 <= len(people.groups) <= 8
+    given = np.array([group.epsilon for group in people.groups])[people.group_of_person]
+    assert (given <= budgets).all()
+    assert given.mean() > 0.8 * budgets.mean()
+    assert "600 different budgets are merged into 8 groups" in model.allocation_.notes[0]
+
+
+def test_groups_of_few_people_join_stricter_group():
+    X, y = task(600)
+    pool, _ = task(50, seed=1)
+    budgets = np.where(np.arange(600) < 4, 40.0, 20.0)
+    model = PATEClassifier(classes=CLASSES, verbose=0, random_state=0, n_teachers=20)
+    assert model.fit(X, y, budgets=budgets, X_public=pool).allocation_.people.group_sizes == {"eps=20": 600}
+    model.set_params(min_group_size=4).fit(X, y, budgets=budgets, X_public=pool)
+    assert model.allocation_.people.group_sizes == {"eps=40": 4, "eps=20": 596}
 
 
 def test_examples_in_the_docstrings_run():

@@ -20,8 +20,10 @@ from ipate.data.frames import is_frame, matched, n_rows, parts, take, without
 from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
+from ipate.people.merging import MIN_GROUP_SIZE
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
+from ipate.planning.choose import group_limit
 from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings, designed
 from ipate.runs.fitting import charge_labels, collect_votes, encode, find_classes, split_public
@@ -52,6 +54,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A uniform budget, used if `fit` is given neither budgets nor levels.
     delta : float or "auto"
         δ of every person; "auto" is the smaller of 1e-5 and 1/(10·people).
+    merge_within : float, optional
+        Merge budgets downwards that differ by at most this relative tolerance (`People.from_budgets`).
+    max_groups : int or "auto"
+        The largest number of groups of equal budgets. More are merged downwards, with the smallest loss of μ; "auto"
+        is a tenth of the teachers, at least 8 and at most 32. `allocation_.notes` states the loss.
+    min_group_size : int
+        Smaller groups join the next stricter one; the strictest group never does.
     n_teachers, sigma, check_sigma, threshold : number or "auto"
         The number of teachers, the noise and the threshold. "auto" chooses them from public information: sizes,
         classes, budgets, `points_per_teacher`, `proxy`.
@@ -123,6 +132,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     variant: str = "weighting"
     epsilon: float | None = None
     delta: float | str = "auto"
+    merge_within: float | None = None
+    max_groups: int | str = "auto"
+    min_group_size: int = MIN_GROUP_SIZE
     n_teachers: int | str = "auto"
     aggregator: str = "auto"
     sigma: float | str = "auto"
@@ -200,13 +212,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = find_classes(y, self.classes)
         codes = encode(self.classes_, y, "y")
         uniform = self.epsilon if budgets is None and levels is None else None
-        rules: dict[str, Any] = {"policy": policy, "epsilon": uniform, "delta": self.delta}
+        rules: dict[str, Any] = {
+            "policy": policy, "epsilon": uniform, "delta": self.delta, "merge_within": self.merge_within,
+        }  # fmt: skip
         if self.ledger is not None and person_id is None:
             raise InputError(
                 f"ledger is {str(self.ledger)!r} without person_id: give the person's id of each row, so that later "
                 "fits find what each person has spent"
             )
-        people = make_people(len(codes), **by_row, **rules)
+        people = make_people(len(codes), **by_row, **rules)  # refuses bad budgets before anything else
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         if X_public is not None:
             pool, truth = self._public(X_public, y_public, "X_public", like=X)
@@ -216,6 +230,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X, codes = take(X, private), codes[private]
             by_row = {name: None if values is None else values[private] for name, values in by_row.items()}
             people = make_people(len(codes), **by_row, **rules)
+        people = self._merged(people)
         settings = self.choice_ = self._settings(people, n_rows(pool), seed, X)
         if self.verbose:
             sys.stderr.write(f"ipate: {settings.reason}\n")
@@ -357,6 +372,14 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _teacher(self) -> Any:
         return make_model() if self.teacher is None else self.teacher
+
+    def _merged(self, people: People) -> People:
+        """Merge groups downwards so that each can have its teachers."""
+        most = group_limit(
+            self.max_groups, n_people=people.n_people, n_classes=len(self.classes_), n_teachers=self.n_teachers,
+            points_per_teacher=self.points_per_teacher,
+        )  # fmt: skip
+        return people.merged(max_groups=most, min_group_size=self.min_group_size)
 
     def _settings(self, people: People, n_public: int, seed: int, X: Any = None) -> Settings:
         proxy = None

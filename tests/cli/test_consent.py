@@ -23,7 +23,9 @@ def test_valid_file_is_summarised_and_groups_written(files, process):
     assert "A person at level average: whatever anyone learns" in told.out
     assert "'p1' says high and average (line 2 on): high binds" in told.out
     assert "Written: groups.csv, 2 groups." in told.out
-    assert (files / "groups.csv").read_text() == "group,epsilon,delta\nhigh,1.0,1e-05\nlow,3.0,1e-05\n"
+    assert (files / "groups.csv").read_text() == "group,epsilon,delta,people\nhigh,1.0,1e-05,1\nlow,3.0,1e-05,2\n"
+    planned = process("plan", "--groups", "groups.csv", "--people", "3", "--teachers", "1", "--json", cwd=files)
+    assert planned.code == 0, planned.err
     assert told.err == ""
 
 

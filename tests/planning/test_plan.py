@@ -310,7 +310,7 @@ def test_plan_command_reads_every_source_of_groups(run):
         (f"{SHARES} --teachers many", ["teachers is 'many'", "auto"]),
         (f"{SHARES} --teachers 0", ["teachers is 0"]),
         (f"{SHARES} --teachers -3", ["teachers is -3"]),
-        (f"{SHARES} --teachers 2", ["3 groups", "2 teachers"]),
+        (f"{SHARES} --teachers 2 --max-groups 3", ["3 groups", "2 teachers"]),
         (f"{SHARES} --weights gdpp", ["rule is 'gdpp'", "nearest is 'gdp'"]),
         (f"{SHARES} --bound exact", ["bound is 'exact'"]),
         (f"{SHARES} --delta 2", ["delta is 2"]),

@@ -29,3 +29,20 @@ def test_rows_without_ids_are_people_of_their_own(tmp_path):
     task = _task(_file(tmp_path / "people.csv", map(str, range(120))))
     assert len(task.unprotected) == 30
     assert {*task.unprotected} | {*task.people.ids} == {str(row) for row in range(120)}
+
+
+def test_configuration_limits_number_and_size_of_groups(tmp_path):
+    file = tmp_path / "people.csv"
+    rows = [f"{index % 7},{index % 2},{1 + index % 40 / 10}\n" for index in range(400)]
+    file.write_text("x,sick,eps\n" + "".join(rows))
+
+    def people(**budgets):
+        data = {"file": file, "label": "sick", "epsilon": "eps", "classes": ["0", "1"], "public": 30, "test": 10}
+        return prepare(RunConfig.from_mapping({"data": data, "budgets": budgets})).people
+
+    assert len(people().groups) == 8
+    assert len(people(max_groups=3).groups) == 3
+    assert len(people(max_groups=40, min_group_size=1).groups) == 40
+    merged = people(max_groups=40, min_group_size=12)
+    assert sorted(group.people for group in merged.groups)[1] >= 12
+    assert len(people(merge_within=1.0).groups) == 3

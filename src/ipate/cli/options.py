@@ -35,6 +35,16 @@ Weights = Annotated[
 Delta = Annotated[float, Option(help="δ of groups without one in the group file.")]
 Orders = Annotated[str, Option(help="Rényi orders: FIRST:LAST or a comma-separated list.")]
 Classes = Annotated[int | None, Option(help="Number of classes (public).")]
+MergeWithin = Annotated[
+    float | None, Option(help="Merge budgets downwards within this relative tolerance, from 0 to 1.", metavar="SHARE")
+]
+MaxGroups = Annotated[
+    str | None,
+    Option(help="Most groups; others are merged downwards. auto: a tenth of the teachers, 8 to 32.", metavar="N|auto"),
+]
+MinGroupSize = Annotated[
+    int | None, Option(min=1, help="Groups of fewer people join the next stricter one; default: 5.")
+]
 Accuracy = Annotated[float | None, Option(help="ptr: expected accuracy of one teacher, from public knowledge.")]
 Spread = Annotated[float | None, Option(help="ptr: spread of query difficulty; default: 2.")]
 Confusion = Annotated[float | None, Option(help="ptr: share of wrong votes that agree with each other; default: 0.65.")]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer, echo
 
+from ipate.cli import options
 from ipate.cli.options import AsJson
 from ipate.cli.output import print_json, print_result, print_table, progress_bar
 
@@ -74,9 +75,9 @@ def fit(
     epsilon: Annotated[float | None, Option(help="One ε for everybody, if the data has none.")] = None,
     delta: Annotated[float | None, Option(help="δ; default: the policy's, else 1e-5.")] = None,
     person: Annotated[str | None, Option(help="The column with the id of each row's person.")] = None,
-    merge_within: Annotated[
-        float | None, Option(help="Merge values of ε within this relative tolerance, rounding down.")
-    ] = None,
+    merge_within: options.MergeWithin = None,
+    max_groups: options.MaxGroups = None,
+    min_group_size: options.MinGroupSize = None,
     variant: Annotated[str, Option(help="weighting, or standard: the site's strictest ε for everyone.")] = "weighting",
     teachers: Annotated[int | None, Option(help="Number of teachers; default: chosen as in ipate run.")] = None,
     points_per_teacher: Annotated[
@@ -91,19 +92,21 @@ def fit(
     from ipate.errors import check_number
     from ipate.parties.queries import read_queries
     from ipate.parties.site import SiteOptions, fit_site, make_teacher
+    from ipate.people.merging import MIN_GROUP_SIZE
     from ipate.people.policy import Policy
 
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if value is not None:
             check_number(name, value)
-    options = SiteOptions(
+    given = SiteOptions(
         label=label, level=level, epsilon_column=epsilon_column, person=person,
         policy=None if policy is None else Policy.from_file(policy), epsilon=epsilon, delta=delta,
-        merge_within=merge_within, variant=variant, n_teachers=teachers,
+        merge_within=merge_within, max_groups=options.whole_number(max_groups) or "auto",
+        min_group_size=min_group_size or MIN_GROUP_SIZE, variant=variant, n_teachers=teachers,
         points_per_teacher=points_per_teacher, seed=split_seed,
     )  # fmt: skip
     fitted = fit_site(
-        data, out, name=site, encoding=read_queries(queries).encoding, options=options,
+        data, out, name=site, encoding=read_queries(queries).encoding, options=given,
         estimator=make_teacher(teacher), n_jobs=jobs, bar=partial(progress_bar, quiet=as_json),
     )  # fmt: skip
     payload = {

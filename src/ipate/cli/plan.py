@@ -44,6 +44,9 @@ def command(
     delta: Annotated[
         float | None, Option(help="δ where no file gives one; default: the smaller of 1e-5 and 0.1/people.")
     ] = None,
+    merge_within: options.MergeWithin = None,
+    max_groups: options.MaxGroups = None,
+    min_group_size: options.MinGroupSize = None,
     classes: Annotated[int | None, Option(help=f"Number of classes (public); default: {CLASSES}.")] = None,
     pool: Annotated[int | None, Option(help="Number of public points; default: 10,000.")] = None,
     variant: Annotated[str | None, Option(help="Variant to choose noise for; default: weighting.")] = None,
@@ -91,15 +94,20 @@ def command(
     who: dict[str, Any] = {
         "people": people, "groups": groups, "share": share or None, "epsilon": epsilon, "delta": delta,
         "epsilon_column": epsilon_column, "level": level, "policy": policy, "person": person,
-        "delta_column": delta_column,
+        "delta_column": delta_column, "merge_within": merge_within,
     }  # fmt: skip
     request: dict[str, Any] = {}
     if config is None:
         asked, n_classes, n_public, seed = _read_groups(**who), classes or CLASSES, pool or POOL, split_seed or 0
         notes = [] if classes is not None else [f"{CLASSES} classes are assumed; give the number with --classes."]
+        asked, merged = _merged(asked, n_classes, teachers, points_per_teacher, max_groups, min_group_size)
+        notes += merged
         known = None
     else:
-        options.refuse_unused(f"{config} describes the data", **who, classes=classes, pool=pool, split_seed=split_seed)
+        options.refuse_unused(
+            f"{config} describes the data", **who, max_groups=max_groups, min_group_size=min_group_size,
+            classes=classes, pool=pool, split_seed=split_seed,
+        )  # fmt: skip
         asked, n_classes, n_public, seed, request, known, notes = _read_config(config, bound)
     given = {
         "variant": variant, "n_teachers": options.whole_number(teachers), "points_per_teacher": points_per_teacher,
@@ -145,8 +153,25 @@ def _read_config(path: Path, bound: str | None) -> tuple[Any, ...]:
     if bound is None and (meter.whole or not meter.data_independent):
         notes.append(f"The run's bound {meter.bound} depends on the votes; this plan counts by gdp.")
         request["bound"] = "gdp"
+    notes += task.people.notes
     facts = (task.people.groups, task.data.n_classes, len(task.parts.public), config.split_seed)
     return *facts, request, reference, notes
+
+
+def _merged(
+    groups: "tuple[Group, ...]", n_classes: int, teachers: str | None, points: int | None, most: str | None,
+    least: int | None,
+) -> "tuple[tuple[Group, ...], tuple[str, ...]]":  # fmt: skip
+    """Merge groups downwards, as a run does."""
+    from ipate.people.merging import MIN_GROUP_SIZE, merge_groups, regrouped
+    from ipate.planning.choose import group_limit
+
+    limit = group_limit(
+        options.whole_number(most) or "auto", n_people=sum(group.people or 0 for group in groups),
+        n_classes=n_classes, n_teachers=options.whole_number(teachers) or "auto", points_per_teacher=points,
+    )  # fmt: skip
+    home, notes = merge_groups(groups, max_groups=limit, min_group_size=least or MIN_GROUP_SIZE)
+    return regrouped(groups, home), notes
 
 
 def _forecasts(
@@ -167,7 +192,7 @@ def _forecasts(
 
 def _read_groups(
     *, people: str | None, groups: Path | None, share: list[str] | None, epsilon: float | None, delta: float | None,
-    policy: Path | None, **columns: str | None,
+    policy: Path | None, merge_within: float | None, **columns: str | None,
 ) -> "tuple[Group, ...]":  # fmt: skip
     """Read the groups from a number of people with one ε, a people csv, or a group csv with numbers or shares."""
     from ipate.errors import InputError, check_count
@@ -177,7 +202,8 @@ def _read_groups(
 
     number = people is not None and people.removeprefix("-").isdecimal()
     usual: float | str = "auto" if delta is None else delta
-    named = next((name for name, value in {**columns, "policy": policy}.items() if value is not None), None)
+    belonging = {**columns, "policy": policy, "merge_within": merge_within}
+    named = next((name for name, value in belonging.items() if value is not None), None)
     if groups is not None:
         belongs = named or ("epsilon" if epsilon is not None else None)
         if belongs is not None:
@@ -200,7 +226,7 @@ def _read_groups(
     return People.from_csv(
         people, epsilon_column=columns["epsilon_column"], level_column=columns["level"],
         person_column=columns["person"], delta_column=columns["delta_column"],
-        policy=None if policy is None else Policy.from_file(policy), delta=usual,
+        policy=None if policy is None else Policy.from_file(policy), delta=usual, merge_within=merge_within,
     ).groups  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, echo
 
-from ipate.cli.options import AsJson, whole_number
+from ipate.cli.options import AsJson, MaxGroups, MergeWithin, MinGroupSize, whole_number
 from ipate.cli.output import cell, print_json, print_table, progress_bar, statement_line
 from ipate.errors import InputError
 
@@ -34,6 +34,9 @@ def command(
         list[str] | None,
         Option(help="Assign consent levels at random: LEVEL=SHARE, once per level, such as high=0.54."),
     ] = None,
+    merge_within: MergeWithin = None,
+    max_groups: MaxGroups = None,
+    min_group_size: MinGroupSize = None,
     teachers: Annotated[str | None, Option(help="Number of teachers, or auto.")] = None,
     points_per_teacher: Annotated[
         int | None, Option(help="People per teacher, if the number of teachers is auto.")
@@ -65,7 +68,13 @@ def command(
     engine = {"n_jobs": jobs, "backend": backend, "address": address}
     given = _stated(
         data=_stated(name=dataset, data_dir=data_dir, public=_size(public), test=_size(test)),
-        budgets=_stated(epsilon=epsilon, shares=_shares(share)),
+        budgets=_stated(
+            epsilon=epsilon,
+            shares=_shares(share),
+            merge_within=merge_within,
+            max_groups=whole_number(max_groups),
+            min_group_size=min_group_size,
+        ),
         teachers=_stated(model=teacher, number=whole_number(teachers), points=points_per_teacher, **engine),
         labelling=_stated(variant=variant),
         student=_stated(model=student),

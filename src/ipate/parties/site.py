@@ -28,9 +28,10 @@ from ipate.files import FileLock, fingerprint, read_npz, replacing, write_text
 from ipate.parties import exchange
 from ipate.parties.exchange import DeclaredGroup, DeclaredTeacher, Encoding, Manifest, check_site, sha256
 from ipate.parties.queries import Queries
+from ipate.people.merging import MIN_GROUP_SIZE
 from ipate.people.people import make_people
 from ipate.people.policy import Policy
-from ipate.planning.choose import usual_points
+from ipate.planning.choose import group_limit, usual_points
 from ipate.teachers.engines import Engine, one_line
 from ipate.teachers.ensemble import Ints, fit_teacher, predict_votes, run_teachers
 from ipate.votes.store import vote_dtype
@@ -226,6 +227,8 @@ class SiteOptions:
     epsilon: float | None = None  # one ε for everybody, if the data has none
     delta: float | None = None  # default: the policy's, else 1e-5
     merge_within: float | None = None  # as in `People.from_budgets`
+    max_groups: int | str = "auto"  # more groups are merged downwards
+    min_group_size: int = MIN_GROUP_SIZE  # smaller groups join the next stricter one
     variant: str = "weighting"
     n_teachers: int | None = None
     points_per_teacher: int | None = None  # default: the chooser's rule, on the site's own people
@@ -357,6 +360,11 @@ def _allocate_people(rows: Dataset, options: SiteOptions, data: Path) -> Allocat
         rows.n_rows, budgets=rows.epsilon, levels=rows.levels, policy=options.policy, epsilon=options.epsilon,
         delta=delta, person_id=rows.person_id, merge_within=options.merge_within, source=str(data),
     )  # fmt: skip
+    most = group_limit(
+        options.max_groups, n_people=people.n_people, n_classes=rows.n_classes, n_teachers=options.n_teachers or "auto",
+        points_per_teacher=options.points_per_teacher,
+    )  # fmt: skip
+    people = people.merged(max_groups=most, min_group_size=options.min_group_size)
     wanted = options.n_teachers
     if wanted is None:
         points = usual_points(people.n_people, rows.n_classes)

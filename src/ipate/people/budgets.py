@@ -121,6 +121,7 @@ class GroupRow:
     delta: float | None = None
     sensitivity: float | None = None
     weight: float | None = None
+    people: int | None = None
 
     def __post_init__(self) -> None:
         check_id(self.group)
@@ -146,10 +147,16 @@ def _read_ids(path: FilePath, optional: tuple[str, ...]) -> tuple[Table, tuple[s
 
 
 def read_groups(path: FilePath) -> tuple[GroupRow, ...]:
-    """Read a group file: csv with `group,epsilon` and optional `delta,sensitivity,weight`; '01' and '1' are two ids."""
-    table, ids = _read_ids(path, ("delta", "sensitivity", "weight"))
-    kinds = [column for column in table.columns if column != "group"]
+    """Read a group file: csv with `group,epsilon` and optional `delta,sensitivity,weight,people`.
+
+    Ids are texts: '01' and '1' are two groups.
+    """
+    table, ids = _read_ids(path, ("delta", "sensitivity", "weight", "people"))
+    kinds = [column for column in table.columns if column not in ("group", "people")]
     numbers: list[list[Any]] = [table.numbers(kind, kind, optional=kind != "epsilon") for kind in kinds]
+    if "people" in table.columns:
+        kinds.append("people")
+        numbers.append([_count(name, cell, path) for name, cell in zip(ids, table.texts("people"), strict=True)])
     rows = zip(ids, *numbers, strict=True)
     return tuple(GroupRow(group=group, **dict(zip(kinds, values, strict=True))) for group, *values in rows)
 
@@ -229,5 +236,6 @@ def write_groups(path: FilePath, rows: Iterable[GroupRow]) -> None:
     for group, count in Counter(row.group for row in rows).items():
         if count > 1:
             raise InputError(f"duplicate group id {show(group)}: ids must be unique")
-    columns = ["group", *(kind for kind in LIMITS if any(getattr(row, kind) is not None for row in rows))]
+    kinds = (*LIMITS, "people")
+    columns = ["group", *(kind for kind in kinds if any(getattr(row, kind) is not None for row in rows))]
     write_csv(path, columns, ([getattr(row, column) for column in columns] for row in rows))

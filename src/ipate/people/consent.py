@@ -193,7 +193,10 @@ def _counted(found: Consent, usable: Usable, policy: Policy, *, delta: float | N
             f"There are {len(people.groups):,} different budgets: a few levels reveal less about each person, and "
             "many small groups are hard to distribute over teachers."
         )
-    groups = tuple(GroupRow(group=group.id, epsilon=group.epsilon, delta=group.delta) for group in people.groups)
+    groups = tuple(
+        GroupRow(group=group.id, epsilon=group.epsilon, delta=group.delta, people=group.people)
+        for group in people.groups
+    )
     return replace(
         found,
         rows=len(usable.budgets),

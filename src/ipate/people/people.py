@@ -5,7 +5,7 @@ is reported in `People.notes`. The number of people, their budgets and who share
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, TypeAlias
 
@@ -16,6 +16,7 @@ from ipate.errors import InputError, show
 from ipate.files import FilePath, read_table
 from ipate.people.budgets import Group
 from ipate.people.grouping import by_level, by_number, find_rows, number_column, row_name
+from ipate.people.merging import MIN_GROUP_SIZE, merge_groups, regrouped
 from ipate.people.policy import Policy
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -131,6 +132,18 @@ class People:
             return cls(**by_level(rows, table.texts(budget_column), policy, delta, given))
         numbers = np.array(table.numbers(budget_column, "epsilon"), dtype=np.float64)
         return cls(**by_number(rows, numbers, delta, given, merge_within))
+
+    def merged(self, *, max_groups: int | None = None, min_group_size: int = MIN_GROUP_SIZE) -> Self:
+        """Return the people in fewer groups; everybody's budget stays or becomes stricter, and notes state the loss.
+
+        At most `max_groups` groups remain, chosen so that the sum of the μ that people lose is smallest, and groups
+        of fewer than `min_group_size` people join the next stricter one. The strictest group never does.
+        """
+        home, notes = merge_groups(self.groups, max_groups=max_groups, min_group_size=min_group_size)
+        if not notes:
+            return self
+        place = np.unique(home, return_inverse=True)[1][self.group_of_person]
+        return replace(self, groups=regrouped(self.groups, home), group_of_person=place, notes=(*self.notes, *notes))
 
     @property
     def n_people(self) -> int:

@@ -29,6 +29,7 @@ BLIND_THRESHOLD = 0.5  # largest threshold without a proxy: teachers weaker than
 SKILLS = (0.2, 0.4, 0.6, 0.8, 0.95)  # assumed skills of teachers if there is no proxy
 FEWEST_TEACHERS = 25
 PROXY_TEACHERS = 40
+FEW_GROUPS, MOST_GROUPS = 8, 32  # so many groups are never merged, and more never remain, unless asked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +156,24 @@ def choose(
 def usual_points(n_people: int, n_classes: int) -> int:
     """Return the default number of people per teacher: max(50, 10·C), or fewer if needed to have 25 teachers."""
     return max(1, min(max(50, 10 * n_classes), n_people // FEWEST_TEACHERS))
+
+
+def group_limit(
+    asked: int | str, *, n_people: int, n_classes: int, n_teachers: int | str = "auto",
+    points_per_teacher: int | None = None,
+) -> int:  # fmt: skip
+    """Return the largest number of groups: as asked for, or for "auto" what the expected k teachers can serve.
+
+    That is a tenth of the teachers, at least 8 and at most 32, and never more than there are teachers.
+    """
+    if not isinstance(asked, str):
+        return asked
+    if asked != "auto":
+        raise InputError(f"max_groups is {asked!r}: it must be a number or 'auto'")
+    k = int(n_teachers) if isinstance(n_teachers, int | np.integer) else 0
+    if k < 1:
+        k = n_people // (points_per_teacher or usual_points(n_people, n_classes))
+    return max(1, min(k, max(FEW_GROUPS, min(k // 10, MOST_GROUPS))))
 
 
 def _best_noise(

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ipate.errors import InputError, nearest
 from ipate.ledger.records import NoiseKind
+from ipate.people.merging import MIN_GROUP_SIZE
 from ipate.teachers.models import DEFAULT
 
 Auto = Literal["auto"]
@@ -48,12 +49,19 @@ class DataConfig(_Section):
 
 
 class BudgetConfig(_Section):
-    """The budgets: a policy for consent levels, shares to draw levels at random, or one ε for everybody."""
+    """The budgets: a policy for consent levels, shares to draw levels at random, or one ε for everybody.
+
+    Groups are merged downwards: budgets within a relative tolerance, more groups than `max_groups`, and groups below
+    `min_group_size` people.
+    """
 
     policy: dict[str, Positive] | None = None
     shares: dict[str, Positive] | None = None
     epsilon: Positive | None = None
     delta: Annotated[float, Field(gt=0, lt=1)] | Auto = "auto"
+    merge_within: Annotated[float, Field(ge=0, le=1)] | None = None
+    max_groups: Count | Auto = "auto"
+    min_group_size: Count = MIN_GROUP_SIZE
 
 
 class TeacherConfig(_Section):

@@ -13,6 +13,7 @@ from ipate.errors import InputError
 from ipate.files import fingerprint
 from ipate.people.grouping import find_rows, row_name
 from ipate.people.people import People, make_people
+from ipate.planning.choose import group_limit
 from ipate.planning.reference import Reference, Simulator, read_design
 from ipate.runs.config import ReferenceConfig, RunConfig
 from ipate.students import STUDENTS, find_student
@@ -99,10 +100,16 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
                 "levels at random"
             )
         levels, policy = _drawn(given.shares, len(private), config.split_seed), given.policy or DEFAULT_POLICY
-    return make_people(
+    people = make_people(
         len(private), budgets=epsilon, levels=levels, policy=policy, epsilon=given.epsilon, delta=given.delta,
         person_id=persons, source=data.name if config.data.file is None else config.data.file.name,
+        merge_within=given.merge_within,
     )  # fmt: skip
+    most = group_limit(
+        given.max_groups, n_people=people.n_people, n_classes=data.n_classes, n_teachers=config.teachers.number,
+        points_per_teacher=config.teachers.points,
+    )  # fmt: skip
+    return people.merged(max_groups=most, min_group_size=given.min_group_size)
 
 
 def _drawn(shares: dict[str, float], n: int, seed: int) -> NDArray[np.str_]:
