@@ -127,6 +127,13 @@ class Bound(ABC):
     def worst_label(self, orders: Orders, *, sensitivity: ArrayLike, sigma: float, noise: str) -> Floats:
         """Return what a label can cost at most, whatever the votes: (*sensitivity.shape, width)."""
 
+    def vector_cost(self, orders: Orders, *, sensitivity: ArrayLike, sigma: float) -> Floats:
+        """Return the cost of a released vector with Gaussian noise that a person moves by √2·Δ: (*shape of Δ, width).
+
+        A label is one choice made from such a vector, and may cost less than the vector itself.
+        """
+        raise InputError(f"bound is {self.name!r}: it has no cost for a released vector; use gdp")
+
     def check_cost(
         self, orders: Orders, maxima: Floats, *, sensitivity: Floats, check_sigma: float, threshold: float
     ) -> Floats:
@@ -260,6 +267,10 @@ class Meter:
     def worst_label(self, *, sensitivity: ArrayLike, sigma: float, noise: str = "gaussian") -> Floats:
         """Return what a label can cost at most, whatever the votes: shape (*sensitivity.shape, width)."""
         return self.definition.worst_label(self.orders, sensitivity=sensitivity, sigma=sigma, noise=noise)
+
+    def vector_cost(self, *, sensitivity: ArrayLike, sigma: float) -> Floats:
+        """Return the cost of a released vector with Gaussian noise that a person moves by √2·Δ."""
+        return self.definition.vector_cost(self.orders, sensitivity=sensitivity, sigma=sigma)
 
     def worst_query(
         self, *, sensitivity: ArrayLike, sigma: float, check_sigma: float | None, noise: str = "gaussian"

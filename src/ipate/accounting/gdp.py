@@ -111,5 +111,9 @@ class Gdp(Bound):
             return np.asarray((-2 * ndtri(expit(-pure_epsilon(sensitivity, sigma)))) ** 2)[..., None]
         return np.asarray(2 * (check_sensitivity(sensitivity) / check_positive("sigma", sigma)) ** 2)[..., None]
 
+    def vector_cost(self, orders: Orders, *, sensitivity: ArrayLike, sigma: float) -> Floats:
+        """Return μ² = 2Δ²/σ²: a label is charged as the whole vector that it is read off."""
+        return self.worst_label(orders, sensitivity=sensitivity, sigma=sigma, noise="gaussian")
+
 
 BOUND = Gdp()

@@ -109,6 +109,10 @@ class RenyiBound(Bound):
             return laplace_label_rdp(orders, sensitivity=sensitivity, scale=sigma)
         return label_rdp(orders, sensitivity=sensitivity, sigma=sigma)
 
+    def vector_cost(self, orders: Orders, *, sensitivity: ArrayLike, sigma: float) -> Floats:
+        """Return αΔ²/σ², the Rényi cost of the Gaussian mechanism, which is also loose's cost of a label."""
+        return label_rdp(orders, sensitivity=sensitivity, sigma=sigma)
+
 
 class Loose(RenyiBound):
     """Every release costs its worst case under loose."""

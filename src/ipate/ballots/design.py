@@ -1,0 +1,156 @@
+"""The design of a release of ballots, from public figures alone: weights, number of cells, cost of every account.
+
+A person's ballot moves the histogram by at most √2 times their weight w (docs/proofs/ballots.md), so it costs them
+2w²/σ² in μ², and w = μ/√2 uses up a budget of μ. The noise has σ = 1 throughout: only ratios of weights to σ matter.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.accounting.bounds import Meter
+from ipate.errors import BudgetExceededError, InputError, check_count
+from ipate.ledger.records import Terms
+from ipate.people.budgets import Account, Group
+from ipate.public.cells import PARTITIONS, usual_cells
+
+Floats = NDArray[np.float64]
+SIGMA = 1.0
+GRID = 2.0**-20  # what a person adds to an entry of the histogram is a whole multiple of this
+ENOUGH = 12.0  # Σw/σ per class: below it, labels are unreliable
+FULL = 10.0  # Σw/(mσ): beyond it, more weight improves no label, so the rest stays in the accounts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """Everything about a release of ballots that is public before it: it depends on no private row.
+
+    `units` has, by account id, what one row adds to its cell in each partition, in multiples of `GRID`.
+    """
+
+    units: Mapping[str, int]
+    people: Mapping[str, int]  # by account id, everybody who was ever counted in, whether they have rows or not
+    terms: Mapping[str, Terms]
+    partitions: int
+    cells: int
+    n_classes: int
+    affordable: float  # Σw/σ that all budgets together afford
+    share: float  # of it that is used
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """The weight w of one person's ballot, by account id: √r·u, rounded up."""
+        root = math.sqrt(self.partitions)
+        exact = root == int(root)
+        found = {account: root * (units * GRID) for account, units in self.units.items()}
+        return found if exact else {account: float(np.nextafter(weight, np.inf)) for account, weight in found.items()}
+
+    @property
+    def costs(self) -> dict[str, Floats]:
+        """The cost of one person's ballot, by account id, whether or not they cast one."""
+        return {account: _price(self.terms[account], weight) for account, weight in self.weights.items()}
+
+    @property
+    def total(self) -> float:
+        """Σw/σ of all people."""
+        return math.fsum(self.people[account] * weight for account, weight in self.weights.items())
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of the histogram: partitions, cells, classes."""
+        return self.partitions, self.cells, self.n_classes
+
+    @property
+    def per_class(self) -> float:
+        """Σw/σ per class, by which a user can tell before the release whether labels will be reliable."""
+        return self.affordable / self.n_classes
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know, from public figures alone."""
+        found = []
+        if self.per_class < ENOUGH:
+            found.append(
+                f"ballots: the budgets afford a total weight of {self.affordable:.1f} noise deviations for "
+                f"{self.n_classes} classes, {self.per_class:.1f} per class; below {ENOUGH:g} per class many labels "
+                "will be wrong: more people or larger budgets are needed"
+            )
+        if self.share < 1:
+            found.append(
+                f"ballots: {100 * self.share:.0f}% of the affordable weight is used; more would improve no label with "
+                f"{self.cells} cells, so the rest of every budget stays in the account"
+            )
+        return tuple(found)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the design as plain data."""
+        return {
+            "partitions": self.partitions, "cells": self.cells, "classes": self.n_classes, "sigma": SIGMA,
+            "affordable_weight": self.affordable, "share_used": self.share, "weight": self.total,
+            "weight_per_class": self.per_class, "weights": self.weights,
+        }  # fmt: skip
+
+
+def ballot_terms(groups: Sequence[Group], meter: Meter | None = None) -> list[Terms]:
+    """Return one account per group; its sensitivity is the weight that the whole budget affords."""
+    unit = meter or Meter("gdp")
+    if unit.whole or not unit.data_independent:
+        raise InputError(f"bound is {unit.bound!r}: ballots have a cost for all data; use gdp")
+    made = []
+    for group in groups:
+        blank = Terms(account=Account(group=group, sensitivity=0.0), meter=unit)
+        weight = _affordable(blank, blank.limit)
+        made.append(Terms(account=Account(group=group, sensitivity=weight), meter=unit))
+    return made
+
+
+def make_design(
+    terms: Sequence[Terms],
+    *,
+    n_classes: int,
+    n_pool: int,
+    spent: Mapping[str, Floats] | None = None,
+    partitions: int = PARTITIONS,
+    cells: int | None = None,
+) -> Design:
+    """Choose weights and the number of cells from budgets, what was spent of them, classes and pool.
+
+    The numbers of people of the groups include people who have withdrawn, so that nobody's leaving can be seen.
+    """
+    check_count("n_classes", n_classes, least=2)
+    check_count("the number of points in the pool", n_pool)
+    root = math.sqrt(check_count("partitions", partitions))
+    held = {entry.account.id: entry for entry in terms}
+    people = {name: check_count(f"the number of people of group {name!r}", entry.account.people)
+              for name, entry in held.items()}  # fmt: skip
+    left = {name: entry.limit - (spent or {}).get(name, np.zeros(entry.meter.width)) for name, entry in held.items()}
+    weights = {name: _affordable(entry, left[name]) for name, entry in held.items()}
+    total = math.fsum(people[name] * weight for name, weight in weights.items())
+    m = usual_cells(total / SIGMA, n_classes=n_classes, n_pool=n_pool) if cells is None else check_count("cells", cells)
+    share = min(1.0, FULL * m * SIGMA / total) if total > 0 else 1.0
+    units = {name: math.floor(share * weight / root / GRID) for name, weight in weights.items()}
+    for name, entry in held.items():  # a last bit of rounding must not pass the budget
+        while units[name] > 0 and not np.any(_price(entry, root * (units[name] * GRID) * (1 + 1e-15)) <= left[name]):
+            units[name] -= 1
+    if not any(units.values()):
+        raise BudgetExceededError("no budget is left for ballots: nobody's ballot would have any weight")
+    return Design(
+        units=units, people=people, terms=held, partitions=partitions, cells=m, n_classes=n_classes,
+        affordable=total / SIGMA, share=share,
+    )  # fmt: skip
+
+
+def _price(terms: Terms, weight: float) -> Floats:
+    """Return the cost of a ballot of this weight: that of a vector which moves by √2·w."""
+    return terms.meter.vector_cost(sensitivity=weight, sigma=SIGMA)
+
+
+def _affordable(terms: Terms, left: Floats) -> float:
+    """Return the weight whose cost is what is left: costs grow with its square."""
+    best = float(np.max(left / _price(terms, 1.0), initial=0.0))
+    return math.sqrt(best) if best > 0 else 0.0

@@ -1,0 +1,188 @@
+"""Features: the coordinates in which cells are cut, fitted on the pool alone.
+
+The rule (docs/ballots.md has its measurements) needs the pool and the number of classes only:
+
+- A *table* is standardised by the pool's means and deviations. Every column then gets the weight √s, where s is the
+  share of its variance that k-means with four clusters per class explains beyond chance: columns in which the pool has
+  no structure would only blur the cells (compare Witten and Tibshirani, "A framework for feature selection in
+  clustering", 2010).
+- *Images* become histograms of oriented gradients (`ipate.public.hog`), or stay pixels below 16 pixels a side.
+- *Given* features, such as the user's own embeddings, are taken as they are.
+- Tables beyond 64 columns and all images are rotated to their principal components: those that hold 90% of the
+  variance, 64 at most.
+
+Every value is rounded to a whole number before it enters a sum, and all sums stay below 2^53. So the features of a row
+depend on that row alone, to the last bit, and not on the block of rows that it is computed with.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.errors import InputError, check_count, show
+from ipate.public.cells import LARGEST, check_grid
+from ipate.public.hog import SMALLEST, gradients
+
+Floats = NDArray[np.float64]
+Kind: TypeAlias = Literal["table", "image", "given"]
+DIMENSIONS = 64
+SHARE = 0.9  # of the variance that the principal components keep
+_TOP = 2.0**12  # where the largest value of the pool is on the grid; other rows are clipped at `LARGEST`
+_UNIT = 2.0**14  # of the principal components
+_ROWS = 4096  # rows at a time
+_SEEDS, _SWEEPS = 5, 30
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Features:
+    """A fixed map from rows to points on the grid: (x − centre)·gain, rounded, then principal components if any."""
+
+    kind: Kind
+    shape: tuple[int, ...]  # of one row
+    gradients: bool  # whether images become histograms of oriented gradients first
+    centre: Floats
+    gain: Floats
+    components: Floats | None  # (inputs, dimensions), whole numbers: unit vectors times 2^14
+
+    @property
+    def dimensions(self) -> int:
+        """The number of coordinates of a point."""
+        return len(self.centre) if self.components is None else self.components.shape[1]
+
+    def transform(self, rows: NDArray[Any]) -> Floats:
+        """Return rows as points on the grid; a row that `readable` refuses becomes some point."""
+        flat = self._flat(rows)
+        return np.concatenate(
+            [self._block(flat[start : start + _ROWS]) for start in range(0, max(1, len(flat)), _ROWS)]
+        )
+
+    def readable(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which rows have finite values only; the others cast no ballot."""
+        return np.asarray(np.isfinite(self._flat(rows)).all(axis=1))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the rule as plain data, for reports."""
+        steps = {"table": "standardised, columns weighted by structure", "given": "as they are", "image": "pixels"}
+        step = "histograms of oriented gradients" if self.gradients else steps[self.kind]
+        principal = self.components is not None
+        return {
+            "kind": self.kind, "columns": int(np.prod(self.shape)), "steps": step, "principal_components": principal,
+            "dimensions": self.dimensions,
+        }  # fmt: skip
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the map as plain arrays, to be stored."""
+        none = np.zeros((len(self.centre), 0))
+        return {
+            "kind": np.array(self.kind), "shape": np.array(self.shape), "gradients": np.array(self.gradients),
+            "centre": self.centre, "gain": self.gain,
+            "components": none if self.components is None else self.components,
+        }  # fmt: skip
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the features that `arrays` describes."""
+        components = np.asarray(arrays["components"], dtype=np.float64)
+        kind: Any = str(arrays["kind"])
+        return cls(
+            kind=kind, shape=tuple(int(size) for size in arrays["shape"]), gradients=bool(arrays["gradients"]),
+            centre=np.asarray(arrays["centre"], dtype=np.float64), gain=np.asarray(arrays["gain"], dtype=np.float64),
+            components=components if components.size else None,
+        )  # fmt: skip
+
+    def _flat(self, rows: NDArray[Any]) -> NDArray[Any]:
+        if rows.shape[1:] not in (self.shape, (int(np.prod(self.shape)),)):
+            raise InputError(f"rows have the shape {rows.shape}: these features are for (rows, {self.shape})")
+        return rows.reshape(len(rows), -1)
+
+    def _block(self, flat: NDArray[Any]) -> Floats:
+        with np.errstate(invalid="ignore", over="ignore"):
+            points = (self._inputs(flat) - self.centre) * self.gain
+        points = on_grid(points)
+        if self.components is None:
+            return points
+        return on_grid((points @ self.components) / _UNIT)
+
+    def _inputs(self, flat: NDArray[Any]) -> Floats:
+        values = np.asarray(flat, dtype=np.float64)
+        return gradients(values.reshape(-1, *self.shape), bytes_=flat.dtype == np.uint8) if self.gradients else values
+
+
+def on_grid(values: Floats) -> Floats:
+    """Round to whole numbers within ±`LARGEST`; what is no number becomes 0."""
+    return np.clip(np.rint(np.nan_to_num(values, nan=0.0, posinf=LARGEST, neginf=-LARGEST)), -LARGEST, LARGEST)
+
+
+def fit_features(
+    pool: NDArray[Any], *, n_classes: int, kind: Kind | None = None, shape: tuple[int, ...] | None = None
+) -> Features:
+    """Fit features on the pool, (points, columns) or images.
+
+    `kind` is by default "image" for arrays of images or where `shape`, the shape of one image in a flat row, is given,
+    and "table" otherwise. Every value of the pool must be finite.
+    """
+    if pool.ndim < 2 or not pool.size:
+        raise InputError(f"the pool has the shape {pool.shape}: it must be (points, columns) or images, and not empty")
+    check_count("n_classes", n_classes, least=2)
+    own = tuple(pool.shape[1:]) if shape is None else tuple(shape)
+    if int(np.prod(own)) != int(np.prod(pool.shape[1:])):
+        raise InputError(f"shape is {own}: a row of the pool has {int(np.prod(pool.shape[1:]))} values")
+    kind = kind or ("image" if len(own) > 1 else "table")
+    if kind not in ("table", "image", "given") or (kind == "image" and len(own) not in (2, 3)):
+        raise InputError(f"kind is {show(kind)}: it must be 'table', 'image' (H × W or H × W × C) or 'given'")
+    if not np.isfinite(pool).all():
+        raise InputError("the pool has values that are not finite: it is public, so every value must be a number")
+    oriented = kind == "image" and min(own[:2]) >= SMALLEST
+    width = gradients(np.zeros((1, *own)), bytes_=False).shape[1] if oriented else int(np.prod(own))
+    blank = Features(
+        kind=kind, shape=own, gradients=oriented, centre=np.zeros(width), gain=np.ones(width), components=None
+    )
+    flat = pool.reshape(len(pool), -1)
+    inputs = np.concatenate([blank._inputs(flat[start : start + _ROWS]) for start in range(0, len(flat), _ROWS)])
+    centre = inputs.mean(axis=0)
+    inputs -= centre
+    gain = np.ones(width)
+    if kind == "table":
+        spread = inputs.std(axis=0)
+        gain = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
+        gain = gain * _structure(inputs * gain, 4 * n_classes)
+    gain = gain * _TOP / max(float(np.abs(inputs * gain).max()), 1e-300)
+    points = on_grid(inputs * gain)
+    rotate = kind == "image" or (kind == "table" and width > DIMENSIONS)
+    return Features(
+        kind=kind, shape=own, gradients=oriented, centre=centre, gain=gain,
+        components=_principal(points) if rotate else None,
+    )  # fmt: skip
+
+
+def _structure(table: Floats, clusters: int) -> Floats:
+    """Return √s of every standardised column: the share s of its variance between clusters, beyond chance."""
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    k = min(clusters, len(table) // 5)
+    if k < 2 or len(np.unique(table, axis=0)) < k:
+        return np.ones(table.shape[1])
+    between, total = np.zeros(table.shape[1]), np.square(table).sum(axis=0)
+    with threadpool_limits(limits=1):
+        for seed in range(_SEEDS):
+            found = KMeans(k, n_init=1, random_state=seed, max_iter=_SWEEPS).fit_predict(table)
+            sums = np.stack([table[found == cluster].sum(axis=0) for cluster in range(k)])
+            sizes = np.maximum(np.bincount(found, minlength=k), 1)
+            between += (np.square(sums) / sizes[:, None]).sum(axis=0) / _SEEDS
+    share = np.clip(between / np.where(total > 0, total, 1.0) - k / len(table), 0.0, 1.0)
+    return np.sqrt(share / share.max()) if share.max() > 0 else np.ones(table.shape[1])
+
+
+def _principal(points: Floats) -> Floats:
+    """Return the principal components that hold 90% of the pool's variance, at most 64, as whole numbers."""
+    values, vectors = np.linalg.eigh(points.T @ points / len(points))
+    values, vectors = np.clip(values[::-1], 0.0, None), vectors[:, ::-1]
+    total = float(values.sum())
+    wanted = int(np.searchsorted(np.cumsum(values), SHARE * total)) + 1 if total > 0 else 1
+    components = np.rint(vectors[:, : min(wanted, DIMENSIONS, len(values))] * _UNIT)
+    check_grid(components.T, "components")
+    return np.asarray(components)
