@@ -124,6 +124,7 @@ def people_run(folder, levels):
         classes = ["0", "1"]
         public = 200
         test = 100
+        public_without_protection = true
         [budgets]
         policy = {{ high = 2.0, low = 8.0 }}
         """
@@ -153,7 +154,7 @@ def test_budgets_in_data_file_cannot_be_overridden(tmp_path, capsys):
     config.write_text(text.replace("policy = { high = 2.0, low = 8.0 }", ""))
     assert "people.csv has consent levels without a policy" in refusal(capsys, config, "--out", tmp_path / "b")
     config.write_text(text.replace("public = 200", ""))
-    assert "a file needs public and test" in refusal(capsys, config, "--out", tmp_path / "c")
+    assert "a file needs public rows from one place: public_file" in refusal(capsys, config, "--out", tmp_path / "c")
 
 
 def test_people_without_protection_are_reported(tmp_path, capsys):
@@ -242,6 +243,7 @@ def test_run_reads_csv_with_privacy_levels(tmp_path, capsys):
         classes = ["no", "yes"]
         public = 300
         test = 200
+        public_without_protection = true
         [budgets]
         policy = {{ high = 2.0, low = 6.0 }}
         """

@@ -20,7 +20,7 @@ def small(**changes):
         ({"kind": "image"}, r"it must be \(N, H, W\) or"),
         ({"y": np.array([0, 1])}, r"y has the shape \(2,\)"),
         ({"y": np.array([0, 1, 2])}, "y of row 2 is 2: class indices go from 0 to 1"),
-        ({"y": np.array([0, -1, 1])}, "y of row 1 is -1"),
+        ({"y": np.array([0, -2, 1])}, "y of row 1 is -2"),
         ({"classes": ("a",)}, "at least two"),
         ({"classes": ("a", "a", "b")}, "all different"),
         ({"levels": np.array(["a"])}, "levels has the shape"),

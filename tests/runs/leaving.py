@@ -36,7 +36,7 @@ def settings(file, *, seed=None, ledger=None, split_seed=0, **labelling):
     values = {
         "data": {
             "file": file, "label": "sick", "level": "consent", "person": "person", "classes": ["0", "1"],
-            "public": 60, "test": 20,
+            "public": 60, "test": 20, "public_without_protection": True,
         },
         "budgets": {"policy": {"high": 20.0, "low": 50.0}, "delta": 1e-4},
         "teachers": {"model": "bayes", "number": 12, "n_jobs": 1},

@@ -210,7 +210,8 @@ def test_changing_the_seed_of_a_run_is_refused(tmp_path, before):
 def test_invalid_shared_ledger_configuration_is_refused(tmp_path):
     with pytest.raises(InputError, match="uncharged: leave out compare or ledger"):
         config(ledger=tmp_path / "x.sqlite", compare=True)
-    rows = {"name": None, "file": tmp_path / "people.csv", "label": "sick"}
+    rows = {"name": None, "file": tmp_path / "people.csv", "label": "sick", "classes": ["0", "1"]}
+    rows["public_without_protection"] = True
     with pytest.raises(InputError, match=r"needs data\.person"):
         config(ledger=tmp_path / "x.sqlite", data=rows)
     assert config(ledger=tmp_path / "x.sqlite", data={**rows, "person": "id"}).ledger == tmp_path / "x.sqlite"

@@ -12,7 +12,8 @@ def _file(path, ids):
 
 def _task(file, **more):
     data = {
-        "file": file, "label": "sick", "epsilon": "eps", "classes": ["0", "1"], "public": 20, "test": 10, **more
+        "file": file, "label": "sick", "epsilon": "eps", "classes": ["0", "1"], "public": 20, "test": 10,
+        "public_without_protection": True, **more
     }  # fmt: skip
     return prepare(RunConfig.from_mapping({"data": data}))
 
@@ -38,6 +39,7 @@ def test_configuration_limits_number_and_size_of_groups(tmp_path):
 
     def people(**budgets):
         data = {"file": file, "label": "sick", "epsilon": "eps", "classes": ["0", "1"], "public": 30, "test": 10}
+        data["public_without_protection"] = True
         return prepare(RunConfig.from_mapping({"data": data, "budgets": budgets})).people
 
     assert len(people().groups) == 8

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ipate.runs.stages import RunSummary
 
 EXAMPLE = (
-    "Examples: ipate run --dataset synthetic --out first-run; ipate run hospital.toml --out march; "
+    "Examples: ipate run --dataset synthetic --out first-run; ipate run hospital.toml --out march; ipate run --file "
+    "patients.csv --public-file public.csv --label sick --classes no,yes --person patient --epsilon 2; "
     "ipate run --resume march. A TOML file has the sections data, budgets, teachers, labelling and student."
 )
 
@@ -26,6 +27,30 @@ def command(
     config: Annotated[Path | None, Argument(help="A TOML file that describes the run.")] = None,
     dataset: Annotated[str | None, Option(help="synthetic, digits, mnist, fashion-mnist, svhn or adult.")] = None,
     data_dir: Annotated[Path | None, Option(help="The folder with the data set's files.")] = None,
+    file: Annotated[Path | None, Option(help="A file of people instead of a data set: csv, parquet or npz.")] = None,
+    public_file: Annotated[Path | None, Option(help="The public points: a file with the same columns.")] = None,
+    test_file: Annotated[Path | None, Option(help="Labelled test rows, for private scores.")] = None,
+    schema_file: Annotated[Path | None, Option(help="The schema.json of an earlier run.")] = None,
+    label: Annotated[str | None, Option(help="The column of the class.")] = None,
+    classes: Annotated[str | None, Option(help="The class set, which is public: A,B,C.")] = None,
+    level: Annotated[str | None, Option(help="The column of consent levels; needs --policy.")] = None,
+    policy: Annotated[Path | None, Option(help="TOML file with the ε of each consent level.")] = None,
+    epsilon_column: Annotated[str | None, Option(help="The column of ε, instead of consent levels.")] = None,
+    person: Annotated[str | None, Option(help="The column with the id of each row's person.")] = None,
+    features: Annotated[str | None, Option(help="The feature columns: A,B,C; default: all others.")] = None,
+    drop: Annotated[str | None, Option(help="Columns to leave out: A,B,C.")] = None,
+    categories: Annotated[str | None, Option(help="Columns of categories, with the public file's values.")] = None,
+    dates: Annotated[str | None, Option(help="Columns of ISO dates: A,B,C.")] = None,
+    missing: Annotated[str | None, Option(help="Columns that get an indicator of missing values.")] = None,
+    public_column: Annotated[
+        str | None, Option(help="The column that says who agreed to be public or test data: public, test or empty.")
+    ] = None,
+    public_without_protection: Annotated[
+        bool, Option("--public-without-protection", help="Let --public and --test take people of the file.")
+    ] = False,
+    allow_overlap: Annotated[
+        bool, Option("--allow-overlap", help="For benchmarks: public rows may be private ones. No guarantee remains.")
+    ] = False,
     out: Annotated[Path | None, Option(help="The run's folder; default: runs/DATE-TIME.")] = None,
     resume: Annotated[Path | None, Option(help="Continue the run in this folder.")] = None,
     variant: Annotated[str | None, Option(help="weighting, upsampling, vanishing or standard.")] = None,
@@ -61,16 +86,39 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Allocate people, train teachers, label public points, train and evaluate a student; can be resumed."""
-    from ipate.runs.folder import RunFolder
+    from ipate.runs.folder import RunFolder, check_new
     from ipate.runs.stages import execute
-    from ipate.runs.task import check_models
+    from ipate.runs.task import check_models, prepare
 
     engine = {"n_jobs": jobs, "backend": backend, "address": address}
     given = _stated(
-        data=_stated(name=dataset, data_dir=data_dir, public=_size(public), test=_size(test)),
+        data=_stated(
+            name=dataset,
+            data_dir=data_dir,
+            file=file,
+            public_file=public_file,
+            test_file=test_file,
+            schema_file=schema_file,
+            label=label,
+            classes=_list(classes),
+            level=level,
+            epsilon=epsilon_column,
+            person=person,
+            features=_list(features),
+            drop=_list(drop),
+            categories=_list(categories),
+            dates=_list(dates),
+            missing=_list(missing),
+            public_column=public_column,
+            public=_size(public),
+            test=_size(test),
+            public_without_protection=public_without_protection or None,
+            allow_overlap=allow_overlap or None,
+        ),
         budgets=_stated(
             epsilon=epsilon,
             shares=_shares(share),
+            **_policy(policy),
             merge_within=merge_within,
             max_groups=whole_number(max_groups),
             min_group_size=min_group_size,
@@ -86,13 +134,20 @@ def command(
     if resume is None:
         wanted = _config(config, given)
         check_models(wanted)
-        now = datetime.now().astimezone()
-        folder = RunFolder.create(out or Path("runs") / now.strftime("%Y-%m-%d-%H%M%S"), wanted)
+        check_new(out)
+        task = prepare(wanted)  # before the folder is created, so that bad input leaves nothing behind
+        chosen = out or Path("runs") / datetime.now().astimezone().strftime("%Y-%m-%d-%H%M%S")
+        folder = RunFolder.create(chosen, wanted)
     elif config is not None or out is not None or given:
         raise InputError(f"resume is {resume}: it takes its settings from that folder; leave out all other options")
     else:
-        folder = RunFolder.open(resume)
-    summary = execute(folder, bar=partial(progress_bar, quiet=as_json))
+        folder, task = RunFolder.open(resume), None
+    try:
+        summary = execute(folder, task=task, bar=partial(progress_bar, quiet=as_json))
+    except InputError:
+        if resume is None:
+            folder.discard()
+        raise
     if as_json:
         print_json(_payload(summary, folder.path))
     else:
@@ -114,14 +169,29 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
     if path is not None:
         RunConfig.from_file(path)  # reports errors in the terms of the file
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    elif "name" not in given.get("data", {}):
-        raise InputError("nothing to run: name a TOML file, or a data set with --dataset")
+    elif given.get("data", {}).keys().isdisjoint({"name", "file"}):
+        raise InputError("nothing to run: name a TOML file, a data set with --dataset, or a file with --file")
     for key, value in given.items():
         values[key] = {**values.get(key, {}), **value} if isinstance(value, dict) else value
-    for within, name in ((values["data"], "file"), (values["data"], "data_dir"), (values, "ledger")):
+    paths = ("file", "public_file", "test_file", "schema_file", "data_dir")
+    for within, name in (*((values["data"], key) for key in paths), (values, "ledger")):
         if within.get(name) is not None:  # absolute, so that a run can be resumed from any directory
             within[name] = Path(within[name]).resolve()
     return RunConfig.from_mapping(values)
+
+
+def _list(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",")]
+
+
+def _policy(path: Path | None) -> dict[str, Any]:
+    """Return the levels of a policy file, and its δ."""
+    from ipate.people.policy import Policy
+
+    if path is None:
+        return {}
+    found = Policy.from_file(path)
+    return _stated(policy=dict(found.levels), delta=found.delta)
 
 
 def _size(value: float | None) -> float | int | None:

@@ -1,15 +1,15 @@
 """The columns of csv, parquet and npz files: their roles, and the checks of their values."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.data import cells
 from ipate.errors import LIMITS, InputError, nearest, show
-from ipate.files import plain_number
 
 Where = Callable[[int], str]
 """Returns the place of a row for a message: its line in a csv file, its row number in other formats."""
@@ -17,19 +17,17 @@ Where = Callable[[int], str]
 
 @dataclass(frozen=True, kw_only=True)
 class Roles:
-    """Which column holds what; `features` is None if all other columns are features."""
+    """Which column of a file of people holds what; all others may be features."""
 
-    label: str
+    label: str | None = None
     level: str | None = None
     epsilon: str | None = None
     person: str | None = None
-    features: tuple[str, ...] | None = None
+    part: str | None = None  # who agreed to be public or test data
 
     def __post_init__(self) -> None:
         if self.level is not None and self.epsilon is not None:
             raise InputError("level and epsilon are both named: a row has a consent level or an ε, not both")
-        if self.features is not None and not self.features:
-            raise InputError("features are empty: at least one column must be a feature")
         taken: dict[str, str] = {}
         for role, column in self.named():
             if column in taken:
@@ -39,66 +37,50 @@ class Roles:
 
     def named(self) -> list[tuple[str, str]]:
         """Return the pairs (role, column) of all columns that are named."""
-        single = [(role, getattr(self, role)) for role in ("label", "level", "epsilon", "person")]
-        return [pair for pair in single if pair[1] is not None] + [("feature", name) for name in self.features or ()]
+        pairs = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return [(role, column) for role, column in pairs if column is not None]
 
-    def match(self, header: Sequence[str], *, file: str) -> tuple[str, ...]:
-        """Check that every named column occurs exactly once, and return the feature columns."""
+    @property
+    def consent(self) -> tuple[str, ...]:
+        """The columns that are public: ids and consent."""
+        return tuple(column for role, column in self.named() if role != "label")
+
+    def match(self, header: Sequence[str], *, file: str) -> None:
+        """Check that every named column occurs exactly once."""
         for role, column in self.named():
             if column not in header:
-                close = show(nearest(column, header))
-                raise InputError(f"{file} has no column {show(column)} ({role}): nearest is {close}")
-        single = {column for role, column in self.named() if role != "feature"}
-        features = self.features or tuple(column for column in header if column not in single)
-        if not features:
-            others = ", ".join(sorted(single))
-            raise InputError(f"{file} has no column other than {others}: at least one must be a feature")
-        for column in (*single, *features):
-            if header.count(column) > 1:
+                near = f": nearest is {show(nearest(column, header))}" if header else ""
+                raise InputError(f"{file} has no column {show(column)} ({role}){near}")
+            if list(header).count(column) > 1:
                 raise InputError(f"{file}: duplicate column {show(column)}: column names must be unique")
-        return features
 
 
-@dataclass(frozen=True)
-class Labels:
-    """The labels of a file: the distinct ones as text, and for each row the index of its label among them."""
+def read_epsilon(column: Any, what: str, where: Where) -> NDArray[np.float64]:
+    """Return each row's ε, which comes as a number or as text; an invalid one is refused."""
+    numbers = cells.numbers(column)
+    test, allowed = LIMITS["epsilon"]
+    bad = np.flatnonzero(~np.asarray(test(numbers)))
+    if len(bad):
+        found = one_text(column, int(bad[0]))
+        raise InputError(f"{where(int(bad[0]))}: {what} is {show(found) if found else 'missing'}: {allowed}")
+    return numbers
 
-    names: Sequence[str]
-    codes: NDArray[np.int64]
+
+def one_text(column: Any, row: int) -> str:
+    """Return one cell as text."""
+    cell = column[row] if isinstance(column, np.ndarray) else column[row].as_py()
+    return cells.text(cell)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """The columns of one file; `given` maps the other roles that it has to the column's name and values."""
+def read_texts(column: Any, what: str, where: Where) -> NDArray[np.str_]:
+    """Return ids or consent levels as text; a missing one is refused."""
+    if not isinstance(column, np.ndarray):
+        import pyarrow as pa
 
-    X: NDArray[Any]
-    feature_names: tuple[str, ...]
-    labels: Labels
-    given: Mapping[str, tuple[str, NDArray[Any]]]
-    where: Where
-    classes: tuple[str, ...] | None = None  # the class set, if the file states it
-
-    def text(self, role: str) -> NDArray[np.str_] | None:
-        """Return each row's level or person, if the file has them."""
-        if role not in self.given:
-            return None
-        name, values = self.given[role]
-        return as_text(values, name, self.where)
-
-    def epsilon(self) -> NDArray[np.float64] | None:
-        """Return each row's ε, if the file has them; they come as numbers or as text."""
-        if "epsilon" not in self.given:
-            return None
-        name, values = self.given["epsilon"]
-        cells = values.tolist()
-        numbers = np.array([plain_number(cell) if isinstance(cell, str) else cell for cell in cells], dtype=np.float64)
-        test, allowed = LIMITS["epsilon"]
-        bad = np.flatnonzero(~np.asarray(test(numbers)))
-        if len(bad):
-            cell = cells[bad[0]]
-            found = "missing" if cell == "" else show(cell)
-            raise InputError(f"{self.where(int(bad[0]))}: {name} is {found}: {allowed}")
-        return numbers
+        if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type):
+            return as_text(cells.texts(column), what, where)
+        column = column.to_numpy()
+    return as_text(cells.texts(column) if column.dtype.kind in "OT" else column, what, where)
 
 
 def check_finite(X: NDArray[Any], names: Sequence[str], where: Where) -> None:
@@ -138,35 +120,29 @@ def as_text(values: NDArray[Any], what: str, where: Where) -> NDArray[np.str_]:
     return text
 
 
-def label_array(values: NDArray[Any], what: str, where: Where) -> Labels:
-    """Encode the labels of an array."""
-    checked = values if values.dtype.kind in "iu" else as_text(values, what, where)
-    distinct, codes = np.unique(checked, return_inverse=True)
-    return Labels([str(name) for name in distinct.tolist()], codes.astype(np.int64))
+def check_classes(classes: Sequence[object] | None, *, source: str) -> tuple[str, ...]:
+    """Return the declared class set as text; without one, refuse."""
+    if classes is None:
+        raise InputError(
+            f"{source}: classes are not declared: which classes exist is public, so they are not read off private "
+            'labels; declare them: classes = ["no", "yes"] in [data] of a TOML file, --classes no,yes, or classes= in '
+            "Python"
+        )
+    if isinstance(classes, str):
+        raise InputError(f"classes is {show(classes)}: it must be a list of names")
+    named = tuple(cells.text(name) for name in classes)
+    if len(set(named)) < max(2, len(named)) or "" in named:
+        raise InputError(f"classes are {show(named)}: there must be at least two, all different")
+    return named
 
 
-def place_labels(
-    labels: Labels, classes: tuple[str, ...] | None, *, what: str, where: Where
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return each row's index in the class set, and the class set: the given one, or the sorted distinct labels."""
-    if classes is not None and len(set(classes)) < max(2, len(classes)):
-        raise InputError(f"classes are {show(classes)}: there must be at least two, all different")
-    ordered = tuple(sorted(labels.names, key=_order)) if classes is None else classes
-    if len(ordered) < 2:
-        found = f"{what} has only the class {show(ordered[0])}"
-        raise InputError(f"{found}: there must be at least two; state them with classes=")
-    place = {name: position for position, name in enumerate(ordered)}
-    for code, name in enumerate(labels.names):
-        if name not in place:
-            row = int(np.flatnonzero(labels.codes == code)[0])
-            allowed = f"allowed are {show(', '.join(ordered))}; nearest is {show(nearest(name, ordered))}"
-            raise InputError(f"{where(row)}: {what} is {show(name)}: {allowed}")
-    return np.array([place[name] for name in labels.names], dtype=np.int64)[labels.codes], ordered
+def class_codes(column: Any, classes: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return each label's index in the class set; −1 for a label that is no class, and for a missing one.
 
-
-def _order(name: str) -> tuple[bool, float, str]:
-    """Sort key: numbers by size, then words alphabetically."""
-    try:
-        return (False, float(name), name)
-    except ValueError:
-        return (True, 0.0, name)
+    Whole numbers are indices themselves if no class is a number.
+    """
+    whole = isinstance(column, np.ndarray) and column.dtype.kind in "iu"
+    if whole and not any(name.lstrip("-").isdigit() for name in classes):
+        return np.where((column >= 0) & (column < len(classes)), column, -1).astype(np.int64)
+    found = cells.codes(column, classes)
+    return np.where(found < len(classes), found, -1)

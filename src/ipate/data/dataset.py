@@ -7,6 +7,7 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ipate.data.schema import Schema
 from ipate.errors import InputError, check_count, show
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
@@ -29,7 +30,7 @@ class Dataset:
     X : array
         A table (rows × features), or images: (N, H, W) or (N, H, W, C), 8-bit or floats in [0, 1].
     y : array of int
-        The class of each row, as an index into `classes`.
+        The class of each row, as an index into `classes`; −1 for a row without a class, which has no vote.
     classes : tuple of str
         The class set.
     kind : {"table", "image"}
@@ -45,7 +46,13 @@ class Dataset:
     test_rows : array of int, optional
         The rows of the official test part.
     notes : tuple of str
-        What was dropped or changed, in sentences.
+        What was dropped or changed, in sentences; public.
+    private_notes : tuple of str
+        Sentences about cells that could not be read; they depend on private rows.
+    schema : Schema, optional
+        How the rows of a file were encoded.
+    separate : tuple of int
+        How many of the last rows come from a public file and from a test file, in this order.
     source, licence : str
         The origin of the data and its licence.
     """
@@ -62,6 +69,9 @@ class Dataset:
     bounds: NDArray[np.float64] | None = None
     test_rows: Ints | None = None
     notes: tuple[str, ...] = ()
+    private_notes: tuple[str, ...] = ()
+    schema: Schema | None = None
+    separate: tuple[int, int] = (0, 0)
     source: str = ""
     licence: str = ""
 
@@ -69,8 +79,8 @@ class Dataset:
         self._check_shapes()
         if len(set(self.classes)) < max(2, len(self.classes)):
             raise InputError(f"classes are {show(self.classes)}: there must be at least two, all different")
-        if self.y.min() < 0 or self.y.max() >= self.n_classes:
-            bad = int(np.flatnonzero((self.y < 0) | (self.y >= self.n_classes))[0])
+        if self.y.min() < -1 or self.y.max() >= self.n_classes:
+            bad = int(np.flatnonzero((self.y < -1) | (self.y >= self.n_classes))[0])
             raise InputError(f"y of row {bad} is {self.y[bad]}: class indices go from 0 to {self.n_classes - 1}")
         if self.levels is not None and self.epsilon is not None:
             raise InputError("levels and epsilon are both given: a row has a consent level or an ε, not both")

@@ -1,44 +1,51 @@
-"""Reading a user's data from csv, parquet and npz files with named columns."""
+"""A user's own rows: a private file of people, with a public and a test file or with rows that are public."""
 
-import warnings
-import zipfile
-from array import array
-from collections.abc import Sequence
-from functools import partial
-from itertools import chain, islice
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.data.columns import Columns, Labels, Roles, Where, check_finite, label_array, place_labels
-from ipate.data.dataset import Dataset
-from ipate.errors import ClassesWarning, InputError, nearest, show
-from ipate.files import FilePath, open_csv, plain_number, read_npz
+from ipate.data.columns import Roles, check_classes, class_codes, one_text, read_epsilon, read_texts
+from ipate.data.dataset import Dataset, Partition, partition
+from ipate.data.making import Declared, declare_types, feature_columns, make_schema
+from ipate.data.overlap import check_overlap
+from ipate.data.schema import ORIGIN, Schema
+from ipate.data.tables import Table, header_of, npz_names, open_table
+from ipate.errors import InputError, show
 
-_CSV_BLOCK = 1 << 14  # rows of a csv file that are held as text at once
-_MISSING = frozenset({"", "nan", "na", "n/a", "null", "none", "?"})
+Ints: TypeAlias = NDArray[np.int64]
 _DEFAULTS = {"label": "y", "level": "levels", "epsilon": "epsilon", "person": "person"}  # the arrays of an npz file
+_PARTS = ("", "private", "public", "test")
 
 
 def read_data(
-    path: FilePath,
+    source: Any,
     *,
     label: str | None = None,
     level: str | None = None,
     epsilon: str | None = None,
     person: str | None = None,
-    features: Sequence[str] | None = None,
     classes: Sequence[object] | None = None,
+    schema: Schema | None = None,
+    public: Any = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    categories: Sequence[str] | Mapping[str, Sequence[Any]] = (),
+    dates: Sequence[str] | Mapping[str, str] = (),
+    numbers: Sequence[str] | Mapping[str, Sequence[float]] = (),
+    missing: Sequence[str] = (),
+    origin: str = ORIGIN,
 ) -> Dataset:
-    """Read a file of rows with named columns; an invalid value is refused with its place.
+    """Read rows of people with named columns; feature and label cells never cause an error.
 
     Parameters
     ----------
-    path : path
-        A file that ends in .csv, .parquet (needs pyarrow) or .npz.
+    source : path, DataFrame or mapping
+        A file that ends in .csv, .parquet (needs pyarrow) or .npz, a DataFrame (pandas, polars, pyarrow), or a mapping
+        from names to columns.
     label : str
         The column of the class. In an npz file, this and the next three name arrays and are optional: the defaults
         are `y`, `levels`, `epsilon` and `person`, the last three if the file has them.
@@ -46,11 +53,26 @@ def read_data(
         The column of each row's consent level or ε; not both.
     person : str, optional
         The column that identifies the person of each row. Default: every row is a person of its own.
-    features : sequence of str, optional
-        The feature columns, which must be numeric. Default: all other columns.
-    classes : sequence, optional
-        The class set, in order. Which classes exist is public, so you should state it. Default: the distinct labels,
-        with a `ClassesWarning`.
+    classes : sequence
+        The class set, in order. Which classes exist is public, so it must be declared, here or in the npz file. A
+        label that is no class becomes −1: a row without a vote.
+    schema : Schema, optional
+        The schema of the features. Default: it is made from `public` and the next parameters.
+    public : path, DataFrame or mapping, optional
+        Public rows with the same feature columns, from which kinds, categories, medians and scales are taken. Without
+        them, columns that are not declared are numbers and are not scaled.
+    features, drop : sequence of str, optional
+        The feature columns (default: all others), and columns to leave out.
+    categories : sequence of str, or mapping
+        The columns of categories; a mapping declares their values, otherwise they are those of `public`.
+    dates : sequence of str, or mapping
+        The columns of dates, which become days since `origin`; a mapping states their format as `strptime` has it.
+    numbers : sequence of str, or mapping
+        Columns of numbers; a mapping declares their range [low, high], to which values are clipped.
+    missing : sequence of str
+        Columns that get an indicator of missing values even if `public` has none.
+    origin : str
+        The date from which days are counted.
 
     Returns
     -------
@@ -59,262 +81,290 @@ def read_data(
     Raises
     ------
     InputError
-        A column is missing or a value cannot be used.
+        A column is missing, the classes are not declared, or an id or a consent cell cannot be used.
     """
-    file = Path(path)
-    for name, value in (("features", features), ("classes", classes)):
-        if isinstance(value, str):
-            raise InputError(f"{name} is {show(value)}: it must be a list of names")
-    stated = None if classes is None else tuple(str(name) for name in classes)
-    chosen = None if features is None else tuple(features)
-    roles = {"label": label, "level": level, "epsilon": epsilon, "person": person, "features": chosen}
-    columns = _read(file, roles, stated)
-    given = columns.classes if stated is None else stated
-    check_finite(columns.X, columns.feature_names, columns.where)
-    y, names = place_labels(columns.labels, given, what=f"label {show(label or 'y')}", where=columns.where)
-    notes: tuple[str, ...] = ()
-    if given is None:
-        found = show(", ".join(names))
-        words = f"{file}: classes are not given: the {len(names)} that occur are taken as public ({found})"
-        warnings.warn(words, ClassesWarning, stacklevel=2)
-        notes = (f"The class set was read off the labels and declared public: {found}.",)
-    return Dataset(
-        name=file.stem,
-        X=columns.X,
-        y=y,
-        classes=names,
-        kind="table" if columns.X.ndim == 2 else "image",
-        levels=columns.text("level"),
-        epsilon=columns.epsilon(),
-        person_id=columns.text("person"),
-        feature_names=columns.feature_names,
-        notes=notes,
-        source=file.name,
-    )
+    declared = Declared.of(
+        features=features, drop=drop, categories=categories, dates=dates, numbers=numbers, missing=missing,
+        origin=origin,
+    )  # fmt: skip
+    roles = Roles(label=label, level=level, epsilon=epsilon, person=person)
+    sources = Sources(private=source, roles=roles, classes=classes, declared=declared, schema=schema)
+    if public is not None and schema is None:
+        sources = replace(sources, schema=_schema(sources, open_table(public)))
+    return _People(sources, sources.schema).dataset()
 
 
-def _read(file: Path, roles: dict[str, Any], classes: tuple[str, ...] | None) -> Columns:
-    """Read a file by its suffix."""
-    suffix = file.suffix.lower()
-    if suffix == ".npz":
-        return read_arrays(file, roles, classes)
-    if suffix not in (".csv", ".parquet", ".pq"):
-        raise InputError(f"{file}: the suffix {show(suffix)} is unknown: it must be .csv, .parquet or .npz")
-    if roles["label"] is None:
-        raise InputError(f"{file}: label is not given: name the column of the class")
-    return (read_csv if suffix == ".csv" else read_parquet)(file, Roles(**roles))
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where the rows of a run come from: files or tables, their roles, and what is declared about the columns."""
+
+    private: Any
+    roles: Roles
+    classes: Sequence[object] | None
+    public: Any = None
+    test: Any = None
+    declared: Declared
+    schema: Schema | None = None
+
+    @property
+    def name(self) -> str:
+        """How messages call the private rows."""
+        is_file = isinstance(self.private, str) or hasattr(self.private, "__fspath__")
+        return str(self.private) if is_file else "the table"
+
+    def columns(self) -> list[str]:
+        """Return the feature columns of the private rows, by their header alone."""
+        header = header_of(self.private)
+        roles = _npz_roles(self)
+        if roles.label is None:
+            raise InputError(f"{self.name}: label is not given: name the column of the class")
+        roles.match(header, file=self.name)
+        if self.schema is not None:
+            return list(self.schema.names)
+        taken = [column for _, column in roles.named()]
+        if _is_npz(self.name):
+            taken += npz_names(Path(self.name))  # the features are the columns of X
+        return feature_columns(header, taken, self.declared, source=self.name)
 
 
-def read_csv(path: Path, roles: Roles) -> Columns:
-    """Read the named columns of a csv file, whose first line names the columns, in blocks of rows."""
-    labels: dict[str, int] = {}
-    codes = array("q")
-    texts: dict[str, list[str]] = {role: [] for role, _ in roles.named() if role not in ("label", "feature")}
-    blocks: list[NDArray[np.float64]] = []
-    with open_csv(path) as (header, rows, lines):
-
-        def where(row: int) -> str:
-            return f"{path}, line {lines[row]}"
-
-        features = roles.match(header, file=str(path))
-        pick = itemgetter(*[header.index(column) for column in features])  # one feature alone comes without a tuple
-        label = header.index(roles.label)
-        while block := list(islice(rows, _CSV_BLOCK)):
-            start = len(codes)
-            for role, column in texts.items():
-                position = header.index(getattr(roles, role))
-                column.extend(row[position].strip() for row in block)
-            for number, row in enumerate(block, start):
-                name = row[label].strip()
-                if not name or name.casefold() == "nan":
-                    raise InputError(f"{where(number)}: label {show(roles.label)} is missing: every row needs one")
-                codes.append(labels.setdefault(name, len(labels)))
-            cells = [pick(row) for row in block]
-            flat = cells if len(features) == 1 else list(chain.from_iterable(cells))
-            blocks.append(_csv_numbers(flat, features, start, where))
-    return Columns(
-        X=np.concatenate(blocks),
-        feature_names=features,
-        labels=Labels(list(labels), np.array(codes, dtype=np.int64)),
-        given={role: (f"{role} {show(getattr(roles, role))}", np.array(cells)) for role, cells in texts.items()},
-        where=where,
-    )
-
-
-def _csv_numbers(cells: list[str], features: Sequence[str], start: int, where: Where) -> NDArray[np.float64]:
-    """Return the feature cells of a block that begins with row `start` as numbers; a missing value becomes NaN."""
-    joined = "".join(cells)
-    if "_" not in joined and joined.isascii():  # as in `plain_number`, but for the whole block at once
-        try:
-            return np.fromiter(map(float, cells), dtype=np.float64, count=len(cells)).reshape(-1, len(features))
-        except ValueError:
-            pass
-    X = np.full(len(cells), np.nan)
-    for place, cell in enumerate(cells):
-        text = cell.strip()
-        if (number := plain_number(text)) is not None:
-            X[place] = number
-        elif text.casefold() not in _MISSING:
-            row, column = divmod(place, len(features))
+def _npz_roles(sources: Sources) -> Roles:
+    """Return the roles, with the default names of the arrays that an npz file has."""
+    roles = sources.roles
+    if not _is_npz(sources.name):
+        return roles
+    there = npz_names(Path(sources.name))
+    named = dict(roles.named())
+    default = {role: name for role, name in _DEFAULTS.items() if role not in named and name in there}
+    if "level" in {**named, **default} and "epsilon" in {**named, **default}:
+        if ("level" in named) == ("epsilon" in named):
             raise InputError(
-                f"{where(start + row)}: feature {show(features[column])} is {show(text)}: features must be numeric; "
-                "encode this column, or list the numeric ones with features="
+                f"{sources.name} has levels and epsilon: a row has one of them; name the one to use, with level= or "
+                "epsilon="
             )
-    return X.reshape(-1, len(features))
+        default.pop("epsilon" if "level" in named else "level")
+    return replace(roles, **{"label": "y", **default, **named})
 
 
-def read_arrays(path: Path, roles: dict[str, Any], classes: tuple[str, ...] | None) -> Columns:
-    """Read the arrays of an npz file; if the class set (given, or else the file's) is words, labels may be indices."""
-    there = _array_names(path)
-    used = {role: _choose_array(path, there, role, roles[role]) for role in _DEFAULTS}
-    if used["level"] and used["epsilon"]:
-        if (roles["level"] is None) == (roles["epsilon"] is None):
-            raise InputError(
-                f"{path} has levels and epsilon: a row has one of them; name the one to use, with level= or epsilon="
-            )
-        used["level" if roles["level"] is None else "epsilon"] = None
-    if "X" not in there:
-        raise InputError(f"{path} has no array 'X': it must hold the features; it has {', '.join(there)}")
-    arrays = read_npz(path, {"X", "feature_names", "classes", *filter(None, used.values())})
-    where = partial("{}, row {}".format, path)
-    X, names = _npz_features(path, arrays, roles["features"])
-    for name in filter(None, used.values()):
-        if arrays[name].shape != (len(X),):
-            raise InputError(f"{path}: {name!r} has the shape {arrays[name].shape}: X has {len(X)} rows")
-    epsilon = used["epsilon"]
-    if epsilon and arrays[epsilon].dtype.kind not in "fiu":
-        raise InputError(f"{path}: {epsilon!r} is of type {arrays[epsilon].dtype}: it must hold numbers")
-    if classes is None and "classes" in arrays:
-        classes = tuple(str(name) for name in arrays["classes"].ravel())
-    labels = _npz_labels(arrays[used["label"] or "y"], classes, where)
-    given = {role: (name, arrays[name]) for role, name in used.items() if name and role != "label"}
-    return Columns(X=X, feature_names=names, labels=labels, given=given, where=where, classes=classes)
-
-
-def _array_names(path: Path) -> list[str]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return [name.removesuffix(".npy") for name in archive.namelist()]
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    except zipfile.BadZipFile as error:
-        raise InputError(f"{path}: not a readable npz file ({error})") from None
-
-
-def _choose_array(path: Path, there: list[str], role: str, asked: str | None) -> str | None:
-    name = asked or _DEFAULTS[role]
-    if name in there:
-        return name
-    if asked is None and role != "label":
+def _schema(sources: Sources, public: Table | None) -> Schema | None:
+    """Return the given schema, or the one of the public rows; None for images."""
+    if sources.schema is not None:
+        return sources.schema
+    if public is not None and public.images is not None:
         return None
-    close = f": nearest is {show(nearest(name, there))}" if there else ": it is empty"
-    raise InputError(f"{path} has no array {show(name)} ({role}){close}")
+    return make_schema(public, sources.columns(), sources.declared)
 
 
-def _npz_features(
-    path: Path, arrays: dict[str, NDArray[Any]], chosen: tuple[str, ...] | None
-) -> tuple[NDArray[Any], tuple[str, ...]]:
-    X = arrays["X"]
-    if X.ndim not in (2, 3, 4) or X.size == 0:
-        raise InputError(f"{path}: 'X' has the shape {X.shape}: it must be (rows, features) or images, and not empty")
-    if X.dtype.kind not in "fiub":
-        raise InputError(f"{path}: 'X' is of type {X.dtype}: features must be numeric; encode them")
-    names = tuple(str(name) for name in arrays["feature_names"].ravel()) if "feature_names" in arrays else ()
-    if names and (X.ndim != 2 or len(names) != X.shape[1]):
-        raise InputError(f"{path}: 'feature_names' has {len(names)} names: X has the shape {X.shape}")
-    if chosen is not None:
-        if not names:
-            raise InputError(f"{path} has no 'feature_names': features= needs them")
-        Roles(label="\0", features=chosen).match([*names, "\0"], file=str(path))  # "\0": a name that no feature has
-        X, names = X[:, [names.index(name) for name in chosen]], chosen
-    if X.ndim == 2 and X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64)
-    return X, names
+class _People:
+    """The private rows: roles as arrays, features as a raw table that is encoded later."""
+
+    def __init__(self, sources: Sources, schema: Schema | None) -> None:
+        self.sources, self.roles, self.schema = sources, _npz_roles(sources), schema
+        names = sources.columns() if not _is_image(sources) else []
+        wanted = [*(column for _, column in self.roles.named()), *names]
+        numbers = () if schema is None else schema.numbers
+        self.table = open_table(sources.private, columns=wanted, numbers=numbers, consent=self.roles.consent)
+        self.roles.match(self.table.names, file=sources.name)
+        stated = self.table.classes if sources.classes is None else sources.classes
+        self.classes = check_classes(stated, source=sources.name)
+        self.y = class_codes(self.table.column(self.roles.label or "", role="label"), self.classes)
+        self.levels, self.person = (self._texts(role) for role in ("level", "person"))
+        self.epsilon = self._read("epsilon", read_epsilon)
+
+    def _read(self, role: str, read: Any) -> Any:
+        name = getattr(self.roles, role)
+        if name is None:
+            return None
+        return read(self.table.column(name, role=role), f"{role} {show(name)}", self.table.where)
+
+    def _texts(self, role: str) -> NDArray[np.str_] | None:
+        found: NDArray[np.str_] | None = self._read(role, read_texts)
+        return found
+
+    def dataset(self) -> Dataset:
+        """Return all rows as a data set."""
+        schema = self.schema
+        if schema is None and self.table.images is None:
+            names, declared = self.sources.columns(), self.sources.declared
+            if Path(self.sources.name).suffix.lower() != ".csv":
+                declared = declare_types(self.table, names, declared)
+            schema = make_schema(None, names, declared)
+        n_rows = self.table.n_rows
+        X, counts = _encoded(schema, self.table, None)
+        return self.joined(schema, X, counts, y=self.y, n_rows=n_rows)
+
+    def joined(
+        self, schema: Schema | None, X: NDArray[Any], counts: Mapping[str, int], *, y: Ints, n_rows: int, **more: Any
+    ) -> Dataset:
+        """Return the data set of the private rows and of further rows, whose people and consent are empty."""
+
+        def longer(column: NDArray[Any] | None, fill: Any) -> NDArray[Any] | None:
+            if column is None or len(column) == n_rows:
+                return column
+            return np.concatenate([column, np.full(n_rows - len(column), fill, dtype=column.dtype)])
+
+        path = Path(self.sources.name)
+        return Dataset(
+            name=path.stem, X=X, y=y, classes=self.classes, kind="table" if X.ndim == 2 else "image",
+            levels=longer(self.levels, ""), epsilon=longer(self.epsilon, np.nan), person_id=longer(self.person, ""),
+            feature_names=() if schema is None else schema.encoded_names, schema=schema,
+            private_notes=self._private_notes(counts), source=path.name, **more,
+        )  # fmt: skip
+
+    def _private_notes(self, counts: Mapping[str, int]) -> tuple[str, ...]:
+        lines = [
+            f"Column {show(name)}: {count:,} cells are missing, unreadable or no declared value."
+            for name, count in counts.items()
+            if count
+        ]
+        if unknown := int(np.count_nonzero(self.y < 0)):
+            lines.append(f"{unknown:,} rows have no label or one that is no class: they have no vote.")
+        if self.table.malformed:
+            lines.append(f"{self.table.malformed:,} rows have too many or too few cells: their features are missing.")
+        return tuple(lines)
 
 
-def _npz_labels(values: NDArray[Any], classes: tuple[str, ...] | None, where: Where) -> Labels:
-    labels = label_array(values, "y", where)
-    if classes is None or values.dtype.kind not in "iu" or any(name.lstrip("-").isdigit() for name in classes):
-        return labels
-    for code, name in enumerate(labels.names):
-        if not 0 <= int(name) < len(classes):
-            row = int(np.flatnonzero(labels.codes == code)[0])
-            raise InputError(f"{where(row)}: y is {name}: indices into the class set go from 0 to {len(classes) - 1}")
-    return Labels([classes[int(name)] for name in labels.names], labels.codes)
+def _is_npz(name: str) -> bool:
+    return Path(name).suffix.lower() == ".npz" and Path(name).is_file()
 
 
-def read_parquet(path: Path, roles: Roles) -> Columns:
-    """Read the named columns of a parquet file, and no others."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        raise InputError(
-            f"{path}: parquet files need pyarrow, which is not installed: pip install 'ipate[parquet]'"
-        ) from None
-    try:
-        file = parquet.ParquetFile(path)
-        names = list(file.schema_arrow.names)
-        features = roles.match(names, file=str(path)) if names else ()
-        wanted = [column for role, column in roles.named() if role != "feature"]
-        table = file.read(columns=[*wanted, *features])
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
-    except pa.ArrowException as error:
-        raise InputError(f"{path} is not a readable parquet file: {' '.join(str(error).split())}") from None
-    if not names or not table.num_rows:
-        raise InputError(f"{path} has no rows: it must have at least one")
-    where = partial("{}, row {}".format, path)
-    X = np.empty((table.num_rows, len(features)), dtype=np.float64)
-    for position, name in enumerate(features):
-        X[:, position] = _parquet_numbers(table.column(name), name, path)
-    given = {}
-    for role, name in roles.named():
-        what, column = f"{role} {show(name)}", table.column(name)
-        if role == "label":
-            labels = _parquet_labels(column, what, where)
-        elif role == "epsilon":
-            given[role] = (what, _parquet_numbers(column, name, path))
-        elif role != "feature":
-            given[role] = (what, _parquet_values(column, what, where))
-    return Columns(X=X, feature_names=features, labels=labels, given=given, where=where)
+def _is_image(sources: Sources) -> bool:
+    return _is_npz(sources.name) and open_table(sources.private, columns=()).images is not None
 
 
-def _parquet_numbers(column: Any, name: str, path: Path) -> NDArray[np.float64]:
-    """Return a numeric or boolean column as floats; a null becomes NaN."""
-    import pyarrow as pa
-    from pyarrow import types
-
-    kind = column.type
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
-        wrong = f"{path}: column {show(name)} is of type {kind}"
-        raise InputError(f"{wrong}: features must be numeric; encode it, or list the numeric ones with features=")
-    numbers: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
-    return numbers
-
-
-def _without_nulls(column: Any, what: str, where: Where) -> Any:
-    """Refuse nulls, and decode a dictionary-encoded column."""
-    import pyarrow as pa
-
-    if column.null_count:
-        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise InputError(f"{where(row)}: {what} is missing: every row needs one")
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+def _encoded(schema: Schema | None, table: Table, out: NDArray[Any] | None) -> tuple[NDArray[Any], Mapping[str, int]]:
+    """Encode the rows of a table; the pixels of an image that are no numbers in [0, 1] are clipped."""
+    if schema is not None:
+        return schema.encode_counting(table, out=out)
+    X = table.images
+    if X is None or X.dtype.kind not in "fu" or (X.dtype.kind == "u" and X.dtype != np.uint8):
+        found = "a table" if X is None else f"of type {X.dtype}"
+        raise InputError(f"{table.source}: 'X' is {found}: images must be uint8, or floats in [0, 1]")
+    if X.dtype.kind == "f":
+        X = np.clip(np.nan_to_num(X), 0, 1)
+    if out is not None:
+        out[:] = X
+    return X, {}
 
 
-def _parquet_values(column: Any, what: str, where: Where) -> NDArray[Any]:
-    values: NDArray[Any] = _without_nulls(column, what, where).to_numpy(zero_copy_only=False)
-    return values.astype(np.str_) if values.dtype.kind == "O" else values
+def read_parts(
+    sources: Sources, *, n_public: float | None, n_test: float | None, seed: int, allow_overlap: bool = False
+) -> tuple[Dataset, Partition]:
+    """Read all files of a run, and return the rows and their partition.
+
+    Public rows come from a public file, from a column that says who agreed to be public, or from `n_public` people of
+    the private file, who are not protected; test rows likewise. A public file that is a copy of private rows is refused
+    unless `allow_overlap`.
+    """
+    public = None if sources.public is None else open_table(sources.public)
+    test = None if sources.test is None else open_table(sources.test)
+    schema = None if public is None else _schema(sources, public)
+    people = _People(sources, sources.schema or schema)
+    own = _own_parts(people, n_public, n_test, seed)
+    if public is None:
+        chosen = people.table.take(own.public)
+        schema = _schema(sources, replace(chosen, source=f"{sources.name} (public rows)"))
+    others = [table for table in (public, test) if table is not None]
+    for table in others:
+        _check_columns(table, people, schema)
+    sizes = (0 if public is None else public.n_rows, 0 if test is None else test.n_rows)
+    n_own, n_rows = people.table.n_rows, people.table.n_rows + sum(sizes)
+    first = _encoded(schema, people.table.take(np.arange(1)), None)[0]
+    X = np.empty((n_rows, *first.shape[1:]), dtype=first.dtype)
+    _, counts = _encoded(schema, people.table, X[:n_own])
+    y, start = [people.y], n_own
+    for table in others:
+        rows = X[start : start + table.n_rows]
+        _encoded(schema, table, rows)
+        if not allow_overlap:
+            own_ids, ids = people.person, _ids(table, people)
+            check_overlap(X[:n_own], rows, what=table.source, private_ids=own_ids, public_ids=ids)
+        y.append(_public_labels(table, people))
+        start += table.n_rows
+    rng = np.random.default_rng([seed, 3])
+    parts = Partition(
+        private=own.private,
+        public=own.public if public is None else n_own + rng.permutation(sizes[0]),
+        test=own.test if test is None else n_own + sizes[0] + rng.permutation(sizes[1]),
+    )
+    data = people.joined(
+        schema, X, counts, y=np.concatenate(y), n_rows=n_rows, separate=sizes, notes=_notes(others, people, schema)
+    )
+    return data, parts
 
 
-def _parquet_labels(column: Any, what: str, where: Where) -> Labels:
-    """Encode the labels before they become Python text: a million rows have few classes."""
-    coded = _without_nulls(column, what, where).combine_chunks().dictionary_encode()
-    codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+def _own_parts(people: _People, n_public: float | None, n_test: float | None, seed: int) -> Partition:
+    """Split the private file's own rows: by the column of parts, by numbers, or all private."""
+    n_rows, none = people.table.n_rows, np.zeros(0, dtype=np.int64)
+    if people.roles.part is None:
+        if n_public is None and n_test is None:
+            rows = np.random.default_rng([seed, 4]).permutation(n_rows).astype(np.int64)
+            return Partition(private=rows, public=none, test=none.copy())
+        return partition(n_rows, public=n_public or 0, test=n_test or 0, seed=seed, person_id=people.person)
+    column, where = people.table.column(people.roles.part, role="part"), people.table.where
+    sides = [one_text(column, row).casefold() for row in range(n_rows)]
+    for row, side in enumerate(sides):
+        if side not in _PARTS:
+            raise InputError(
+                f"{where(row)}: {people.roles.part} is {show(side)}: it must be public, test, or empty or private"
+            )
+    found = np.array([side or "private" for side in sides])
+    if people.person is not None:
+        _, first, index = np.unique(people.person, return_index=True, return_inverse=True)
+        mixed = np.flatnonzero(found != found[first][index])
+        if len(mixed):
+            who = show(str(people.person[mixed[0]]))
+            raise InputError(f"{where(int(mixed[0]))}: person {who} has rows of two parts: all must be in the same one")
+    rng = np.random.default_rng([seed, 4])
+    made = [rng.permutation(np.flatnonzero(found == side)).astype(np.int64) for side in ("private", "public", "test")]
+    if not len(made[0]):
+        raise InputError(f"{people.table.source}: {people.roles.part} makes every row public or test: none is private")
+    return Partition(private=made[0], public=made[1], test=made[2])
 
-    def where_code(code: int) -> str:
-        return where(int(np.flatnonzero(codes == code)[0]))
 
-    merged = label_array(_parquet_values(coded.dictionary, what, where_code), what, where_code)
-    return Labels(merged.names, merged.codes[codes])
+def _check_columns(table: Table, people: _People, schema: Schema | None) -> None:
+    """Refuse a public file that lacks a feature column, or that has no images where the private file has."""
+    if schema is None:
+        if (
+            table.images is None
+            or people.table.images is None
+            or table.images.shape[1:] != people.table.images.shape[1:]
+        ):
+            raise InputError(f"{table.source}: its images must have the shape of those of {people.table.source}")
+        return
+    for name in schema.names:
+        table.column(name)
+
+
+def _notes(tables: Sequence[Table], people: _People, schema: Schema | None) -> tuple[str, ...]:
+    """Say which columns of public files are not used."""
+    roles = {column for _, column in people.roles.named()}
+    used = roles | set(() if schema is None else schema.names) | set(people.table.names)
+    lines = []
+    for table in tables:
+        if others := [name for name in table.names if name not in used and name not in _DEFAULTS.values()]:
+            lines.append(
+                f"{table.source}: columns that the private file does not have are ignored: {', '.join(others)}"
+            )
+    return tuple(lines)
+
+
+def _public_labels(table: Table, people: _People) -> Ints:
+    """Return the labels of a public file, −1 where there are none; a label that is no class is refused."""
+    name = people.roles.label or "y"
+    if name not in table.columns:
+        return np.full(table.n_rows, -1, dtype=np.int64)
+    column = table.column(name)
+    found = class_codes(column, people.classes)
+    for row in np.flatnonzero(found < 0).tolist():
+        if stated := one_text(column, row):
+            allowed = ", ".join(people.classes)
+            raise InputError(f"{table.where(row)}: label {show(name)} is {show(stated)}: the classes are {allowed}")
+    return found
+
+
+def _ids(table: Table, people: _People) -> NDArray[np.str_] | None:
+    """Return the person ids of a public file, if it has the private file's column of ids."""
+    name = people.roles.person
+    if name is None or name not in table.columns:
+        return None
+    return read_texts(table.column(name), f"person {show(name)}", table.where)

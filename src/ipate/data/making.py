@@ -102,6 +102,8 @@ def feature_columns(header: Sequence[str], roles: Collection[str], declared: Dec
             raise InputError(f"{source} has no column {show(name)} (feature){close}")
         if name in roles and name not in declared.drop:
             raise InputError(f"column {show(name)} is declared as a feature, and has another role: it can be one")
+    if declared.features is not None and not declared.features:
+        raise InputError("features are empty: at least one column must be a feature")
     chosen = list(declared.features or (name for name in header if name not in roles))
     if declared.features is not None:
         for name in [*declared.categories, *declared.dates, *declared.numbers]:
@@ -133,6 +135,34 @@ def make_schema(public: Table | None, names: Sequence[str], declared: Declared) 
     return Schema(tuple(_feature(public, name, declared) for name in names))
 
 
+def declare_types(table: Table, names: Sequence[str], declared: Declared) -> Declared:
+    """Declare the undeclared columns of a typed table by their types, which are public; text is refused."""
+    dates = dict(declared.dates)
+    for name in names:
+        if name in declared.categories or name in declared.numbers or name in dates:
+            continue
+        kind = type_of(table.column(name))
+        if kind == "text":
+            raise InputError(
+                f"{table.source}: column {show(name)} holds text: declare its values in categories, give public rows, "
+                "or drop it"
+            )
+        if kind == "date":
+            dates[name] = None
+    return replace(declared, dates=dates)
+
+
+def type_of(column: Any) -> str:
+    """Return what a column is by its type alone: number, date or text."""
+    if isinstance(column, np.ndarray):
+        return "number" if column.dtype.kind in "fiub" else "date" if column.dtype.kind == "M" else "text"
+    import pyarrow as pa
+
+    if pa.types.is_temporal(column.type):
+        return "date"
+    return "number" if pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type) else "text"
+
+
 def _feature(public: Table | None, name: str, declared: Declared) -> Feature:
     if name in declared.categories:
         values = declared.categories[name]
@@ -156,16 +186,10 @@ def _feature(public: Table | None, name: str, declared: Declared) -> Feature:
 
 def kind_of(column: Any) -> str:
     """Return what the cells of a public column are: number, date, text, or empty if all are missing."""
-    if not isinstance(column, np.ndarray):
-        import pyarrow as pa
-
-        typed = pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type)
-        kind, empty = "date" if pa.types.is_temporal(column.type) else "number", column.null_count == len(column)
-    else:
-        typed, kind = column.dtype.kind in "fiubM", "date" if column.dtype.kind == "M" else "number"
-        empty = typed and bool((column != column).all())  # noqa: PLR0124 - NaN and NaT differ from themselves
-    if typed:
-        return "empty" if empty else kind
+    kind = type_of(column)
+    if kind != "text":
+        read = cells.numbers(column) if kind == "number" else cells.days(column, origin=ORIGIN)
+        return "empty" if np.isnan(read).all() else kind
     found = [value for value in cells.distinct(column)[0] if cells.text(value).casefold() not in MISSING]
     listed = np.array(found, dtype=object)
     if not np.isnan(cells.numbers(listed)).any():

@@ -1,5 +1,6 @@
 """Raw tables: named columns from csv, parquet and npz files, DataFrames and mappings, before any encoding."""
 
+import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ipate.data.columns import Where
 from ipate.data.csvfile import read_csv
 from ipate.errors import InputError, nearest, show
-from ipate.files import read_npz
+from ipate.files import open_csv, read_npz
 
 SUFFIXES = (".csv", ".parquet", ".pq", ".npz")
 
@@ -26,7 +27,9 @@ class Table:
     columns: Mapping[str, Any]
     n_rows: int
     where: Where
-    lines: int = 0  # rows of a csv file with too many or too few cells, whose private cells are missing
+    malformed: int = 0  # rows of a csv file with too many or too few cells, whose private cells are missing
+    images: NDArray[Any] | None = None  # the array X of an npz file, if it holds images
+    classes: tuple[str, ...] | None = None  # the class set, if an npz file states it
 
     def column(self, name: str, *, role: str = "feature") -> Any:
         """Return a column; one that is not there is refused with the nearest name."""
@@ -41,7 +44,9 @@ class Table:
             name: values[rows] if isinstance(values, np.ndarray) else values.take(rows)
             for name, values in self.columns.items()
         }
-        return replace(self, columns=taken, n_rows=len(rows), where=lambda row: self.where(int(rows[row])))
+        images = None if self.images is None else self.images[rows]
+        where = self.where
+        return replace(self, columns=taken, n_rows=len(rows), where=lambda row: where(int(rows[row])), images=images)
 
 
 def open_table(
@@ -102,7 +107,7 @@ def _from_file(
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: the suffix {show(suffix)} is unknown: it must be .csv, .parquet or .npz")
     if not path.is_file():
-        raise InputError(f"{path} cannot be read: {'it is a folder' if path.is_dir() else 'no such file'}")
+        raise InputError(f"{path} cannot be read: {'it is a folder' if path.is_dir() else 'No such file'}")
     if suffix == ".npz":
         return _from_npz(path, columns)
     if suffix != ".csv":
@@ -110,33 +115,56 @@ def _from_file(
     read = read_csv(path, columns=columns, numbers=numbers, consent=consent)
     return Table(
         source=str(path), names=read.names, columns=read.columns, n_rows=read.n_rows, where=read.where,
-        lines=read.malformed,
+        malformed=read.malformed,
     )  # fmt: skip
 
 
 def _from_npz(path: Path, columns: Collection[str] | None) -> Table:
     """Return the arrays of an npz file that have one entry per row, and each column of its X."""
-    import zipfile
+    arrays = read_npz(path, npz_names(path))
+    X, names, classes = arrays.pop("X", None), arrays.pop("feature_names", None), arrays.pop("classes", None)
+    if X is None:
+        raise InputError(f"{path} has no array 'X': it must hold the features; it has {', '.join(sorted(arrays))}")
+    if X.ndim not in (2, 3, 4) or X.size == 0:
+        raise InputError(f"{path}: 'X' has the shape {X.shape}: it must be (rows, features) or images, and not empty")
+    if X.dtype.kind not in "fiub":
+        raise InputError(f"{path}: 'X' is of type {X.dtype}: features must be numeric; encode them")
+    named = [] if names is None else [str(name) for name in names.ravel()]
+    if names is None and X.ndim == 2:
+        named = [f"x{place}" for place in range(X.shape[1])]
+    if len(named) != (X.shape[1] if X.ndim == 2 else 0) or len(set(named)) < len(named):
+        raise InputError(f"{path}: 'feature_names' has {len(named)} names: X has the shape {X.shape}")
+    found: dict[str, Any] = {name: X[:, place] for place, name in enumerate(named)}
+    for name, values in arrays.items():
+        if name in found or values.shape != (len(X),):
+            wrong = f"has the shape {values.shape}" if name not in found else "is also the name of a feature"
+            if columns is None or name in columns:
+                raise InputError(f"{path}: {name!r} {wrong}: X has {len(X)} rows")
+    found.update({name: values for name, values in arrays.items() if values.shape == (len(X),)})
+    kept = {name: values for name, values in found.items() if columns is None or name in columns}
+    stated = None if classes is None else tuple(str(name) for name in classes.ravel())
+    table = _checked(str(path), (*named, *(name for name in arrays if name not in named)), kept, n_rows=len(X))
+    return replace(table, images=None if X.ndim == 2 else X, classes=stated)
 
+
+def npz_names(path: Path) -> list[str]:
+    """Return the names of an npz file's arrays."""
     try:
         with zipfile.ZipFile(path) as archive:
-            there = [name.removesuffix(".npy") for name in archive.namelist()]
+            return [name.removesuffix(".npy") for name in archive.namelist()]
     except (OSError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: not a readable npz file ({error})") from None
-    arrays = read_npz(path, there)
-    X = arrays.pop("X", None)
-    names = arrays.pop("feature_names", None)
-    arrays.pop("classes", None)
-    found = {}
-    if X is not None and X.ndim == 2:
-        named = [f"x{place}" for place in range(X.shape[1])] if names is None else [str(n) for n in names.ravel()]
-        if len(named) != X.shape[1] or len(set(named)) < len(named):
-            raise InputError(f"{path}: 'feature_names' has {len(named)} names: X has the shape {X.shape}")
-        found.update({name: X[:, place] for place, name in enumerate(named)})
-    length = len(X) if X is not None else None
-    found.update({name: value for name, value in arrays.items() if value.shape == (length or len(value),)})
-    kept = {name: value for name, value in found.items() if columns is None or name in columns}
-    return _checked(str(path), tuple(found), kept, n_rows=length)
+
+
+def header_of(source: Any) -> tuple[str, ...]:
+    """Return the names of a table's columns, without reading its rows where that is possible."""
+    if isinstance(source, str) or hasattr(source, "__fspath__"):
+        path = Path(source)
+        if path.suffix.lower() == ".csv" and not path.is_dir():
+            with open_csv(path, consent=()) as (header, _, _):
+                return tuple(header)
+        return _from_file(path, (), (), None).names
+    return open_table(source, columns=()).names
 
 
 def _from_parquet(path: Path, columns: Collection[str] | None) -> Table:

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import secrets
 from array import array
 from collections.abc import Collection, Iterator, Mapping, MutableSequence, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ OpenCsv: TypeAlias = tuple[list[str], Iterator[list[str]], Sequence[int]]
 """The header of a csv file, its rows, and the first line of each row read so far, counted from 1."""
 
 
-_END = "\0end"  # marks the end of a file of people: a quote that is never closed swallows it
+_END = f"\0{secrets.token_hex(8)}"  # marks the end of a file of people: a quote that is never closed swallows it
 
 
 def plain_number(text: str) -> float | None:
@@ -79,14 +80,16 @@ def _csv_rows(
     malformed: MutableSequence[int],
 ) -> Iterator[list[str]]:
     """Yield the rows; of a ragged row the first `kept` cells, or if that is None, a refusal."""
-    start, blank, last = reader.line_num + 1, 0, [""]
+    start, blank = reader.line_num + 1, 0
     for record in reader:
-        line, start, last = start, reader.line_num + 1, record
+        line, start = start, reader.line_num + 1
         if not record:
             blank = blank or line
             continue
         if record == [_END]:
             break
+        if record[-1].endswith(_END):
+            raise InputError(f"{name}, line {line} has a quote that is never closed: close it, or remove it")
         if blank:
             raise InputError(f"{name}, line {blank} is blank: blank lines are allowed only at the end of a file")
         if len(record) != width:
@@ -98,8 +101,6 @@ def _csv_rows(
             record = record[:kept] + [""] * (width - kept)  # noqa: PLW2901
         lines.append(line)
         yield record
-    if last[-1:] != [_END] and last[-1:] and last[-1].endswith(_END):
-        raise InputError(f"{name}, line {lines[-1]} has a quote that is never closed: close it, or remove it")
     if not lines:
         raise InputError(f"{name} has a header and no rows: it must have at least one row")
 

@@ -23,6 +23,7 @@ from ipate.allocation import VARIANTS, allocate
 from ipate.allocation.allocation import Allocation, class_warning
 from ipate.data.dataset import Dataset
 from ipate.data.files import read_data
+from ipate.data.schema import LIMIT, Feature, Schema
 from ipate.errors import InputError, TeacherError, check_count, refuse_name, show
 from ipate.files import FileLock, fingerprint, read_npz, replacing, write_text
 from ipate.parties import exchange
@@ -345,10 +346,19 @@ def _read_rows(data: Path, encoding: Encoding, options: SiteOptions) -> Dataset:
             raise InputError(f"{data}: its classes are {show(stated)}, and those of the queries {wanted}")
     rows = read_data(
         data, label=options.label, level=options.level, epsilon=options.epsilon_column, person=options.person,
-        features=encoding.features or None, classes=encoding.classes,
+        schema=_schema(encoding), classes=encoding.classes,
     )  # fmt: skip
     encoding.check_rows(rows.X, file=str(data))
     return rows
+
+
+def _schema(encoding: Encoding) -> Schema | None:
+    """Return the schema of a site's table: numbers in their own unit, and the middle of the bounds if missing."""
+    if not encoding.features:
+        return None
+    limits = encoding.bounds or [(-LIMIT, LIMIT)] * len(encoding.features)
+    named = zip(encoding.features, limits, strict=True)
+    return Schema(tuple(Feature(name=name, kind="number", low=a, high=b, median=(a + b) / 2) for name, (a, b) in named))
 
 
 def _allocate_people(rows: Dataset, options: SiteOptions, data: Path) -> Allocation:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ipate.data.schema import ORIGIN
 from ipate.errors import InputError, nearest
 from ipate.ledger.records import NoiseKind
 from ipate.people.merging import MIN_GROUP_SIZE
@@ -22,29 +23,74 @@ class _Section(BaseModel):
 
 
 class DataConfig(_Section):
-    """Where the data comes from and how it is partitioned; sizes are numbers of rows or shares below 1."""
+    """Where the data comes from: a named data set, or a file of people with public rows.
+
+    Sizes are numbers of rows or shares below 1. Rows of a file of people are public or test data only where
+    `public_column` says so, or without protection.
+    """
 
     name: str | None = None
     file: Path | None = None
+    public_file: Path | None = None
+    test_file: Path | None = None
+    schema_file: Path | None = None
     data_dir: Path | None = None
     label: str | None = None
     level: str | None = None
     epsilon: str | None = None
     person: str | None = None
     classes: tuple[str, ...] | None = None
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    categories: tuple[str, ...] | dict[str, tuple[str | int | float | bool, ...]] = ()
+    dates: tuple[str, ...] | dict[str, str] = ()
+    numbers: tuple[str, ...] | dict[str, tuple[float, float]] = ()
+    missing: tuple[str, ...] = ()
+    origin: str = ORIGIN
     public: Size | None = None
     test: Size | None = None
+    public_column: str | None = None
+    public_without_protection: bool = False
+    allow_overlap: bool = False
 
     @model_validator(mode="after")
     def _one_source(self) -> "DataConfig":
         if (self.name is None) == (self.file is None):
             raise ValueError("data needs either a name or a file")
-        if self.file is not None and self.label is None:
+        if self.file is None:
+            for key in sorted(set(type(self).model_fields) - {"name", "data_dir", "public", "test"}):
+                if getattr(self, key) != type(self).model_fields[key].default:
+                    raise ValueError(
+                        f"{key} is for a file of people: leave it out, or name a file instead of a data set"
+                    )
+            return self
+        if self.label is None and self.file.suffix.lower() != ".npz":
             raise ValueError("a file needs label, the name of the class column")
-        if self.file is not None and (self.public is None or self.test is None):
+        if self.classes is None and self.file.suffix.lower() != ".npz":
             raise ValueError(
-                "a file needs public and test: how many of its rows are treated as public and as test data"
+                'a file needs classes, the public class set: classes = ["no", "yes"], or --classes no,yes; it is not '
+                "read off private labels"
             )
+        return self._public_source()
+
+    def _public_source(self) -> "DataConfig":
+        if sum(given is not None for given in (self.public_file, self.public_column, self.public)) != 1:
+            raise ValueError(
+                "a file needs public rows from one place: public_file, public_column (who agreed to be public), or "
+                "public, a number of its people, with public_without_protection = true"
+            )
+        if sum(given is not None for given in (self.test_file, self.test)) > 1:
+            raise ValueError("test rows come from one place: test_file or test")
+        if self.public_column is not None and self.test is not None:
+            raise ValueError("public_column also says who is test data: leave out test")
+        if (self.public is not None or self.test is not None) and not self.public_without_protection:
+            key = "test" if self.public is None else "public"
+            raise ValueError(
+                f"{key} takes rows of the private file, whose people are then not protected: name a {key}_file, or set "
+                "public_without_protection = true if they agreed"
+            )
+        if self.public_without_protection and self.public is None and self.test is None:
+            raise ValueError("public_without_protection is set, but neither public nor test: leave it out")
         return self
 
 

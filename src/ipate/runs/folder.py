@@ -2,6 +2,8 @@
 
 import json
 import secrets
+import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -31,10 +33,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "RunFolder":
         """Create the folder; raise `InputError` if it already holds a run, so that nothing is overwritten."""
-        if (path / "config.json").exists():
-            raise InputError(f"{path}: already holds a run; continue it with --resume {path}, or name another folder")
-        if path.exists() and not path.is_dir():
-            raise InputError(f"{path}: is a file; a run needs a folder, so name another path")
+        check_new(path)
         folder = cls(path, config)
         folder.public.mkdir(parents=True, exist_ok=True)
         folder.private.mkdir(exist_ok=True)
@@ -107,6 +106,22 @@ class RunFolder:
             found["resumed_with"] = [*later, here]
             self.write(self.path / "run.json", found)
 
+    def note_privately(self, **sections: Any) -> None:
+        """Add sections to `private/notes.json`: what private rows made fail, warn or unusable, for the owner alone."""
+        path = self.private / "notes.json"
+        self.write(path, {**(self.read(path) or {}), **sections})
+
+    def discard(self) -> None:
+        """Remove a new run that was refused before its teachers voted; other files in its folder stay."""
+        if (self.private / "votes").exists() or (self.private / "ledger.json").exists():
+            return
+        for part in (self.public, self.private):
+            shutil.rmtree(part, ignore_errors=True)
+        for name in ("config.json", "run.json", "data.json", "schema.json", "settings.json", self._lock_file.name):
+            (self.path / name).unlink(missing_ok=True)
+        with suppress(OSError):  # it holds other files
+            self.path.rmdir()
+
     def locked(self) -> FileLock:
         """Lock the folder for one process, because two processes would draw the same labels twice."""
         refusal = InputError(f"{self.path}: another process is working on this run; wait for it to end")
@@ -129,6 +144,16 @@ class RunFolder:
             return json.loads(path.read_text()) if path.is_file() else None
         except ValueError as error:
             raise InputError(f"{path}: not readable ({error}); {advice}") from None
+
+
+def check_new(path: Path | None) -> None:
+    """Refuse a path that cannot be the folder of a new run."""
+    if path is None:
+        return
+    if (path / "config.json").exists():
+        raise InputError(f"{path}: already holds a run; continue it with --resume {path}, or name another folder")
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path}: is a file; a run needs a folder, so name another path")
 
 
 def versions(config: RunConfig) -> dict[str, str]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ipate.accounting.bounds import Meter
 from ipate.allocation import BASELINE, allocate
 from ipate.allocation.allocation import Allocation, class_warning
-from ipate.data.schema import Schema
 from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
@@ -54,16 +53,19 @@ class RunSummary:
     student: Path
 
 
-def execute(folder: RunFolder, *, bar: Bar) -> RunSummary:
+def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSummary:
     """Run every stage that is not complete yet; notes are logged under the name ipate.
 
-    `bar` makes a progress bar from a title and a total, as a context manager.
+    `bar` makes a progress bar from a title and a total, as a context manager; `task` is the input of a run if it was
+    prepared already.
     """
     with folder.locked():
         folder.note_versions()
         check_models(folder.config)
-        task = prepare(folder.config)
+        task = task or prepare(folder.config)
         _keep_facts(folder, task)
+        if task.data.private_notes:
+            folder.note_privately(data=list(task.data.private_notes))
         settings = resolve_settings(folder, task)
         allocation = _allocation(folder, task, settings)
         for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
@@ -71,7 +73,7 @@ def execute(folder: RunFolder, *, bar: Bar) -> RunSummary:
         check_affordable(folder, allocation, settings)
         votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
         record = label_once(folder, votes, allocation=allocation, settings=settings, pool=task.pool, bar=bar)
-        publish(folder, record, task.data.classes, task.parts.public)
+        publish(folder, record, task.data.classes, task.queries)
         audience: Audience = "public" if record.publishable else "private"
         if record.passed is False and not record.n_labels:
             report = write_report(folder, audience=audience).html
@@ -102,6 +104,8 @@ def _keep_facts(folder: RunFolder, task: Task) -> None:
     }
     kept = folder.read(path)
     if kept is None:
+        if task.data.schema is not None:
+            task.data.schema.write(folder.path / "schema.json")
         folder.write(path, facts)
     elif (kept.get("pool"), kept.get("classes")) != (facts["pool"], facts["classes"]):
         raise InputError(
@@ -113,9 +117,12 @@ def _keep_facts(folder: RunFolder, task: Task) -> None:
 def _told(task: Task) -> str:
     """Return one sentence about which rows are protected and which are not."""
     sizes = ", ".join(f"{group.id} ε = {group.epsilon:g}: {group.people} people" for group in task.people.groups)
+    n_public, n_test, n_private = (len(getattr(task.parts, part)) for part in ("public", "test", "private"))
+    if not len(task.unprotected):
+        return f"{n_private} rows are private ({sizes}); {n_public} public and {n_test} test rows come from other files"
     return (
-        f"{len(task.parts.public)} rows are treated as public and {len(task.parts.test)} as test data, and no budget "
-        f"protects them; the other {len(task.parts.private)} are private ({sizes})"
+        f"{n_public} rows are treated as public and {n_test} as test data, and no budget protects them; the other "
+        f"{n_private} are private ({sizes})"
     )
 
 
@@ -256,7 +263,7 @@ def _deployed(
     """Return the student with everything that it needs to be used, all of it public or released."""
     data, config = task.data, folder.config
     image = data.X.shape[1:] if data.kind == "image" else None
-    schema: Schema | None = getattr(data, "schema", None)
+    schema = data.schema
     if schema is None and image is None:
         schema = plain_schema(data.feature_names, data.X[task.parts.public])
     if schema is not None:
@@ -285,13 +292,13 @@ def _teach(task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArr
 
 def _accuracy(student: Any, task: Task, model: str, *, majority: int | None = None) -> dict[str, Any]:
     """Return the scores on the test rows, with the accuracy by consent level if there are levels."""
-    rows = task.parts.test
+    rows = task.parts.test[task.data.y[task.parts.test] >= 0]  # a test file may have no labels
     if not len(rows):
         return {"student_accuracy": None}
     truth, place = task.data.y[rows], {name: index for index, name in enumerate(task.data.classes)}
     predicted = np.array([place[name] for name in student.predict(task.features(rows, model=model)).tolist()])
     scores = score(truth, predicted, task.data.classes, majority=majority)
-    if task.data.levels is not None:
+    if task.data.levels is not None and not task.data.separate[1]:
         levels, right = task.data.levels[rows], predicted == truth
         scores["by_level"] = {str(level): float(right[levels == level].mean()) for level in np.unique(levels)}
     return scores
@@ -299,20 +306,25 @@ def _accuracy(student: Any, task: Task, model: str, *, majority: int | None = No
 
 def _evaluate(task: Task, student: Any, record: Record, model: str) -> dict[str, Any]:
     """Score labels and student with the true labels, which are not released: the scores are private."""
-    given = record.labels >= 0
     truth = task.data.y[task.parts.public]
+    given = (record.labels >= 0) & (truth >= 0)
     voting = float(np.mean(record.labels[given] == truth[given])) if given.any() else None
-    majority = int(np.bincount(record.labels[given]).argmax()) if given.any() else None
+    released = record.labels[record.labels >= 0]
+    majority = int(np.bincount(released).argmax()) if len(released) else None
     scores = _accuracy(student, task, model, majority=majority)
     return {"labels": record.n_labels, "queries": record.n_queries, "voting_accuracy": voting, **scores}
 
 
-def _teachers(folder: RunFolder, task: Task) -> dict[str, float]:
+def _teachers(folder: RunFolder, task: Task) -> dict[str, float | None]:
     """Return the accuracy of the run's teachers and of their plurality on the pool, from private votes."""
     votes = np.load(folder.private / "votes" / "votes.npy", mmap_mode="r")
     truth = task.data.y[task.parts.public]
-    plurality = count_votes(votes, task.data.n_classes).argmax(axis=1)
-    return {"accuracy": float(np.mean(votes == truth)), "plurality_accuracy": float(np.mean(plurality == truth))}
+    if (truth < 0).all():
+        return {"accuracy": None, "plurality_accuracy": None}
+    known = truth >= 0
+    right = count_votes(votes, task.data.n_classes).argmax(axis=1) == truth
+    accuracy = float(np.mean(votes[:, known] == truth[known]))
+    return {"accuracy": accuracy, "plurality_accuracy": float(right[known].mean())}
 
 
 def _for_standard(settings: Settings) -> Settings:

@@ -7,8 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.data import load
+from ipate.data.columns import Roles
 from ipate.data.dataset import Dataset, Partition, partition
-from ipate.data.files import read_data
+from ipate.data.files import Sources, read_parts
+from ipate.data.making import Declared
+from ipate.data.schema import Schema
 from ipate.errors import InputError
 from ipate.files import fingerprint
 from ipate.people.grouping import find_rows, row_name
@@ -37,6 +40,12 @@ class Task:
     unprotected: NDArray[np.str_]
     pool: str  # fingerprint of the public points and the classes
 
+    @property
+    def queries(self) -> Ints:
+        """The row of each public point in its own file, by which labels.csv names it."""
+        n_public, n_test = self.data.separate
+        return self.parts.public - (self.data.n_rows - n_public - n_test) if n_public else self.parts.public
+
     def features(self, rows: Ints, *, model: str) -> NDArray[Any]:
         """Return rows in the shape that a model needs: channels-first images for nets, vectors otherwise."""
         if model not in STUDENTS or not STUDENTS[model].images:
@@ -49,14 +58,15 @@ class Task:
 
 def prepare(config: RunConfig) -> Task:
     """Load and partition the data, and find the people of the private part with their budgets."""
+    data, parts = (_named if config.data.file is None else _own_files)(config)
+    pool = fingerprint(data.classes, data.X[parts.public])
+    people = _people(data, parts.private, config)
+    return Task(data=data, parts=parts, people=people, unprotected=_unprotected(data, parts), pool=pool)
+
+
+def _named(config: RunConfig) -> tuple[Dataset, Partition]:
     wanted = config.data
-    if wanted.file is not None:
-        data = read_data(
-            wanted.file, label=wanted.label or "", level=wanted.level, epsilon=wanted.epsilon, person=wanted.person,
-            classes=wanted.classes,
-        )  # fmt: skip
-    else:
-        data = load(wanted.name or "", data_dir=wanted.data_dir)
+    data = load(wanted.name or "", data_dir=wanted.data_dir)
     parts = partition(
         data.n_rows,
         public=0.1 if wanted.public is None else wanted.public,
@@ -64,14 +74,28 @@ def prepare(config: RunConfig) -> Task:
         seed=config.split_seed,
         person_id=data.person_id,
     )
-    pool = fingerprint(data.classes, data.X[parts.public])
-    people = _people(data, parts.private, config)
-    return Task(data=data, parts=parts, people=people, unprotected=_unprotected(data, parts), pool=pool)
+    return data, parts
+
+
+def _own_files(config: RunConfig) -> tuple[Dataset, Partition]:
+    wanted = config.data
+    names = ("label", "level", "epsilon", "person")
+    declared = ("features", "drop", "categories", "dates", "numbers", "missing", "origin")
+    sources = Sources(
+        private=wanted.file, public=wanted.public_file, test=wanted.test_file,
+        roles=Roles(**{name: getattr(wanted, name) for name in names}, part=wanted.public_column),
+        classes=wanted.classes, declared=Declared.of(**{name: getattr(wanted, name) for name in declared}),
+        schema=None if wanted.schema_file is None else Schema.from_file(wanted.schema_file),
+    )  # fmt: skip
+    return read_parts(
+        sources, n_public=wanted.public, n_test=wanted.test, seed=config.split_seed, allow_overlap=wanted.allow_overlap
+    )
 
 
 def _unprotected(data: Dataset, parts: Partition) -> NDArray[np.str_]:
     """Return the ids of the people whose rows are pool or test data, in the form of the ids of `People`."""
     rows = np.concatenate([parts.public, parts.test])
+    rows = rows[rows < data.n_rows - sum(data.separate)]  # rows of public files belong to nobody here
     if not len(rows):
         return np.zeros(0, dtype=np.str_)
     return find_rows(rows if data.person_id is None else data.person_id[rows], len(rows), row_name).ids
