@@ -6,17 +6,24 @@ import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import has_fit_parameter
 
+import ipate
 import ipate.classifier
 from ipate import PATEClassifier, Policy
-from ipate.errors import ClassesWarning, InputError, PublicRowsWarning
+from ipate.errors import ClassesWarning, InputError, PublicRowsWarning, RepeatedFitWarning
 from ipate.ledger.sqlite import SqliteLedger
 
 
@@ -195,13 +202,14 @@ def test_one_public_point_and_empty_class_are_accepted():
     model.fit(X, y, X_public=X[:1])
     assert model.predict_proba(X[:2]).shape == (2, 4)
     assert model.predict_proba(X[:2])[:, 3].max() == 0
+    assert (model.classes_[model.decision_function(X[:2]).argmax(axis=1)] == model.predict(X[:2])).all()
 
 
 def test_pool_sorted_by_class_gets_every_label():
     X, y = task(3000)
     pool, truth = task(2000, seed=1)
     order = np.argsort(truth)
-    model = PATEClassifier(epsilon=1.0, classes=CLASSES, verbose=0, random_state=0)
+    model = PATEClassifier(epsilon=3.0, classes=CLASSES, verbose=0, random_state=0)
     model.fit(X, y, X_public=pool[order])
     assert set(model.labels_) == {-1, 0, 1, 2}
 
@@ -353,3 +361,105 @@ def test_cost_including_earlier_fit_is_not_claimed(tmp_path):
     second, said = reported(2, **fixed, **shared)
     assert not said
     assert second["cost"] < second["promised_epsilon"] == 6.0
+
+
+def small(**options):
+    return PATEClassifier(
+        **{"classes": CLASSES, "n_teachers": 30, "sigma": 1.0, "check_sigma": 2.0, "threshold": 12.0, "epsilon": 200.0,
+           "random_state": 0, "verbose": 0, **options}
+    )  # fmt: skip
+
+
+def test_student_has_class_names_and_feature_names():
+    X, y = task(600)
+    names = [f"f{i}" for i in range(5)]
+    pool = pd.DataFrame(task(200, seed=1)[0], columns=names)
+    model = small().fit(pd.DataFrame(X, columns=names), y, X_public=pool)
+    assert set(model.student_.classes_) <= set(CLASSES)
+    assert model.student_.feature_names_in_.tolist() == names
+    assert set(model.student_.predict(pool)) <= set(CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("student", "proba", "decision"),
+    [(None, True, True), (LinearSVC(), False, True), (GaussianNB(), True, False), ("bayes", True, False)],
+)
+def test_methods_exist_where_the_student_has_them(student, proba, decision):
+    X, y = task(600)
+    model = small(student=student)
+    for _ in range(2):  # before and after fit
+        assert hasattr(model, "predict_proba") is proba
+        assert hasattr(model, "decision_function") is decision
+        if not hasattr(model, "student_"):
+            model.fit(X, y, X_public=task(200, seed=1)[0])
+    if decision:
+        found = model.decision_function(X[:50])
+        np.testing.assert_array_equal(model.classes_[found.argmax(axis=1)], model.predict(X[:50]))
+
+
+def test_saved_student_predicts_as_the_classifier(tmp_path):
+    X, y = task(600)
+    frame = pd.DataFrame(X, columns=list("abcde")).assign(f=np.where(X[:, 0] > 1, "yes", "no"))
+    pool = frame.iloc[:200].assign(a=lambda own: own.a + 0.01)
+    pipeline = make_pipeline(
+        make_column_transformer((StandardScaler(), list("abcde")), (OneHotEncoder(), ["f"])), LogisticRegression()
+    )
+    model = small(teacher=pipeline, student=pipeline).fit(frame, y, X_public=pool)
+    folder = model.save_student(tmp_path / "student", name="animals")
+    assert (folder / "model.skops").is_file()
+    student = ipate.load_student(folder)
+    np.testing.assert_array_equal(student.predict(frame[list("fedcba")]), model.predict(frame))
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    np.testing.assert_array_equal(student.predict(tmp_path / "rows.csv"), model.predict(frame))
+    card = (folder / "README.md").read_text()
+    assert "# Student: animals" in card
+    assert "It holds for the 600 people" in card
+    facts = json.loads((folder / "student.json").read_text())
+    assert facts["guarantee"]["groups"][0]["epsilon"] == 200.0
+    assert facts["guarantee"]["groups"][0]["cost"] == model.guarantees_[0].cost
+    assert sum(facts["made"]["labels_by_class"].values()) == model.labelling_.n_labels
+
+
+def test_card_of_seeded_fit_says_do_not_publish(tmp_path):
+    X, y = task(600)
+    model = small(noise_seed=1).fit(X, y, X_public=task(200, seed=1)[0])
+    folder = model.save_student(tmp_path / "student")
+    assert "Do not publish this folder" in (folder / "README.md").read_text()
+    assert json.loads((folder / "student.json").read_text())["guarantee"]["groups"][0]["cost"] is None
+    np.testing.assert_array_equal(ipate.load_student(folder).predict(X), model.predict(X))
+
+
+def test_cross_validation_without_ledger_warns():
+    X, y = task(600)
+    pool = task(200, seed=1)[0]
+    with pytest.warns(RepeatedFitWarning, match=r"sklearn\.model_selection.*spends the budgets"):
+        cross_val_score(small(), X, y, cv=2, params={"X_public": pool})
+    with pytest.warns(RepeatedFitWarning, match="spends the budgets"):
+        GridSearchCV(small(), {"sigma": [1.0]}, cv=2).fit(X, y, X_public=pool)
+
+
+def test_cross_validation_on_a_ledger_does_not_warn(tmp_path):
+    X, y = task(600)
+    people = np.array([f"p{index}" for index in range(600)])
+    given = {"X_public": task(200, seed=1)[0], "person_id": people}
+    model = small(ledger=tmp_path / "people.sqlite", max_labels=5)
+    cross_val_score(model, X, y, cv=2, params=given, error_score="raise")
+
+
+def test_weights_of_rows_are_refused_with_reason():
+    X, y = task(600)
+    with pytest.raises(InputError, match="sample_weight, which is not supported: a person's influence follows"):
+        small().fit(X, y, X_public=X[:5], sample_weight=np.ones(600))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+        small().fit(X, y, X_public=X[:5], weights=np.ones(600))
+    assert not has_fit_parameter(PATEClassifier(), "sample_weight")
+
+
+def test_notes_on_released_labels_are_logged(caplog):
+    X, y = task(600)
+    pool = task(200, seed=1)[0]
+    small(classes=[*CLASSES, "dog"]).fit(X, y, X_public=pool)
+    assert "no label was released for the class dog" in caplog.text
+    caplog.clear()
+    small(classes=[*CLASSES, "dog"], bound="exact", sigma=4.0).fit(X, y, X_public=pool)
+    assert "no label was released" not in caplog.text  # those labels are private

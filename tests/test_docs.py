@@ -17,7 +17,9 @@ def blocks(page, language):
     return [text for kind, text in BLOCK.findall((ROOT / page).read_text()) if kind == language]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/classifier.md", "docs/consent.md", "docs/ptr.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/classifier.md", "docs/consent.md", "docs/deploy.md", "docs/ptr.md"]
+)
 def test_python_examples_in_the_documentation_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = blocks(page, "python")

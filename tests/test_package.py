@@ -130,6 +130,7 @@ PUBLIC = [
     "Policy",
     "PolicyWarning",
     "PublicRowsWarning",
+    "RepeatedFitWarning",
     "ReproductionWarning",
     "Settings",
     "SingleClassWarning",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         IpateError,
         PolicyWarning,
         PublicRowsWarning,
+        RepeatedFitWarning,
         ReproductionWarning,
         SingleClassWarning,
         TeacherError,
@@ -55,7 +56,7 @@ _HOMES = {
     "ipate.data.dataset": "Dataset",
     "ipate.data.files": "read_data",
     "ipate.errors": "BudgetExceededError ClassesWarning DataUnavailableError DeltaWarning InputError IpateError "
-    "PolicyWarning PublicRowsWarning ReproductionWarning SingleClassWarning TeacherError",
+    "PolicyWarning PublicRowsWarning RepeatedFitWarning ReproductionWarning SingleClassWarning TeacherError",
     "ipate.labelling.aggregators": "Confident GNMax Interactive LNMax Mechanism",
     "ipate.labelling.audit": "account_for",
     "ipate.labelling.loop": "label",
@@ -79,9 +80,10 @@ __all__ = [
     "Account", "Allocation", "Budget", "BudgetExceededError", "ClassesWarning", "Confident", "DataUnavailableError",
     "Dataset", "DeltaWarning", "DeployedStudent", "GNMax", "Group", "GroupResult", "Guarantee", "InputError",
     "Interactive", "IpateError", "LNMax", "Labelling", "Mechanism", "MemoryLedger", "Meter", "PATEClassifier",
-    "Panel", "People", "Plan", "Policy", "PolicyWarning", "PublicRowsWarning", "ReproductionWarning", "Settings",
-    "SingleClassWarning", "SqliteLedger", "TeacherError", "Votes", "account_for", "allocate", "choose_settings",
-    "label", "label_tested", "load", "load_student", "make_plan", "read_data", "read_votes", "write_report",
+    "Panel", "People", "Plan", "Policy", "PolicyWarning", "PublicRowsWarning", "RepeatedFitWarning",
+    "ReproductionWarning", "Settings", "SingleClassWarning", "SqliteLedger", "TeacherError", "Votes", "account_for",
+    "allocate", "choose_settings", "label", "label_tested", "load", "load_student", "make_plan", "read_data",
+    "read_votes", "write_report",
 ]  # fmt: skip
 
 

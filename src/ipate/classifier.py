@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -26,10 +25,18 @@ from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit
 from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings, designed
-from ipate.runs.fitting import charge_labels, collect_votes, encode, find_classes, split_public
-from ipate.students import find_student
+from ipate.runs.fitting import (
+    charge_labels,
+    collect_votes,
+    encode,
+    find_classes,
+    refuse_parameters,
+    split_public,
+    warn_in_search,
+)  # fmt: skip
+from ipate.students.fitted import StudentMethods
 from ipate.teachers.ensemble import allows_missing
-from ipate.teachers.models import DEFAULT, make_model
+from ipate.teachers.models import make_model
 
 _CHOSEN = (  # parameters that the chooser of settings takes as they are
     "variant", "n_teachers", "aggregator", "sigma", "check_sigma", "threshold", "points_per_teacher", "bound",
@@ -38,7 +45,7 @@ _CHOSEN = (  # parameters that the chooser of settings takes as they are
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn reads the parameters from the __init__ that this makes
-class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Train a student on noisy votes of teachers, with one privacy budget per person.
 
     Parameters
@@ -109,7 +116,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     allocation_, ledger_, labelling_, choice_
         The assignment of people to teachers, the ledger, the labelling, and the settings with their reason.
     student_ : classifier
-        The trained student.
+        The trained student; its `classes_` and predictions are class labels. `save_student` deploys it.
     vote_accuracy_ : float or None
         The accuracy of the labels if the truth of the public points is known.
 
@@ -169,6 +176,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X_public: Any = None,
         y_public: Any = None,
         labelled: tuple[Any, Any] | None = None,
+        **unsupported: Any,
     ) -> Self:
         """Train the teachers, label public points within everybody's budget, and train the student.
 
@@ -205,6 +213,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        refuse_parameters(unsupported)
+        warn_in_search(shared=self.ledger is not None)
         given = {"y": y, "budgets": budgets, "levels": levels, "person_id": person_id}
         X, self._not_features, by_row = matched(X, given)
         X, y = self._validated(X, y=by_row.pop("y"))
@@ -224,8 +234,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         if X_public is not None:
             pool, truth = self._public(X_public, y_public, "X_public", like=X)
+            self._unprotected = 0
         else:
             private, public = split_public(people, self.public_fraction, seed=seed)
+            self._unprotected = np.unique(people.person_of_row[public]).size
             pool, truth = take(X, public), codes[public]
             X, codes = take(X, private), codes[private]
             by_row = {name: None if values is None else values[private] for name, values in by_row.items()}
@@ -262,30 +274,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.vote_accuracy_ = None
         if truth is not None and given_label.any():
             self.vote_accuracy_ = float(np.mean(self.labels_[given_label] == truth[given_label]))
-        extra = None
-        if labelled is not None:
-            extra = self._public(*labelled, "labelled X", like=X)
-        student = find_student(DEFAULT if self.student is None else self.student)
-        model = student.make({}, seed=seed)
-        self.student_ = student.fit(model, pool, self.labels_, n_classes=len(self.classes_), labelled=extra)
+        self._teach(pool, None if labelled is None else self._public(*labelled, "labelled X", like=X), seed=seed)
         self.guarantee_, self.guarantees_ = self.labelling_.guarantee, self.labelling_.groups
         self._by_level, self._versions = levels is not None, library_versions()
         return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the student's class for every row; predictions have no privacy cost."""
-        check_is_fitted(self)
-        X = self._validated(without(X, self._not_features))
-        return np.asarray(self.classes_[np.asarray(self.student_.predict(X), dtype=np.int64)])
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the student's probabilities, with columns as in `classes_` and 0 for classes without a label."""
-        check_is_fitted(self)
-        X = self._validated(without(X, self._not_features))
-        known = np.asarray(self.student_.classes_, dtype=np.int64)
-        probabilities = np.zeros((n_rows(X), len(self.classes_)))
-        probabilities[:, known] = self.student_.predict_proba(X)
-        return probabilities
 
     def report(self, path: Any, private: bool = False, *, name: str = "PATEClassifier") -> Path:
         """Write the report of this fit as an HTML page and a JSON file of the same name.

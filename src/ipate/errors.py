@@ -40,6 +40,10 @@ class PublicRowsWarning(UserWarning):
     """Rows of the training data were treated as public: the guarantee does not cover them."""
 
 
+class RepeatedFitWarning(UserWarning):
+    """A cross-validation or a search fits on private data, and each of its fits spends everybody's budget again."""
+
+
 class ReproductionWarning(UserWarning):
     """A rule for comparison with the paper only, which gives large strict groups more weight."""
 

@@ -1,8 +1,9 @@
 """The steps of `PATEClassifier.fit`, and the labelling, which `ipate run` shares."""
 
 import secrets
+import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation
 from ipate.data.frames import n_rows
-from ipate.errors import ClassesWarning, InputError, PublicRowsWarning
+from ipate.errors import ClassesWarning, InputError, PublicRowsWarning, RepeatedFitWarning
 from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms, label, open_ledger
 from ipate.labelling.noise import make_noise
@@ -31,6 +32,10 @@ from ipate.votes import Votes
 from ipate.votes.store import vote_dtype
 
 Ints = NDArray[np.int64]
+_REPEATS = (  # modules that fit clones of an estimator, or call a function that does, many times
+    "sklearn.model_selection.", "sklearn.calibration", "sklearn.ensemble.", "sklearn.feature_selection.",
+    "sklearn.multiclass", "sklearn.multioutput", "dask_ml.", "hyperopt.", "optuna.", "ray.tune.", "skopt.",
+)  # fmt: skip
 
 
 def find_classes(y: NDArray[Any], classes: Sequence[Any] | None) -> NDArray[Any]:
@@ -57,6 +62,34 @@ def encode(classes: NDArray[Any], y: ArrayLike, what: str) -> Ints:
         bad = values[~known].tolist()[0]
         raise InputError(f"{what} holds {bad!r}: the classes are {', '.join(map(str, classes.tolist()))}")
     return places.astype(np.int64)
+
+
+def refuse_parameters(given: Mapping[str, Any]) -> None:
+    """Refuse parameters of `fit` that are not supported, such as weights of rows, with the reason."""
+    if "sample_weight" in given:
+        raise InputError(
+            "fit was given sample_weight, which is not supported: a person's influence follows from their budget, and "
+            "other weights of private rows would change it; weight classes inside the teacher (class_weight=) instead"
+        )
+    for name in given:
+        raise TypeError(f"PATEClassifier.fit() got an unexpected keyword argument {name!r}")
+
+
+def warn_in_search(*, shared: bool) -> None:
+    """Warn if `fit` was called by a cross-validation, a search or an ensemble, unless a ledger is shared."""
+    frame = sys._getframe(1)
+    while not shared and frame.f_back is not None:
+        frame = frame.f_back
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(_REPEATS):
+            warnings.warn(
+                f"fit was called from {module}, which may fit many times: every fit spends the budgets of its people "
+                "again, and no ledger is shared, so nobody's costs are added up. Choose models on public data, or set "
+                "ledger= and person_id= so that all fits together stay within everybody's budget",
+                RepeatedFitWarning,
+                stacklevel=3,
+            )
+            return
 
 
 def split_public(people: People, share: float | None, *, seed: int) -> tuple[Ints, Ints]:

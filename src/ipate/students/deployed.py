@@ -30,7 +30,7 @@ _FORMAT = "ipate student 1"
 class DeployedStudent:
     """A trained student that takes a raw table in any order of columns and predicts class names.
 
-    It is made by `ipate run` and by `PATEClassifier.deploy`, and read by `ipate.load_student`.
+    It is made by `ipate run` and by `PATEClassifier.save_student`, and read by `ipate.load_student`.
 
     Attributes
     ----------

@@ -12,13 +12,16 @@ _LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
 def describe(X: Any) -> dict[str, Any] | None:
-    """Return the library of a public frame and the kind of each column, with the values of categories; else None."""
+    """Return the library of a public frame and the kind of each column, with the values of categories.
+
+    None for an array, and for a frame whose columns have no names, which scikit-learn treats as an array.
+    """
     import narwhals.stable.v2 as nw
 
     frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame):
+    if not isinstance(frame, nw.DataFrame) or not all(isinstance(name, str) for name in frame.columns):
         return None
-    columns = [{"name": str(name), **_kind(frame[name])} for name in frame.columns]
+    columns = [{"name": name, **_kind(frame[name])} for name in frame.columns]
     return {"library": str(frame.implementation).rpartition(".")[2].lower(), "columns": columns}
 
 
