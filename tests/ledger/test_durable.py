@@ -336,19 +336,19 @@ def test_charges_are_read_back_as_they_were_made(tmp_path):
 
 
 def test_answers_of_another_kind_are_not_shared(tmp_path, monkeypatch):
-    kinds = ("labels", "test", "ballots")
+    kinds = ("labels", "test", "ballots", "later")
     monkeypatch.setattr("ipate.ledger.records.RELEASES", kinds)
     monkeypatch.setattr("ipate.ledger.storage.RELEASES", kinds)
     path = tmp_path / "ledger.sqlite"
     with SqliteLedger.open(path, all_terms(), run="one", pool="pool") as book:
         book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
-        book.charge(charge({"lax": 0.01}, queries=("a",), labels=[2], kind="ballots"))
+        book.charge(charge({"lax": 0.01}, queries=("a",), labels=[2], kind="later"))
     with SqliteLedger.open(path, all_terms(), run="two", pool="pool") as book:
-        assert {kind: dict(book.stored(kind).answers) for kind in ("labels", "ballots")} == {
+        assert {kind: dict(book.stored(kind).answers) for kind in ("labels", "later")} == {
             "labels": {"a": (1, True, False)},
-            "ballots": {"a": (2, True, False)},
+            "later": {"a": (2, True, False)},
         }
-        assert book.inherited("ballots") == book.inherited() == {"a"}
+        assert book.inherited("later") == book.inherited() == {"a"}
     monkeypatch.undo()
-    with pytest.raises(IpateError, match=r"entry 3 is of the kind 'ballots', unknown to this ipate"):
+    with pytest.raises(IpateError, match=r"entry 3 is of the kind 'later', unknown to this ipate"):
         SqliteLedger.open(path)

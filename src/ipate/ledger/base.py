@@ -169,6 +169,8 @@ class Ledger(ABC):
         refuse_mixed_noise(str(self.path or "this ledger"), self.noise, noise_kind(seeded=charge.seeded))
         if charge.test is not None:
             charge.test.check_follows(self.stored().test)
+        if charge.histogram is not None:
+            charge.histogram.check_first(self.stored("ballots").histogram)
         broke = self.unaffordable(charge.cost)
         if broke:
             raise BudgetExceededError(self._refusal(broke[0], charge.cost[broke[0]]))
@@ -276,9 +278,10 @@ class MemoryLedger(Ledger):
         self._charges.append(charge)
 
     def stored(self, kind: ReleaseKind = "labels") -> Stored:
-        """Return the test of the run alone: answers are not stored, since a run in memory cannot be continued."""
+        """Return the run's test or histogram: answers are not stored, since a run in memory cannot be continued."""
         tests = (charge.test for charge in reversed(self._charges) if charge.test is not None)
-        return Stored(test=next(tests, None))
+        drawn = (charge.histogram for charge in self._charges if charge.kind == kind == "ballots")
+        return Stored(test=next(tests, None), histogram=next(drawn, None))
 
     def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
         """Return the empty set: no other run shares this ledger."""

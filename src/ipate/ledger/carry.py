@@ -27,10 +27,15 @@ class Releases:
     meter: Meter  # the unit of `cost`
     cost: Floats
     counts: dict[Mechanism, list[int]] = field(default_factory=dict)  # [checks, labels]
+    vectors: dict[tuple[float, float], int] = field(default_factory=dict)  # released histograms by σ and Δ
 
     def add(self, charge: Charge, account: str) -> None:
         """Add the releases of a charge, with one Δ for all queries or one per query."""
         self.cost = self.cost + charge.cost[account]
+        if charge.kind == "ballots":
+            mechanism = (charge.sigma, float(charge.sensitivity[account]))
+            self.vectors[mechanism] = self.vectors.get(mechanism, 0) + 1
+            return
         sensitivities = np.broadcast_to(charge.sensitivity[account], charge.answered.shape)
         for value in np.unique(sensitivities).tolist():
             here = sensitivities == value
@@ -73,6 +78,8 @@ def recharge(releases: Releases, meter: Meter) -> Floats:
             total = total + checks * meter.worst_check(sensitivity=sensitivity, check_sigma=check_sigma)
         if labels:
             total = total + labels * meter.worst_label(sensitivity=sensitivity, sigma=sigma, noise=noise)
+    for (sigma, sensitivity), number in releases.vectors.items():  # never at the smaller price of an argmax
+        total = total + number * meter.vector_cost(sensitivity=sensitivity, sigma=sigma)
     return total
 
 
@@ -203,6 +210,7 @@ def person_records(runs: Mapping[int, RunRow], charges: Charges, person: str) ->
                 bound=row.meter.bound,
                 checks=sum(checks for checks, _ in moved),
                 labels=sum(labels for _, labels in moved),
+                ballots=sum(number for (_, sensitivity), number in own.vectors.items() if sensitivity > 0),
                 epsilon=row.epsilon(own.cost) if own.cost.any() else 0.0,
             )
         )

@@ -130,7 +130,7 @@ def _explain(name: str, error: sqlite3.Error) -> IpateError:
 
 
 APPLICATION = 0x69504154  # "iPAT", in the file's header
-VERSION = 2
+VERSION = 3
 _TABLES = {
     "entries": """
         entry INTEGER PRIMARY KEY,
@@ -193,6 +193,11 @@ _TABLES = {
         design TEXT NOT NULL,
         votes TEXT NOT NULL,
         passed INTEGER CHECK (passed IN (0, 1))""",
+    "histograms": """
+        batch INTEGER PRIMARY KEY REFERENCES batches,
+        cells TEXT NOT NULL,
+        shape TEXT NOT NULL,
+        counts BLOB NOT NULL""",
     "balances": """
         run INTEGER NOT NULL,
         account TEXT NOT NULL,
@@ -213,6 +218,9 @@ UNION ALL
 SELECT b.entry, r.position, r.query, c.account, 'label', b.sigma, c.sensitivity, b.bound, e.time
 FROM batches b JOIN entries e ON e.entry = b.entry JOIN releases r ON r.batch = b.entry
 JOIN charges c ON c.batch = b.entry WHERE r.answered = 1
+UNION ALL
+SELECT b.entry, 0, '', c.account, 'ballots', b.sigma, c.sensitivity, b.bound, e.time
+FROM batches b JOIN entries e ON e.entry = b.entry JOIN charges c ON c.batch = b.entry WHERE b.kind = 'ballots'
 """
 
 

@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
+from ipate.ledger.histogram import Histogram
 from ipate.people.budgets import Account, Budget, Group
 
 Floats = NDArray[np.float64]
 Noise: TypeAlias = Literal["gaussian", "laplace"]
 NoiseKind: TypeAlias = Literal["secure", "seeded"]
-ReleaseKind: TypeAlias = Literal["labels", "test"]
+ReleaseKind: TypeAlias = Literal["labels", "test", "ballots"]
 Reason: TypeAlias = Literal["withdrawal"]
 Answer: TypeAlias = tuple[int, bool, bool]  # label, answered, reinforced
-RELEASES = ("labels", "test")  # checks and labels of queries; the test of a release that is tested as a whole
+# checks and labels of queries; the test of a release that is tested as a whole; the histogram of all ballots
+RELEASES = ("labels", "test", "ballots")
 REASONS = ("withdrawal",)  # why a run continues another one
 
 
@@ -92,12 +94,15 @@ class Charge:
     labels: NDArray[np.int64] | None = None  # (queries,): a class, or −1 where there is no answer
     reinforced: NDArray[np.bool_] | None = None  # (queries,): where the label is the student's own class
     test: ReleaseTest | None = None
+    histogram: Histogram | None = None  # of ballots; Δ is then a ballot's weight, and `sigma` the noise of an entry
 
     def __post_init__(self) -> None:
         if self.kind not in RELEASES:
             raise InputError(f"kind is {self.kind!r}: the kinds of release are {', '.join(RELEASES)}")
         if (self.kind == "test") != (self.test is not None) or (self.test is not None and self.queries):
             raise InputError("a charge of kind 'test' has a test and no queries, and no other charge has a test")
+        if (self.kind == "ballots") != (self.histogram is not None) or (self.histogram is not None and self.queries):
+            raise InputError("a charge of kind 'ballots' has a histogram and no queries, and no other charge has one")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +113,7 @@ class Stored:
     sensitivity: Mapping[str, float] = field(default_factory=dict)  # account id to the largest Δ it was charged for
     left: Mapping[str, int] = field(default_factory=dict)  # dropped accounts (Δ is 0) to the number of labels before
     test: ReleaseTest | None = None  # of this run, with its bit once that is drawn
+    histogram: Histogram | None = None  # of this run's ballots, or of those of the runs that it continues
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +152,7 @@ class PersonRecord:
     bound: str  # the costs of tight and exact are private
     checks: int  # releases that the person's data could have affected
     labels: int
+    ballots: int  # released histograms that the person's ballot could have affected
     epsilon: float  # of this run's own releases; `Ledger.cost_of` counts those of all runs together
 
 

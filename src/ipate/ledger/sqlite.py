@@ -139,7 +139,14 @@ class SqliteLedger(Ledger):
     def stored(self, kind: ReleaseKind = "labels") -> Stored:
         """Return the answers of one kind that are already paid, and the state of the accounts."""
         answers, come = self._contents.known(self._run, kind), self._contents.progress[self._run.entry]
-        return Stored(answers=dict(answers), sensitivity=dict(come.sensitivity), left=dict(come.left), test=come.test)
+        drawn = None
+        for run in self._until_now if kind == "ballots" else ():
+            if run.name in self.parts():
+                drawn = self._contents.progress[run.entry].histogram or drawn
+        return Stored(
+            answers=dict(answers), sensitivity=dict(come.sensitivity), left=dict(come.left), test=come.test,
+            histogram=drawn,
+        )  # fmt: skip
 
     def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
         """Return the queries of the run's pool that other runs paid for, except the runs it continues."""

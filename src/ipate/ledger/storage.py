@@ -17,6 +17,7 @@ import numpy as np
 from ipate.errors import InputError, IpateError
 from ipate.ledger.carry import Place
 from ipate.ledger.file import check_schema, damaged, transaction
+from ipate.ledger.histogram import Histogram
 from ipate.ledger.records import (
     RELEASES,
     AccountRow,
@@ -80,6 +81,7 @@ class BatchRow:
     charges: tuple[ChargeRow, ...]
     releases: tuple[ReleaseRow, ...]
     test: ReleaseTest | None
+    histogram: Histogram | None
 
     @classmethod
     def of(cls, charge: Charge, *, entry: int, run: int, time: str) -> Self:
@@ -88,7 +90,7 @@ class BatchRow:
         rows = tuple(ChargeRow.of(account, charge) for account in sorted(charge.cost))
         return cls(
             entry, time, run, charge.kind, charge.bound, charge.noise, float(charge.sigma), check_sigma, rows,
-            _releases(charge), charge.test,
+            _releases(charge), charge.test, charge.histogram,
         )  # fmt: skip
 
     def to_charge(self, *, seeded: bool) -> Charge:
@@ -108,6 +110,7 @@ class BatchRow:
             labels=np.array([row[2] for row in self.releases], dtype=np.int64) if known else None,
             reinforced=np.array([row[3] for row in self.releases], dtype=bool) if known else None,
             test=self.test,
+            histogram=self.histogram,
         )
 
 
@@ -140,7 +143,11 @@ def _plain(value: Any) -> object:
     """Convert rows to lists of their fields and bytes to hexadecimal digits, for JSON."""
     if isinstance(value, bytes):
         return value.hex()
-    return value.columns() if isinstance(value, AccountRow) else [getattr(value, part.name) for part in fields(value)]
+    return (
+        value.columns()
+        if isinstance(value, AccountRow | Histogram)
+        else [getattr(value, part.name) for part in fields(value)]
+    )
 
 
 @dataclass
@@ -152,9 +159,13 @@ class Progress:
     sensitivity: dict[str, float] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
     test: ReleaseTest | None = None
+    histogram: Histogram | None = None
 
     def add(self, batch: BatchRow) -> None:
         """Add a batch."""
+        if batch.histogram is not None:
+            batch.histogram.check_first(self.histogram)
+            self.histogram = batch.histogram
         if batch.test is not None:
             batch.test.check_follows(self.test)
             self.test = batch.test
@@ -242,7 +253,13 @@ def read(connection: sqlite3.Connection, *, name: str) -> Contents:
                 )
             if right:
                 contents.add(made, stated)
-        except (KeyError, TypeError, ValueError, AttributeError):  # a row is missing, or a value of another type
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            zlib.error,
+        ):  # a row is missing, or a value of another type
             right = False
         if not right:
             raise damaged(name, f"entry {entry} (a {kind} of {time}) does not match its hash: somebody changed it")
@@ -277,8 +294,10 @@ def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
     test = None
     for _, design, votes, passed in connection.execute("SELECT * FROM tests WHERE batch = ?", (entry,)):
         test = ReleaseTest(design=design, votes=votes, passed=None if passed is None else bool(passed))
+    drawn = connection.execute("SELECT cells, shape, counts FROM histograms WHERE batch = ?", (entry,)).fetchone()
+    histogram = None if drawn is None else Histogram.read(drawn)
     answers = tuple(row[2:] for row in releases)
-    return BatchRow(entry, time, run, kind, bound, noise, sigma, check_sigma, rows, answers, test)
+    return BatchRow(entry, time, run, kind, bound, noise, sigma, check_sigma, rows, answers, test, histogram)
 
 
 def _check_strays(connection: sqlite3.Connection, name: str, seen: dict[str, int]) -> None:
@@ -341,6 +360,8 @@ def _insert_batch(connection: sqlite3.Connection, batch: BatchRow) -> None:
     _insert(connection, "releases", ((batch.entry, place, *row) for place, row in enumerate(batch.releases)))
     if batch.test is not None:
         _insert(connection, "tests", [(batch.entry, batch.test.design, batch.test.votes, batch.test.passed)])
+    if batch.histogram is not None:
+        _insert(connection, "histograms", [(batch.entry, *batch.histogram.columns())])
 
 
 def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[tuple[object, ...]]) -> None:

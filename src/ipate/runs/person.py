@@ -146,7 +146,7 @@ def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement
 
 
 def _entry(record: PersonRecord) -> RunEntry:
-    same = {name: value for name, value in asdict(record).items() if name not in ("account", "time")}
+    same = {name: value for name, value in asdict(record).items() if name not in ("account", "time", "ballots")}
     return RunEntry(opened=record.time, **same)
 
 
