@@ -19,7 +19,7 @@ from ipate.data.frames import is_frame, matched, n_rows, parts, take, without
 from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
-from ipate.people.merging import MIN_GROUP_SIZE
+from ipate.people.budgets import MIN_GROUP_SIZE
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from blocks import flat
 from ipate.accounting.bounds import Meter
 from ipate.cli.options import parse_orders
 from ipate.errors import InputError
@@ -56,8 +57,9 @@ def test_json_has_documented_keys_and_types(folder, run, bound):
     write(folder)
     ran = run(*account("--bound", bound, "--conversion", "classic", "--delta", "1e-6", "--json"))
     assert (ran.code, ran.err) == (0, "")
-    told = json.loads(ran.out)
-    assert set(told) == {"bound", "conversion", "guarantee", "statement", "delta", "queries", "answered", "groups"}
+    told = flat(json.loads(ran.out))
+    head = {"guarantee", "statement", "seeded", "overlap"}
+    assert set(told) == {"bound", "conversion", "delta", "queries", "answered", "groups"} | head
     assert told["bound"] == bound
     assert told["conversion"] == ("gdp" if bound == "gdp" else "classic")
     assert told["guarantee"] == ("private" if bound in ("tight", "exact") else "releasable")
@@ -81,7 +83,7 @@ def test_process_prints_only_json_on_stdout(folder, process):
     write(folder, classes=None)
     ran = process(*account("--json"))
     assert ran.code == 0
-    assert json.loads(ran.out)["groups"][0]["group"] == "lax"
+    assert flat(json.loads(ran.out))["groups"][0]["group"] == "lax"
     assert ran.err.startswith("ipate: warning: the classes 0 to 2 are inferred")
     assert ran.err.count("\n") == 1
 
@@ -91,7 +93,7 @@ def test_process_prints_a_readable_table(folder, process):
     ran = process(*account())
     assert (ran.code, ran.err) == (0, "")
     first, *lines = ran.out.splitlines()
-    assert first.startswith("Costs by the gdp bound, RELEASABLE: 30 queries, 30 of them answered")
+    assert first.startswith("MAY BE PUBLISHED (RELEASABLE): costs by the gdp bound; 30 queries, 30 of them answered")
     header = next(line for line in lines if "group" in line)
     for column in ("group", "sensitivity", "budget ε", "cost ε", "δ", "used", "exhausted at query"):
         assert column in header
@@ -101,7 +103,7 @@ def test_process_prints_a_readable_table(folder, process):
     library = {group.id: group for group in expected().groups}
     for name, group in library.items():
         shown = cells[name]
-        assert shown[:4] == [f"{group.sensitivity:g}", f"{group.budget.epsilon:g}", f"{group.cost:.4f}", "1e-05"]
+        assert shown[:4] == [f"{group.budget.epsilon:g}", "1e-05", f"{group.sensitivity:g}", f"{group.cost:.4f}"]
         assert shown[5] == ("—" if group.exhausted_at is None else str(group.exhausted_at))
     sentence = " ".join(lines)
     assert "each person's own data changes its probability by at most a factor e^ε" in " ".join(sentence.split())
@@ -112,31 +114,35 @@ def test_process_prints_a_readable_table(folder, process):
 def test_data_dependent_costs_are_always_marked_private(folder, run, bound):
     write(folder)
     table = run(*account("--bound", bound, "--conversion", "improved"))
-    assert table.out.splitlines()[0].startswith(f"Costs by the {bound} bound, PRIVATE")
-    assert "PRIVATE. These costs are computed from the private votes" in table.out
+    public, private = table.out.split("NOT TO BE PUBLISHED (PRIVATE): 30 queries, 30 of them answered")
+    assert public.startswith(f"MAY BE PUBLISHED: costs by the {bound} bound")
+    assert "cost ε" not in public
+    assert "cost ε" in private
+    assert "These costs are computed from the private votes" in private
     assert "RELEASABLE" not in table.out
-    told = json.loads(run(*account("--bound", bound, "--json")).out)
+    told = flat(json.loads(run(*account("--bound", bound, "--json")).out))
     assert told["guarantee"] == "private"
     assert "do not publish" in told["statement"]
     for way in ("fixed", "account", "other"):
         ran = run(*account("--bound", bound, "--orders", "8", "--json", "--stopped-by", way))
-        assert json.loads(ran.out)["guarantee"] == "private"
+        assert flat(json.loads(ran.out))["guarantee"] == "private"
 
 
 @pytest.mark.parametrize(("way", "kind"), [("fixed", "releasable"), ("account", "releasable"), ("other", "private")])
 def test_stopping_rule_determines_kind_of_guarantee(folder, run, way, kind):
     write(folder, text="group,epsilon\nlax,90\nstrict,90\n")
-    assert json.loads(run(*account("--stopped-by", way, "--json")).out)["guarantee"] == kind
+    assert flat(json.loads(run(*account("--stopped-by", way, "--json")).out))["guarantee"] == kind
 
 
 def test_defaults_are_gdp_bound_and_improved_conversion(folder, run):
     write(folder)
-    assert json.loads(run(*account("--json")).out)["bound"] == "gdp"
+    assert flat(json.loads(run(*account("--json")).out))["bound"] == "gdp"
     loose = [
-        json.loads(run(*account("--bound", "loose", "--json", *c)).out) for c in ((), ("--conversion", "improved"))
+        flat(json.loads(run(*account("--bound", "loose", "--json", *c)).out))
+        for c in ((), ("--conversion", "improved"))
     ]
     assert loose[0] == loose[1]
-    classic = json.loads(run(*account("--bound", "loose", "--conversion", "classic", "--json")).out)
+    classic = flat(json.loads(run(*account("--bound", "loose", "--conversion", "classic", "--json")).out))
     assert classic["groups"][0]["epsilon"] > loose[0]["groups"][0]["epsilon"]
 
 
@@ -148,14 +154,14 @@ def test_gdp_bound_ignores_the_conversion_option(folder, run):
 
 def test_group_row_order_changes_only_output_order(folder, run):
     write(folder)
-    first = json.loads(run(*account("--json")).out)["groups"]
+    first = flat(json.loads(run(*account("--json")).out))["groups"]
     write(folder, text="group,epsilon\nstrict,0.9\nlax,40\n")
-    assert json.loads(run(*account("--json")).out)["groups"] == first[::-1]
+    assert flat(json.loads(run(*account("--json")).out))["groups"] == first[::-1]
 
 
 def test_delta_in_group_file_overrides_the_option(folder, run):
     write(folder, text="group,epsilon,delta\nlax,40,\nstrict,0.9,1e-7\n")
-    told = json.loads(run(*account("--delta", "1e-3", "--json")).out)
+    told = flat(json.loads(run(*account("--delta", "1e-3", "--json")).out))
     lax, strict = told["groups"]
     assert (told["delta"], lax["delta"], strict["delta"]) == (1e-3, 1e-3, 1e-7)
     assert lax["epsilon"] == expected(delta=1e-3).groups[0].cost
@@ -166,12 +172,12 @@ def test_answered_mask_determines_which_queries_are_charged(folder, run):
     write(folder)
     mask = np.array([1, 0, -1] * 10, dtype=np.int8)
     np.save(folder / "mask.npy", mask)
-    told = json.loads(run(*account("--answered", "mask.npy", "--json")).out)
+    told = flat(json.loads(run(*account("--answered", "mask.npy", "--json")).out))
     assert (told["queries"], told["answered"]) == (20, 10)
     for group, truth in zip(told["groups"], expected(mask=mask).groups, strict=True):
         assert group["epsilon"] == truth.cost
     np.save(folder / "mask.npy", mask == 1)
-    told = json.loads(run(*account("--answered", "mask.npy", "--json")).out)
+    told = flat(json.loads(run(*account("--answered", "mask.npy", "--json")).out))
     assert (told["queries"], told["answered"]) == (30, 10)
 
 
@@ -201,14 +207,14 @@ def test_malformed_renyi_orders_are_refused(text):
 
 def test_requested_orders_are_used_for_costs(folder, run):
     write(folder)
-    told = json.loads(run(*account("--bound", "loose", "--orders", "3,5", "--json")).out)
+    told = flat(json.loads(run(*account("--bound", "loose", "--orders", "3,5", "--json")).out))
     assert [group["order"] for group in told["groups"]] == [3.0, 3.0]
     assert told["groups"][0]["epsilon"] == expected("loose", orders=(3.0, 5.0)).groups[0].cost
 
 
 def test_history_has_one_row_per_query_and_group(folder, run):
     write(folder)
-    told = json.loads(run(*account("--history", "history.csv", "--json")).out)
+    told = flat(json.loads(run(*account("--history", "history.csv", "--json")).out))
     with (folder / "history.csv").open(newline="", encoding="utf-8") as stream:
         header, *rows = csv.reader(stream)
     assert header == ["query", "group", "epsilon"]
@@ -254,14 +260,14 @@ def test_weights_are_read_from_either_file(folder, run):
 
 def test_sensitivity_in_group_file_determines_the_cost(folder, run):
     write(folder, text="group,epsilon,sensitivity\nlax,40,2.8\nstrict,0.9,\n")
-    lax, strict = json.loads(run(*account("--json")).out)["groups"]
+    lax, strict = flat(json.loads(run(*account("--json")).out))["groups"]
     assert (lax["sensitivity"], strict["sensitivity"]) == (2.8, 0.8)
 
 
 def test_upsampling_needs_no_groups_in_votes_file(folder, run):
     write(folder, groups=None, weights=None, text="group,epsilon,sensitivity\na,1,1\nb,2,3\n")
     for bound in ("gdp", "exact"):
-        told = json.loads(run(*account("--bound", bound, "--json", "--orders", "2,8")).out)
+        told = flat(json.loads(run(*account("--bound", bound, "--json", "--orders", "2,8")).out))
         assert [group["sensitivity"] for group in told["groups"]] == [1.0, 3.0]
         assert told["groups"][0]["epsilon"] < told["groups"][1]["epsilon"]
 
@@ -270,7 +276,7 @@ def test_vanishing_is_detected_from_participation_array(folder, run):
     present = np.tile([[True], [False], [True], [False], [True], [True]], (1, 30))
     present[:, 10:] = True
     write(folder, weights=None, participation=present)
-    told = json.loads(run(*account("--json")).out)
+    told = flat(json.loads(run(*account("--json")).out))
     assert [group["sensitivity"] for group in told["groups"]] == [1.0, 1.5]
 
 
@@ -278,7 +284,7 @@ def test_lnmax_cost_depends_on_the_scale(folder, run):
     write(folder)
     told = run("account", "votes.npz", "--groups", "groups.csv", "--scale", "20", "--bound", "loose", "--json")
     assert told.code == 0
-    costs = [group["epsilon"] for group in json.loads(told.out)["groups"]]
+    costs = [group["epsilon"] for group in flat(json.loads(told.out))["groups"]]
     assert 0 < costs[1] < costs[0]
 
 
@@ -607,12 +613,12 @@ def test_ascii_terminal_still_gets_the_output(folder, process):
     table, told = process(*account(), env=environment), process(*account("--json"), env=environment)
     assert (table.code, table.err, told.code, told.err) == (0, "", 0, "")
     assert "strict" in table.out
-    assert "ε" in json.loads(told.out)["statement"]
+    assert "ε" in flat(json.loads(told.out))["statement"]
 
 
 def test_unicode_group_ids_are_kept_unchanged(folder, run):
     write(folder, groups=np.array(["ä", 'b,"c', "ä", 'b,"c', "ä", "ä"]), text='group,epsilon\nä,1\n"b,""c",2\n')
-    told = json.loads(run(*account("--json", "--history", "history.csv")).out)
+    told = flat(json.loads(run(*account("--json", "--history", "history.csv")).out))
     assert [group["group"] for group in told["groups"]] == ["ä", 'b,"c']
     with (folder / "history.csv").open(newline="", encoding="utf-8") as stream:
         assert {row["group"] for row in csv.DictReader(stream)} == {"ä", 'b,"c'}
@@ -627,8 +633,9 @@ def test_infinite_cost_is_null_in_json(folder, process):
     write(folder)
     ran = process("account", "votes.npz", "--groups", "groups.csv", "--sigma", "1e-200", "--bound", "loose", "--json")
     assert ran.code == 0
-    assert [group["epsilon"] for group in json.loads(ran.out)["groups"]] == [None, None]
-    assert math.isfinite(json.loads(ran.out)["groups"][0]["budget"])
+    groups = flat(json.loads(ran.out))["groups"]
+    assert [group["epsilon"] for group in groups] == [None, None]
+    assert math.isfinite(groups[0]["budget"])
 
 
 def test_broken_pipe_prints_no_traceback(folder):

@@ -29,9 +29,19 @@ threshold = 15.0
 """
 
 
+HEAD = {"guarantee", "statement", "seeded", "overlap", "groups"}
+
+
 def documented(command):
     (line,) = re.findall(rf"^\| `{command}` \| (.*) \|$", PAGE, flags=re.MULTILINE)
     return set(re.findall(r"`(\w+)`", line))
+
+
+def documented_blocks(command):
+    """The documented keys of what may be published and of what may not, of a releasable result."""
+    (cells,) = re.findall(rf"^\| `{command}` \| (.*) \| (.*)\|$", PAGE, flags=re.MULTILINE)
+    public, private = (set(re.findall(r"`(\w+)`", cell)) for cell in cells)
+    return public | HEAD, private | {"guarantee"}
 
 
 def printed(capsys, *arguments):
@@ -50,14 +60,11 @@ def test_page_lists_keys_of_run_commands(tmp_path, capsys):
     (tmp_path / "run.toml").write_text(CONFIG)
     run = tmp_path / "runs" / "first"
     made = printed(capsys, "run", tmp_path / "run.toml", "--out", run)
-    optional = {
-        "by_level",
-        "by_class",
-        "student_accuracy",
-        "balanced_accuracy",
-        "majority_accuracy",
-    }  # where levels and test rows exist
-    assert set(made) - optional == documented("run") - optional | {"groups"}
+    scores = {"by_level", "by_class", "student_accuracy", "balanced_accuracy", "majority_accuracy"}  # with test rows
+    public, private = documented_blocks("run")
+    assert set(made["publishable"]) == public
+    assert set(made["private"]) - scores == private - scores
+    assert set(made["files"]) == {"run", "ledger", "report", "student"}
     person = 0
     while _run(["statement", str(run), str(person), "--json"]):
         capsys.readouterr()
@@ -72,8 +79,10 @@ def test_page_lists_keys_of_vote_commands(tmp_path, capsys):
     np.savez(tmp_path / "votes.npz", votes=votes, groups=np.repeat(["a", "b"], 10), classes=3)
     (tmp_path / "groups.csv").write_text("group,epsilon\na,5\nb,9\n")
     given = [tmp_path / "votes.npz", "--groups", tmp_path / "groups.csv", "--sigma", "9"]
-    assert set(printed(capsys, "account", *given)) == documented("account") | {"groups"}
-    assert set(printed(capsys, "label", *given, "--out", tmp_path / "labels.csv")) == documented("label") | {"groups"}
+    for command, more in (("account", []), ("label", ["--out", tmp_path / "labels.csv"])):
+        made = printed(capsys, command, *given, *more)
+        assert (set(made["publishable"]), set(made["private"])) == documented_blocks(command)
+    assert set(made["files"]) == {"labels", "ledger"}
     (tmp_path / "policy.toml").write_text("high = 1.0\nlow = 3.0\n")
     (tmp_path / "people.csv").write_text("level\n" + "high\nlow\n" * 60_000)
     found = printed(capsys, "consent", tmp_path / "people.csv", "--policy", tmp_path / "policy.toml")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from blocks import flat
 from imaginary import GROUPS, synthetic_votes
 from ipate.cli.app import _run
 from ipate.ledger.sqlite import SqliteLedger
@@ -39,7 +40,7 @@ def arguments(folder, *extra, checked=True):
 
 def run_json(folder, capsys, *extra, checked=True):
     assert _run(arguments(folder, *extra, "--json", checked=checked)) == 0
-    return json.loads(capsys.readouterr().out)
+    return flat(json.loads(capsys.readouterr().out))
 
 
 def refusal(folder, capsys, *extra, checked=True):
@@ -62,7 +63,7 @@ def test_process_prints_costs_and_writes_labels_file(files):
         [program, *arguments(files, "--json")], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    report = flat(json.loads(done.stdout))
     assert {"labels", "queries", "accuracy", "guarantee", "seeded", "groups"} <= set(report)
     assert report["guarantee"] == "releasable"
     assert report["seeded"] is False
@@ -273,7 +274,7 @@ def test_weight_rule_overrides_file_weights_with_note(files, capsys):
     assert _run(arguments(files, "--weights", "gdp", "--json")) == 0
     captured = capsys.readouterr()
     assert "replaces" in captured.err
-    json.loads(captured.out)
+    flat(json.loads(captured.out))
 
 
 def test_algorithm2_warns_and_lists_exhausted_groups(files, capsys):

@@ -10,6 +10,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from blocks import flat
 from parties.making import queries, read_file, send, write_file, write_pool, write_site
 
 SITES = ("north", "south", "west")
@@ -87,7 +88,7 @@ def test_three_parties_label_and_account_end_to_end(tmp_path, process, run, monk
     both = ["merged/votes.npz", "--groups", "merged/groups.csv", *flags(NOISE), "--json"]
     labelled = run("label", *both, "--weights", "file", "--out", "labels.csv")
     assert labelled.code == 0, labelled.err
-    report = json.loads(labelled.out)
+    report = flat(json.loads(labelled.out))
     assert report["guarantee"] == "releasable"
     assert 5 < report["labels"] < report["queries"]
     with open("labels.csv", newline="") as stream:
@@ -101,7 +102,7 @@ def test_three_parties_label_and_account_end_to_end(tmp_path, process, run, monk
 
     asked, given = len(rows), sum(row["answered"] == "1" for row in rows)
     per_weight = asked / NOISE["--check-sigma"] ** 2 + 2 * given / NOISE["--sigma"] ** 2
-    for groups in (report["groups"], json.loads(accounted.out)["groups"]):
+    for groups in (report["groups"], flat(json.loads(accounted.out))["groups"]):
         assert {group["group"] for group in groups} == set(BUDGETS)
         for group in groups:
             epsilon, delta, _ = BUDGETS[group["group"]]
@@ -142,8 +143,8 @@ def test_help_of_command_group_has_example(run, command):
 def test_label_computes_weights_of_merged_votes(files, run):
     assert run("parties", "merge", *files, "--out", "merged").code == 0
     both = ["label", "merged/votes.npz", "--groups", "merged/groups.csv", "--sigma", "9", "--seed", "1", "--json"]
-    one = json.loads(run(*both, "--out", "a.csv", "--weights", "file").out)
-    other = json.loads(run(*both, "--out", "b.csv").out)
+    one = flat(json.loads(run(*both, "--out", "a.csv", "--weights", "file").out))
+    other = flat(json.loads(run(*both, "--out", "b.csv").out))
     assert one == other
 
 
@@ -153,7 +154,7 @@ def test_aggregator_can_label_merged_votes_by_vanishing(files, run):
         "label", "merged/votes.npz", "--groups", "merged/groups.csv", "--variant", "vanishing", "--sigma", "40",
         "--out", "labels.csv", "--json",
     )  # fmt: skip
-    report = json.loads(ran.out)
+    report = flat(json.loads(ran.out))
     assert report["labels"] > 5
     assert all(group["epsilon"] <= group["budget"] for group in report["groups"])
 

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from blocks import flat
 from ipate import PATEClassifier
 from ipate.allocation.allocation import Allocation
 from ipate.cli.app import _run
@@ -62,13 +63,13 @@ def test_design_is_written_verified_and_used_for_labels(files, run, says):
     assert 0 < facts["queries"] <= POOL
     assert [g["group"] for g in facts["groups"]] == ["strict", "lax"]
     assert "every condition holds" in run("design", "--check", "d.json").out
-    told = json.loads(run(*label("--design", "d.json", "--json")).out)
+    told = flat(json.loads(run(*label("--design", "d.json", "--json")).out))
     assert told["passed"] is True
     assert told["queries"] == facts["queries"] == len(rows())
     assert told["guarantee"] == "releasable"
     assert [g["epsilon"] for g in told["groups"]] == [2.0, 3.0]
     assert (files / "labels.csv.design.json").read_text() == (files / "d.json").read_text()
-    again = json.loads(run(*label("--design", "d.json", "--json")).out)  # the same command finds what was paid
+    again = flat(json.loads(run(*label("--design", "d.json", "--json")).out))  # the same command finds what was paid
     assert again == told
     other = run(*label("--accuracy", "0.9"))
     assert other.code == 1
@@ -82,7 +83,7 @@ def test_failed_test_releases_only_the_bit(files, run, says):
     assert ran.code == 0
     assert "The test was not passed: nothing but this answer was released" in ran.out
     assert rows() == []
-    told = json.loads(run(*label("--accuracy", "0.95", "--json")).out)
+    told = flat(json.loads(run(*label("--accuracy", "0.95", "--json")).out))
     assert told["passed"] is False
     assert told["labels"] == 0
     assert told["stopped_by"] == "failed"
@@ -165,7 +166,7 @@ def config(tmp_path, monkeypatch):
 
 def test_run_stores_design_bit_and_guarantee(config, run, says):
     says(True)
-    told = json.loads(run("run", "run.toml", "--out", "r", "--json").out)
+    told = flat(json.loads(run("run", "run.toml", "--out", "r", "--json").out))
     assert told["bound"] == "ptr"
     assert told["guarantee"] == "releasable"
     design = json.loads((config / "r/public/design.json").read_text())
@@ -173,13 +174,13 @@ def test_run_stores_design_bit_and_guarantee(config, run, says):
     assert json.loads((config / "r/public/guarantee.json").read_text())["passed"] is True
     (config / "r/private/labelling.json").unlink()  # as if it had been stopped before the record
     says(False)
-    again = json.loads(run("run", "--resume", "r", "--json").out)
+    again = flat(json.loads(run("run", "--resume", "r", "--json").out))
     assert again["labels"] == told["labels"]
     assert run("report", "r").code == 0
     page = (config / "r/public/report.html").read_text()
     assert "one yes/no question was put to the private votes" in page
     assert "The answer was yes" in page
-    twin = json.loads((config / "r/public/report.json").read_text())
+    twin = flat(json.loads((config / "r/public/report.json").read_text()))
     assert [group["cost"] for group in twin["groups"]] == [group["budget"] for group in twin["groups"]]
     assert [group["promised_epsilon"] for group in twin["groups"]] == [group["budget"] for group in twin["groups"]]
     person = people(config)[0]
@@ -192,7 +193,7 @@ def test_nothing_is_published_after_private_run_on_ledger(config, run, says, mon
     """Answers of that run may be among the labels; the report must say the same as the run."""
     monkeypatch.setattr(SqliteLedger, "private_history", property(lambda self: ("an exact run",)))
     says(True)
-    told = json.loads(run("run", "run.toml", "--out", "r", "--json").out)
+    told = flat(json.loads(run("run", "run.toml", "--out", "r", "--json").out))
     assert told["guarantee"] == "private"
     assert not (config / "r/public/labels.csv").exists()
     assert run("report", "r").code == 0
@@ -347,7 +348,7 @@ def test_classifier_accepts_an_expected_accuracy(says):
 def test_design_command_runs_as_a_process(files, process):
     ran = process(*label("--accuracy", "0.95", "--json"))
     assert ran.code == 0
-    assert json.loads(ran.out)["passed"] in (True, False)
+    assert flat(json.loads(ran.out))["passed"] in (True, False)
 
 
 def test_design_without_file_names_required_options():

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from blocks import flat
 from ipate.cli.app import _run
 from ipate.runs.folder import RunFolder
 
@@ -43,7 +44,7 @@ def config(tmp_path):
 
 def run_json(capsys, *arguments):
     assert _run(["run", *map(str, arguments), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    return flat(json.loads(capsys.readouterr().out))
 
 
 def refusal(capsys, *arguments):
@@ -86,7 +87,7 @@ def test_seeded_run_publishes_nothing_and_says_so(config, tmp_path, capsys):
     out = tmp_path / "out"
     assert _run(["run", str(config), "--out", str(out), "--seed", "1"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "SEEDED, NOT PRIVATE" in text
+    assert "NOT TO BE PUBLISHED (NO GUARANTEE (SEEDED))" in text
     assert "RELEASABLE" not in text
     assert "publish nothing" in text
     assert list((out / "public").iterdir()) == []
@@ -195,7 +196,7 @@ def test_interrupted_run_continues_with_resume(config, tmp_path):
         [PROGRAM, "run", "--resume", out, "--json"], capture_output=True, text=True, check=False, timeout=120
     )
     assert finished.returncode == 0, finished.stderr
-    assert json.loads(finished.stdout)["labels"] > 0
+    assert flat(json.loads(finished.stdout))["labels"] > 0
 
 
 def test_seed_repeats_the_run_with_a_note(config, tmp_path, capsys):
@@ -212,7 +213,7 @@ def test_compare_trains_private_baseline_and_ceiling(config, tmp_path, capsys):
     assert _run(["run", str(config), "--out", str(out), "--compare", "--seed", "1"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "standard PATE, trained beside it" in text
-    assert "The comparison is private" in text
+    assert "Nothing is promised about the comparison" in text
     assert (out / "private" / "compare.json").exists()
     assert not (out / "public" / "compare.json").exists()
 

@@ -319,9 +319,9 @@ def test_count_stops_at_its_number_or_the_budget(rng):
     votes = make_votes(rng, queries=300)
     votes, panel = make_panel(votes, {"a": 1.0, "b": 2.0}, "weighting")
     aggregator = make_aggregator("gnmax", 8.0)
-    three = label(votes, panel, aggregator, Meter("tight"), stop="count", max_labels=3, noise=SeededNoise(1))
+    three = label(votes, panel, aggregator, Meter("tight"), stop="count", max_labels=3)
     assert (three.n_labels, three.stopped_by, three.guarantee.kind) == (3, "count", "private")
-    asked = label(votes, panel, aggregator, Meter("gdp"), stop="count", max_queries=4, noise=SeededNoise(1))
+    asked = label(votes, panel, aggregator, Meter("gdp"), stop="count", max_queries=4)
     assert (asked.n_queries, asked.guarantee.kind) == (4, "releasable")
     many = label(votes, panel, aggregator, Meter("gdp"), stop="count", max_labels=299, noise=SeededNoise(1))
     assert many.stopped_by == "budget"

@@ -6,7 +6,7 @@ import pytest
 
 from ipate.accounting.bounds import BOUNDS, Meter
 from ipate.errors import InputError
-from ipate.labelling.results import SEEDED, state_guarantee
+from ipate.labelling.results import OVERLAP, SEEDED, state_guarantee
 
 WAYS = ("fixed", "account", "other")
 RELEASABLE = {(bound, way) for bound in ("loose", "gdp", "sup", "ptr") for way in ("fixed", "account")}
@@ -46,13 +46,16 @@ def test_account_stopped_run_guarantees_budget_not_cost(bound):
 
 
 @pytest.mark.parametrize(("bound", "way"), list(itertools.product(BOUNDS, WAYS)))
-def test_seeded_statement_starts_with_not_private(bound, way):
-    seeded = state_guarantee(Meter(bound), stopped_by=way, seeded=True)
-    secret = state_guarantee(Meter(bound), stopped_by=way)
-    assert seeded.statement.startswith(SEEDED)
-    assert seeded.statement.endswith(secret.statement)
-    assert "not private" in SEEDED
-    assert SEEDED not in secret.statement
+@pytest.mark.parametrize(("seeded", "overlap"), [(True, False), (False, True), (True, True)])
+def test_seed_or_overlap_leaves_no_guarantee(bound, way, seeded, overlap):
+    made = state_guarantee(Meter(bound), stopped_by=way, seeded=seeded, overlap=overlap)
+    assert (made.kind, made.publishable) == ("none", False)
+    assert made.statement.startswith("Nothing is promised")
+    assert "may be published" not in made.statement
+    assert made.reasons == (SEEDED,) * seeded + (OVERLAP,) * overlap
+    assert all(reason in made.statement for reason in made.reasons)
+    assert made.headline.startswith("NO GUARANTEE (")
+    assert "releasable" not in f"{made.headline} {made.statement}".lower()
 
 
 def test_unknown_stopped_by_value_is_refused():

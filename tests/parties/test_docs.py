@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+from blocks import flat
 from ipate.cli.app import _run
 
 PAGE = Path(__file__).parents[2] / "docs" / "parties.md"
@@ -25,7 +26,7 @@ def test_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
     for line in lines:
         faster = ["--teacher", "bayes"] if line[1] == "fit" else []
         assert _run([*line, *faster, "--json"]) == 0, capsys.readouterr().err
-        result = json.loads(capsys.readouterr().out)
+        result = flat(json.loads(capsys.readouterr().out))
     assert all(group["epsilon"] <= group["budget"] for group in result["groups"])
     assert all(group["epsilon"] > 0.95 * group["budget"] for group in result["groups"])
     exec(compile(student, PAGE.name, "exec"), scope)

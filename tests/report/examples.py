@@ -72,7 +72,7 @@ def facts(
         noise_seed=77777 if seeded else None,
         split_seed=0,
         versions={"ipate": "0"},
-        released=outcome if made.kind == "releasable" and not seeded else None,
+        released=outcome if made.publishable else None,
         owner=Owner(outcome=outcome, scores=SCORES, standard_labels=236,
             teacher_accuracy=0.6543, plurality_accuracy=0.8765, comparison=None),
     )  # fmt: skip

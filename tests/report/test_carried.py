@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from blocks import flat
 from ipate.errors import InputError, IpateError
 from ipate.report.exports import recipe
 from ipate.runs.reporting import write_report
@@ -24,7 +25,7 @@ def two(request, tmp_path_factory):
 def test_report_adds_costs_of_both_runs(two):
     top, (first, second) = two
     report = write_report(top / "b")
-    found = json.loads(report.json.read_text())
+    found = flat(json.loads(report.json.read_text()))
     assert found["ledger_head"] == second.record.ledger_head
     assert found["labelling"]["reused"] == {"labels": 3, "queries": first.record.n_queries}
     points = found["labelling"]["history"]["points"]
@@ -38,7 +39,7 @@ def test_report_adds_costs_of_both_runs(two):
     assert "before ε" in text
     assert "Everything was charged to one ledger" in text
     assert "3 of the labels were paid by earlier runs" in text
-    before = json.loads(write_report(top / "a").json.read_text())
+    before = flat(json.loads(write_report(top / "a").json.read_text()))
     assert [entry["spent_before"] for entry in before["groups"]] == [0, 0]
     assert "before ε" not in (top / "a" / "public" / "report.html").read_text()
 
@@ -55,7 +56,7 @@ def test_report_program_includes_earlier_cost(two):
 
 def test_report_quotes_guarantee_of_the_record(tmp_path):
     made = run(tmp_path / "a", labelling=labels(3, stop="count"))
-    found = json.loads(write_report(tmp_path / "a").json.read_text())
+    found = flat(json.loads(write_report(tmp_path / "a").json.read_text()))
     assert found["guarantee"]["statement"] == made.record.statement
     assert found["guarantee"]["stopped_by"] == "fixed"
 
@@ -84,7 +85,7 @@ def test_public_report_after_private_run_shows_no_cost(tmp_path):
     run(tmp_path / "a", ledger=ledger, labelling=labels(2, bound="exact"))
     run(tmp_path / "b", ledger=ledger, labelling=labels(4))
     report = write_report(tmp_path / "b")
-    found = json.loads(report.json.read_text())
+    found = flat(json.loads(report.json.read_text()))
     assert (found["labelling"], found["ledger_head"]) == (None, None)
     assert "cost" not in found["groups"][0]
     assert "spent_before" not in found["groups"][0]
@@ -92,7 +93,7 @@ def test_public_report_after_private_run_shows_no_cost(tmp_path):
         "an earlier run on the same ledger was charged by costs computed from private votes"
         in found["guarantee"]["summary"][0]
     )
-    owner = json.loads(write_report(tmp_path / "b", audience="private").json.read_text())
+    owner = flat(json.loads(write_report(tmp_path / "b", audience="private").json.read_text()))
     assert owner["groups"][0]["spent_before"] > 0
     assert owner["ledger_head"] is not None
 
@@ -117,7 +118,7 @@ def test_report_shows_versions_and_classes_of_run(copied):
     data["notes"] = ["A note of that day."]
     (run_folder / "data.json").write_text(json.dumps(data))
     report = write_report(run_folder)
-    found = json.loads(report.json.read_text())
+    found = flat(json.loads(report.json.read_text()))
     assert found["versions"]["numpy"] == "0.0.then"
     assert found["later_versions"][0]["numpy"] == "0.1.later"
     assert found["data"]["notes"][0] == "A note of that day."

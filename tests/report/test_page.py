@@ -11,6 +11,7 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+from blocks import flat
 from ipate.cli import report as command
 from ipate.errors import InputError
 from ipate.report.exports import as_json, recipe, twin
@@ -102,7 +103,7 @@ def test_every_run_kind_yields_valid_html_and_json(reported, options, audience):
     report = reported(audience, **options)
     text = report.html.read_text()
     check(text)
-    found = json.loads(report.json.read_text())
+    found = flat(json.loads(report.json.read_text()))
     assert found["audience"] == audience
     for entry in found["groups"]:
         assert entry["promise"].replace("'", "&#x27;") in text
@@ -135,7 +136,7 @@ def test_group_names_in_report_are_escaped(tmp_path, made):
     found = check(report.html.read_text())
     assert any(evil in text for text in found.texts)
     assert any("$x_1$" in text for text in found.texts)
-    assert evil in [entry["group"] for entry in json.loads(report.json.read_text())["groups"]]
+    assert evil in [entry["group"] for entry in flat(json.loads(report.json.read_text()))["groups"]]
 
 
 def test_notes_and_class_names_are_escaped():
@@ -234,4 +235,4 @@ def test_report_command_writes_files_and_prints_json(made, tmp_path):
     ran = CliRunner().invoke(app, [str(run), "--json", "--out", str(out)])
     assert json.loads(ran.stdout) == json.loads(out.with_suffix(".json").read_text())
     assert json.loads(ran.stdout)["audience"] == "public"
-    assert twin(write_report(run).facts)["guarantee"]["kind"] == "private"
+    assert twin(write_report(run).facts)["publishable"]["guarantee"]["kind"] == "none"

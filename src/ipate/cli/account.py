@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, cast
 from typer import Argument, Option
 
 from ipate.cli import options
-from ipate.cli.output import COST_COLUMNS, cell, cost_cells, print_result, progress_bar, statement_line
+from ipate.cli.output import (
+    BUDGET_COLUMNS,
+    COST_COLUMNS,
+    budget_cells,
+    cell,
+    cost_cells,
+    print_blocks,
+    print_json,
+    progress_bar,
+)  # fmt: skip
 from ipate.errors import InputError, check_number
 
 if TYPE_CHECKING:
@@ -55,7 +64,7 @@ def command(
     from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.audit import account_for, check_mask
     from ipate.labelling.costs import check_supported
-    from ipate.labelling.results import StoppedBy, state_guarantee
+    from ipate.labelling.results import StoppedBy, blocks, state_guarantee
     from ipate.people.budgets import read_groups
     from ipate.votes import read_votes
     from ipate.votes.panel import Panel
@@ -85,24 +94,20 @@ def command(
             ballot, panel, mechanism, meter, answered=mask, student_probs=probs,
             stopped_by=cast("StoppedBy", stopped_by), history=write_history, progress=progress,
         )  # fmt: skip
-    payload = {
-        "bound": meter.bound,
-        "conversion": meter.conversion,
-        "guarantee": result.guarantee.kind,
-        "statement": result.guarantee.statement,
-        "delta": delta,
-        "queries": result.queries,
-        "answered": result.answered,
-        "groups": [group.as_json() for group in result.groups],
-    }
-    print_result(
-        as_json,
-        payload,
-        f"Costs by the {meter.bound} bound, {result.guarantee.headline}: "
-        f"{result.queries} queries, {result.answered} of them answered",
-        ["group", *COST_COLUMNS, "exhausted at query"],
-        [[group.id, *cost_cells(group), cell(group.exhausted_at)] for group in result.groups],
-        [statement_line(result.guarantee)],
+    if as_json:
+        inputs = {"bound": meter.bound, "conversion": meter.conversion, "delta": delta}
+        outcome = {"queries": result.queries, "answered": result.answered}
+        print_json(blocks(result.guarantee, inputs=inputs, outcome=outcome, groups=result.groups))
+        return
+    print_blocks(
+        result.guarantee,
+        about=f"costs by the {meter.bound} bound",
+        outcome=f"{result.queries} queries, {result.answered} of them answered",
+        inputs=(["group", *BUDGET_COLUMNS], [[group.id, *budget_cells(group)] for group in result.groups]),
+        costs=(
+            [*COST_COLUMNS, "exhausted at query"],
+            [[*cost_cells(group), cell(group.exhausted_at)] for group in result.groups],
+        ),
     )
 
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from typer import Argument, Option
 
 from ipate.cli import options
-from ipate.cli.output import COST_COLUMNS, cell, cost_cells, print_result, progress_bar, statement_line
+from ipate.cli.output import (
+    BUDGET_COLUMNS,
+    COST_COLUMNS,
+    budget_cells,
+    cell,
+    cost_cells,
+    print_blocks,
+    print_json,
+    progress_bar,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from ipate.labelling.results import Labelling
@@ -221,42 +230,45 @@ def _write_labels(path: Path, votes: "Votes", result: "Labelling") -> None:
 def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, book: "Ledger | None", as_json: bool) -> None:
     import numpy as np
 
-    accuracy, scored = None, ""
+    from ipate.labelling.results import blocks
+
     labelled = result.answered | result.reinforced
+    scores: dict[str, float | None] = {"accuracy": None}
     if votes.labels is not None and labelled.any():
-        accuracy = float(np.mean(result.labels[labelled] == votes.labels[result.queries[labelled]]))
-        scored = f", {accuracy:.1%} of them right"
-    payload = {
-        "labels": result.n_labels,
-        "queries": result.n_queries,
-        "accuracy": accuracy,
-        "reinforced": int(np.count_nonzero(result.reinforced & ~result.repeated)),
-        "variant": variant,
-        "bound": result.meter.bound,
-        "conversion": result.meter.conversion,
-        "guarantee": result.guarantee.kind,
-        "statement": result.guarantee.statement,
-        "seeded": result.seeded,
-        "stopped_by": result.stopped_by,
-        "passed": result.passed,
-        "ledger": None if book is None else str(book.path),
-        "ledger_head": None if book is None else str(book.head),
-        "groups": [group.as_json() for group in result.groups],
-    }
+        scores["accuracy"] = float(np.mean(result.labels[labelled] == votes.labels[result.queries[labelled]]))
+    if as_json:
+        outcome = {
+            "labels": result.n_labels,
+            "queries": result.n_queries,
+            "reinforced": int(np.count_nonzero(result.reinforced & ~result.repeated)),
+            "stopped_by": result.stopped_by,
+            "passed": result.passed,
+            "ledger_head": None if book is None else str(book.head),
+        }
+        inputs = {"variant": variant, "bound": result.meter.bound, "conversion": result.meter.conversion}
+        files = {"labels": str(out), "ledger": None if book is None else str(book.path)}
+        found = blocks(result.guarantee, inputs=inputs, outcome=outcome, groups=result.groups, scores=scores)
+        print_json({**found, "files": files})
+        return
     where = f"Labels: {out}. " + ("Charges were kept in memory only." if book is None else f"Charged to: {book.path}")
-    rows = []
-    for group in result.groups:
-        teachers = "mixed" if group.teachers is None else str(group.teachers)
-        last = cell(group.labels_until_exhausted)
-        rows.append([group.id, teachers, cell(group.weight, ".4g"), *cost_cells(group), last])
-    print_result(
-        as_json,
-        payload,
-        f"{result.n_labels} labels from {result.n_queries} queries{scored}; "
-        f"{variant}, {result.meter.bound} bound, {result.guarantee.headline}",
-        ["group", "teachers", "weight", *COST_COLUMNS, "exhausted at label"],
-        rows,
-        [statement_line(result.guarantee), _remark(result), where],
+    teachers = ["mixed" if group.teachers is None else str(group.teachers) for group in result.groups]
+    print_blocks(
+        result.guarantee,
+        about=f"{variant}, {result.meter.bound} bound",
+        outcome=f"{result.n_labels} labels from {result.n_queries} queries",
+        inputs=(
+            ["group", "teachers", "weight", *BUDGET_COLUMNS],
+            [
+                [group.id, number, cell(group.weight, ".4g"), *budget_cells(group)]
+                for group, number in zip(result.groups, teachers, strict=True)
+            ],
+        ),
+        costs=(
+            [*COST_COLUMNS, "exhausted at label"],
+            [[*cost_cells(group), cell(group.labels_until_exhausted)] for group in result.groups],
+        ),
+        scores=[["labels right", f"{accuracy:.1%}"] for accuracy in scores.values() if accuracy is not None],
+        notes=[_remark(result), where],
     )
 
 

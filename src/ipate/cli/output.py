@@ -6,10 +6,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from ipate.labelling.results import GroupResult, Guarantee, Record
+    from ipate.labelling.results import GroupResult, Guarantee
 
 Rows: TypeAlias = Sequence[Sequence[str]]
-COST_COLUMNS = ("sensitivity", "budget ε", "cost ε", "δ", "used")
+BUDGET_COLUMNS = ("budget ε", "δ")
+COST_COLUMNS = ("sensitivity", "cost ε", "used")
+OPEN, CLOSED = "MAY BE PUBLISHED", "NOT TO BE PUBLISHED"
 
 
 def print_json(payload: dict[str, Any]) -> None:
@@ -47,20 +49,50 @@ def print_result(
         print_table(title, columns, rows, notes)
 
 
+def print_blocks(
+    guarantee: "Guarantee",
+    *,
+    about: str,
+    outcome: str,
+    inputs: tuple[Sequence[str], Rows],
+    costs: tuple[Sequence[str], Rows],
+    scores: Rows = (),
+    notes: Sequence[str] = (),
+) -> None:
+    """Print two blocks: what may be published and what may not.
+
+    `about` and the table of `inputs` are public under every guarantee, `outcome`, the table of `costs` (with the same
+    groups in the same order) and the `notes` if it is releasable, and `scores` (a name and a value each) never.
+    """
+    (columns, rows), (more_columns, more_rows) = inputs, costs
+    if guarantee.publishable:
+        whole = [[*row, *more] for row, more in zip(rows, more_rows, strict=True)]
+        title = f"{OPEN} ({guarantee.headline}): {about}; {outcome}"
+        print_table(title, [*columns, *more_columns], whole, [guarantee.statement, *notes])
+        if scores:
+            print_table(f"{CLOSED}: found with true labels or private votes", ["", "value"], scores, [])
+        return
+    print_table(f"{OPEN}: {about}", columns, rows, [])
+    private = [[row[0], *more] for row, more in zip(rows, more_rows, strict=True)]
+    title = f"{CLOSED} ({guarantee.headline}): {outcome}"
+    print_table(title, [columns[0], *more_columns], private, [guarantee.statement, *notes])
+    if scores:
+        print_table(f"{CLOSED} ({guarantee.headline}): scores", ["", "value"], scores, [])
+
+
 def cell(value: float | str | None, spec: str = "") -> str:
     """Format one cell of a table; a missing value is shown as a dash."""
     return "—" if value is None else format(value, spec)
 
 
+def budget_cells(group: "GroupResult") -> list[str]:
+    """Format the cells of `BUDGET_COLUMNS` for one group."""
+    return [f"{group.budget.epsilon:.4g}", f"{group.budget.delta:g}"]
+
+
 def cost_cells(group: "GroupResult") -> list[str]:
     """Format the cells of `COST_COLUMNS` for one group."""
-    epsilon, delta = group.budget.epsilon, group.budget.delta
-    return [f"{group.sensitivity:.4g}", f"{epsilon:.4g}", f"{group.cost:.4f}", f"{delta:g}", f"{group.used:.0%}"]
-
-
-def statement_line(guarantee: "Guarantee | Record") -> str:
-    """Return the statement of a guarantee, marked if it is private."""
-    return ("PRIVATE. " if guarantee.kind == "private" else "") + guarantee.statement
+    return [f"{group.sensitivity:.4g}", f"{group.cost:.4f}", f"{group.used:.0%}"]
 
 
 @contextmanager

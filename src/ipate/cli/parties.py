@@ -92,7 +92,7 @@ def fit(
     from ipate.errors import check_number
     from ipate.parties.queries import read_queries
     from ipate.parties.site import SiteOptions, fit_site, make_teacher
-    from ipate.people.merging import MIN_GROUP_SIZE
+    from ipate.people.budgets import MIN_GROUP_SIZE
     from ipate.people.policy import Policy
 
     for name, value in (("epsilon", epsilon), ("delta", delta)):

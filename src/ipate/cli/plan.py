@@ -163,7 +163,8 @@ def _merged(
     least: int | None,
 ) -> "tuple[tuple[Group, ...], tuple[str, ...]]":  # fmt: skip
     """Merge groups downwards, as a run does."""
-    from ipate.people.merging import MIN_GROUP_SIZE, merge_groups, regrouped
+    from ipate.people.budgets import MIN_GROUP_SIZE
+    from ipate.people.merging import merge_groups, regrouped
     from ipate.planning.choose import group_limit
 
     limit = group_limit(

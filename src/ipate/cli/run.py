@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option, echo
 
 from ipate.cli.options import AsJson, MaxGroups, MergeWithin, MinGroupSize, whole_number
-from ipate.cli.output import cell, print_json, print_table, progress_bar, statement_line
+from ipate.cli.output import (
+    BUDGET_COLUMNS,
+    CLOSED,
+    COST_COLUMNS,
+    budget_cells,
+    cell,
+    cost_cells,
+    print_blocks,
+    print_json,
+    print_table,
+    progress_bar,
+)  # fmt: skip
 from ipate.errors import InputError
 
 if TYPE_CHECKING:
+    from ipate.cli.output import Rows
     from ipate.runs.config import RunConfig
     from ipate.runs.stages import RunSummary
 
@@ -75,7 +87,10 @@ def command(
     address: Annotated[str | None, Option(help="Address of a running Ray cluster: HOST:PORT.")] = None,
     compare: Annotated[
         bool,
-        Option(help="Also train standard PATE and a model without privacy: private, for benchmark data only."),
+        Option(help="Also train standard PATE and a model without privacy: no guarantee, for benchmark data only."),
+    ] = False,
+    benchmark: Annotated[
+        bool, Option("--benchmark", help="State that nobody in the file is real; --compare needs it on files.")
     ] = False,
     ledger: Annotated[
         Path | None,
@@ -129,6 +144,7 @@ def command(
         seed=seed,
         split_seed=split_seed,
         compare=compare or None,
+        benchmark=benchmark or None,
         ledger=ledger,
     )
     if resume is None:
@@ -210,11 +226,13 @@ def _shares(values: list[str] | None) -> dict[str, float] | None:
 
 
 def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
+    from ipate.labelling.results import blocks
+
     record, settings, scale = summary.record, summary.settings, summary.allocation.scale
-    return {
-        "run": str(path),
+    inputs = {
         "data": summary.task.data.name,
         "people": summary.task.people.n_people,
+        "unprotected": len(summary.task.unprotected),
         "variant": summary.allocation.variant,
         "teachers": summary.allocation.n_teachers,
         "sigma": settings.sigma * scale,
@@ -223,64 +241,91 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
         "reason": settings.reason,
         "bound": record.bound,
         "conversion": record.conversion,
-        "guarantee": record.kind,
-        "statement": record.statement,
-        "seeded": record.seeded,
-        "stopped_by": record.stopped_by,
-        "ledger": str(summary.ledger),
-        "report": str(summary.report),
-        "student": str(summary.student),
-        "ledger_head": record.ledger_head,
-        **summary.metrics,
-        "groups": [group.as_json() for group in record.groups],
-        "compare": summary.compare,
     }
+    released, scores = summary.released_metrics, summary.private_metrics
+    found = blocks(
+        record.guarantee,
+        inputs=inputs,
+        outcome={"stopped_by": record.stopped_by, "ledger_head": record.ledger_head, **released},
+        groups=record.groups,
+        scores={**scores, "compare": summary.compare},
+        least=summary.least,
+    )
+    files = {"run": str(path), "ledger": str(summary.ledger), "report": str(summary.report)}
+    files["student"] = str(summary.student)
+    return {**found, "files": files}
 
 
 def _show(summary: "RunSummary", path: Path) -> None:
-    from ipate.allocation import find_variant
-
-    payload, record, compare = _payload(summary, path), summary.record, summary.compare
-    by_level = summary.metrics.get("by_level", {})
-    carried = any(group.before for group in record.groups)
-    rows = []
-    for group in record.groups:
-        teachers = "mixed" if group.teachers is None else str(group.teachers)
-        before = [f"{group.before:.4f}"] if carried else []
-        rows.append(
-            [
-                *(group.id, str(group.group.people), teachers, f"{group.sensitivity:.3g}"),
-                *(f"{group.budget.epsilon:.4g}", *before, f"{group.cost:.4f}", f"{group.budget.delta:g}"),
-                cell(by_level.get(group.id), ".1%"),
-            ]
-        )
-    shown = ["before ε"] if carried else []
-    print_table(
-        f"{payload['data']}: {payload['people']} people, {payload['teachers']} teachers, {payload['variant']}; "
-        f"{record.bound} bound, {record.headline}",
-        ["group", "people", "teachers", "moves at most", "budget ε", *shown, "cost ε", "δ", "student right"],
-        rows,
-        [],
+    record, compare = summary.record, summary.compare
+    people, unprotected = summary.task.people.n_people, len(summary.task.unprotected)
+    alone = f", {unprotected:,} more used without protection as pool or test data" if unprotected else ""
+    right = summary.released_metrics.get("student_accuracy")
+    notes = [f"Standard PATE would afford {summary.metrics['labels_of_standard_pate']} labels, by its account."]
+    if right is not None:
+        notes.append(f"The student is right on {right:.1%} of the public test data.")
+    if summary.carried:
+        notes.append(f"The cost includes what earlier runs spent (before); the ledger is {summary.ledger}.")
+    print_blocks(
+        record.guarantee,
+        about=f"{summary.task.data.name}, {people:,} people protected{alone}; "
+        f"{summary.allocation.n_teachers} teachers, {summary.allocation.variant}, {record.bound} bound",
+        outcome=f"{record.n_labels} labels from {record.n_queries} queries",
+        inputs=_inputs(summary),
+        costs=_costs(summary),
+        scores=_scores(summary),
+        notes=notes,
     )
-    variant = payload["variant"]
-    rows = [["individualized" if find_variant(variant).individual else variant, *_outcome(payload)]]
     if compare is not None:
-        rows.append(["standard PATE, trained beside it", *_outcome(compare["standard"])])
-        rows.append(["ceiling without privacy", "—", "—", *_outcome(compare["ceiling"])[2:]])
-    else:
-        rows.append(["standard PATE, by its account", str(payload["labels_of_standard_pate"]), "—", "—", "—"])
-    print_table("", ["", "labels", "labels right", "student right", "worst class"], rows, [])
-    echo(statement_line(record))
-    if compare is not None:
-        echo(f"The comparison is private, {compare['note']}.")
+        print_table(
+            f"{CLOSED} (NO GUARANTEE): comparison",
+            ["", "labels", "labels right", "student right", "worst class"],
+            [
+                ["this run", *_outcome(summary.metrics)],
+                ["standard PATE, trained beside it", *_outcome(compare["standard"])],
+                ["ceiling without privacy", "—", "—", *_outcome(compare["ceiling"])[2:]],
+            ],
+            [f"{compare['statement']} It is {compare['note']}."],
+        )
     if record.publishable:
         echo(f"The run is in {path}; publish from its folder 'public' only.")
     else:
         echo(f"The run is in {path}. There is no guarantee, so everything is in its folder 'private': publish nothing.")
     echo(f"The report is {summary.report}.")
     echo(f"The student is in {summary.student}; predict with: ipate predict {path} DATA.csv --out predictions.csv")
-    if carried:
-        echo(f"The cost includes what earlier runs spent (before); the ledger is {summary.ledger}.")
+
+
+def _inputs(summary: "RunSummary") -> "tuple[list[str], Rows]":
+    from ipate.people.budgets import shown_count
+
+    rows = []
+    for group in summary.record.groups:
+        teachers = "mixed" if group.teachers is None else str(group.teachers)
+        people = shown_count(group.group.people, least=summary.least)
+        rows.append([group.id, str(people), teachers, *budget_cells(group)])
+    return ["group", "people", "teachers", *BUDGET_COLUMNS], rows
+
+
+def _costs(summary: "RunSummary") -> "tuple[list[str], Rows]":
+    groups, before = summary.record.groups, ["before ε"] if summary.carried else []
+    rows = [[*([f"{group.before:.4f}"] if before else []), *cost_cells(group)] for group in groups]
+    return [*before, *COST_COLUMNS], rows
+
+
+def _scores(summary: "RunSummary") -> "Rows":
+    """Return the private scores as rows of a table; those of the comparison have their own."""
+    names = {
+        "voting_accuracy": "labels right",
+        "student_accuracy": "student right",
+        "balanced_accuracy": "student right, mean over classes",
+        "majority_accuracy": "always the most frequent class right",
+    }
+    found = summary.private_metrics
+    rows = [[title, cell(found[name], ".1%")] for name, title in names.items() if found.get(name) is not None]
+    for kind in ("by_class", "by_level"):
+        what = kind.removeprefix("by_")
+        rows += [[f"student right, {what} {name}", f"{share:.1%}"] for name, share in (found.get(kind) or {}).items()]
+    return rows
 
 
 def _outcome(scores: dict[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """Results of labelling: answers, the cost of each group, and the kind of guarantee."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -9,11 +9,16 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
-from ipate.people.budgets import Budget, Group
+from ipate.people.budgets import MIN_GROUP_SIZE, Budget, Group, shown_count
 
-Kind: TypeAlias = Literal["releasable", "private"]
+Kind: TypeAlias = Literal["releasable", "private", "none"]
 StoppedBy: TypeAlias = Literal["fixed", "account", "other"]
 SEEDED = "seeded: reproducible, not private"
+OVERLAP = "overlap of pool and private data: not private"
+COMPARED = (
+    "Nothing is promised about the comparison: it used the private data a second time, uncharged and partly without "
+    "noise. Do not publish it."
+)
 
 
 @dataclass(frozen=True)
@@ -22,37 +27,55 @@ class Guarantee:
 
     Attributes
     ----------
-    kind : {"releasable", "private"}
-        Whether the costs may be published; private costs are for the data owner only.
+    kind : {"releasable", "private", "none"}
+        Whether the costs hold for all votes and may be published, are for the data owner only, or promise nothing.
     statement : str
         One sentence that a data protection officer can rely on.
     seeded : bool
-        Whether the noise came from a seed. Whoever knows the seed can reproduce the noise, so nothing is guaranteed,
-        whatever the kind.
+        Whether the noise came from a seed. Whoever knows the seed can reproduce the noise: the kind is then "none".
+    overlap : bool
+        Whether private rows or people are also in the pool or the test data: the kind is then "none".
     """
 
     kind: Kind
     statement: str
     seeded: bool = False
+    overlap: bool = False
+
+    @property
+    def publishable(self) -> bool:
+        """Whether costs and answers may be published."""
+        return self.kind == "releasable"
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why nothing is promised; empty unless the kind is "none"."""
+        return ((SEEDED,) if self.seeded else ()) + ((OVERLAP,) if self.overlap else ())
 
     @property
     def headline(self) -> str:
-        """The guarantee in a word or two, for the top of a table."""
-        return "SEEDED, NOT PRIVATE" if self.seeded else self.kind.upper()
+        """The guarantee in a few words, for the top of a table."""
+        why = [name for name, given in (("SEEDED", self.seeded), ("OVERLAP", self.overlap)) if given]
+        return f"NO GUARANTEE ({', '.join(why)})" if why else self.kind.upper()
 
 
-def state_guarantee(meter: Meter, *, stopped_by: StoppedBy = "fixed", seeded: bool = False) -> Guarantee:
+def state_guarantee(
+    meter: Meter, *, stopped_by: StoppedBy = "fixed", seeded: bool = False, overlap: bool = False
+) -> Guarantee:
     """Return the guarantee of costs counted by `meter`.
 
     `stopped_by` says what decided how many queries were asked: a number fixed beforehand, this account when a budget
-    was exhausted, or something else (another account, or a person who saw the votes).
+    was exhausted, or something else (another account, or a person who saw the votes). Seeded noise and an `overlap` of
+    the private data with public data promise nothing, whatever the costs.
     """
     if stopped_by not in ("fixed", "account", "other"):
         raise InputError(f"stopped_by is {stopped_by!r}: it must be fixed, account or other")
-    kind, statement = _statement(meter, stopped_by)
-    if seeded:
-        statement = f"{SEEDED}: whoever knows the seed can take the noise away. With secret noise: {statement}"
-    return Guarantee(kind, statement, seeded)
+    if not (seeded or overlap):
+        return Guarantee(*_statement(meter, stopped_by))
+    why = [SEEDED, "whoever knows the seed can take the noise away and see the votes"] if seeded else []
+    why += [OVERLAP, "the pool and the test data are used without protection"] if overlap else []
+    statement = f"Nothing is promised ({'; '.join(why)}). Publish neither figures nor labels nor the student."
+    return Guarantee("none", statement, seeded, overlap)
 
 
 def _statement(meter: Meter, stopped_by: StoppedBy) -> tuple[Kind, str]:
@@ -144,15 +167,24 @@ class GroupResult:
         return self.cost / self.budget.epsilon
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result in the JSON form of all commands and files."""
+        """Return the result in the JSON form of all commands and files: what is public of it, then its costs."""
+        return {**self.inputs(), **self.costs()}
+
+    def inputs(self) -> dict[str, Any]:
+        """Return what is public under every kind of guarantee, because no vote decides it."""
         return {
             "group": self.group.id,
             "people": self.group.people,
             "teachers": self.teachers,
             "weight": self.weight,
-            "sensitivity": self.sensitivity,
             "budget": self.budget.epsilon,
             "delta": self.budget.delta,
+        }
+
+    def costs(self) -> dict[str, Any]:
+        """Return what labelling made of it, which may be published if the guarantee is releasable."""
+        return {
+            "sensitivity": self.sensitivity,
             "spent_before": self.before,
             "this_run_alone": self.own,
             "epsilon": self.cost,
@@ -170,6 +202,33 @@ class GroupResult:
             group=group, cost=found["epsilon"], before=found["spent_before"], own=found["this_run_alone"],
             **{name: found[name] for name in same},
         )  # fmt: skip
+
+
+def blocks(
+    guarantee: Guarantee,
+    *,
+    inputs: Mapping[str, Any],
+    outcome: Mapping[str, Any],
+    groups: Sequence[GroupResult],
+    scores: Mapping[str, Any] | None = None,
+    least: int = MIN_GROUP_SIZE,
+) -> dict[str, Any]:
+    """Return the JSON form of a result: what may be published in one block, what may not in the other.
+
+    `inputs` are public under every guarantee, the `outcome` and the costs of the groups if it is releasable, and
+    `scores` never. Groups of fewer than `least` people are not counted.
+    """
+    head = {"guarantee": guarantee.kind, "statement": guarantee.statement}
+    head |= {"seeded": guarantee.seeded, "overlap": guarantee.overlap}
+    shown = [{**group.inputs(), "people": shown_count(group.group.people, least=least)} for group in groups]
+    costs = [group.costs() for group in groups]
+    hidden: dict[str, Any] = {"guarantee": "none" if guarantee.kind == "none" else "private"}
+    if guarantee.publishable:
+        whole = [{**own, **cost} for own, cost in zip(shown, costs, strict=True)]
+        return {"publishable": {**head, **inputs, **outcome, "groups": whole}, "private": {**hidden, **(scores or {})}}
+    hidden |= {**outcome, **(scores or {})}
+    hidden["groups"] = [{"group": group.id, **cost} for group, cost in zip(groups, costs, strict=True)]
+    return {"publishable": {**head, **inputs, "groups": shown}, "private": hidden}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +261,10 @@ class Labelling:
     groups: tuple[GroupResult, ...]
     passed: bool | None = None
 
+    def overlapping(self) -> Self:
+        """Return the same labelling without a guarantee, because private data is also in the pool or test data."""
+        return replace(self, guarantee=state_guarantee(self.meter, seeded=self.seeded, overlap=True))
+
     @property
     def n_labels(self) -> int:
         """The number of different queries that were answered with a noisy label."""
@@ -227,14 +290,20 @@ class Record:
     bound: str
     conversion: str
     seeded: bool
+    overlap: bool
     groups: tuple[GroupResult, ...]  # costs include earlier runs on the same ledger
     ledger_head: str  # after the last charge, for rollback detection
     passed: bool | None = None  # the published bit of a release that is tested as a whole
 
     @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of the costs."""
+        return Guarantee(self.kind, self.statement, self.seeded, self.overlap)
+
+    @property
     def publishable(self) -> bool:
-        """Whether there is a guarantee: releasable costs and noise without a seed."""
-        return self.kind == "releasable" and not self.seeded
+        """Whether costs and answers may be published."""
+        return self.guarantee.publishable
 
     def as_json(self, *, answers: bool) -> dict[str, Any]:
         """Return the record in JSON form, with or without the answers."""
@@ -242,11 +311,6 @@ class Record:
         kept["groups"] = [group.as_json() for group in self.groups]
         given = {"labels": self.labels.tolist(), "queries": list(self.queries)} if answers else {}
         return given | {name: value for name, value in kept.items() if name not in ("labels", "queries")}
-
-    @property
-    def headline(self) -> str:
-        """The guarantee in a word or two, for the top of a table."""
-        return Guarantee(self.kind, self.statement, self.seeded).headline
 
     def check_answers(self, paid: Mapping[str, int]) -> None:
         """Refuse a record whose answers differ from the paid ones in the ledger, by query id."""
@@ -273,6 +337,7 @@ class Record:
             bound=result.meter.bound,
             conversion=result.meter.conversion,
             seeded=result.seeded,
+            overlap=result.guarantee.overlap,
             groups=result.groups,
             ledger_head=ledger_head,
             passed=result.passed,

@@ -29,7 +29,7 @@ from ipate.files import FileLock, fingerprint, read_npz, replacing, write_text
 from ipate.parties import exchange
 from ipate.parties.exchange import DeclaredGroup, DeclaredTeacher, Encoding, Manifest, check_site, sha256
 from ipate.parties.queries import Queries
-from ipate.people.merging import MIN_GROUP_SIZE
+from ipate.people.budgets import MIN_GROUP_SIZE
 from ipate.people.people import make_people
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit, usual_points

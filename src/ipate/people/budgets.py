@@ -10,6 +10,14 @@ from typing import Any
 from ipate.errors import LIMITS, InputError, check_count, check_id, check_number, show
 from ipate.files import FilePath, Table, read_table, write_csv
 
+MIN_GROUP_SIZE = 5
+"""Groups of fewer people join the next stricter one; those that stay smaller are not counted in what leaves."""
+
+
+def shown_count(people: int | None, *, least: int = MIN_GROUP_SIZE) -> int | str | None:
+    """Return a number of people as it may be shown: "under 5" below the smallest size that is counted."""
+    return people if people is None or people >= least or people == 0 else f"under {least}"
+
 
 def usual_delta(n_people: int) -> float:
     """Return δ for "auto": the smaller of 1e-5 and 0.1/N."""

@@ -16,7 +16,6 @@ from ipate.people.budgets import Group
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
-MIN_GROUP_SIZE = 5  # groups of fewer people join the next stricter one unless something else is asked for
 _EXACT = 1500  # distinct budgets of one δ among which the best merge is searched; more are first thinned out
 
 

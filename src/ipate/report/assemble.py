@@ -60,7 +60,9 @@ def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
     elif meter.data_independent and source.extract.opening:  # costs of earlier runs were not fixed
         stopped_by = "account"
     stated: StoppedBy = "account" if stopped_by == "fixed" and meter.data_independent else stopped_by
-    made = state_guarantee(meter, stopped_by=stated, seeded=record.seeded)  # as stated by the labelling
+    made = state_guarantee(  # as stated by the labelling
+        meter, stopped_by=stated, seeded=record.seeded, overlap=source.overlap
+    )
     if (made.kind, meter.bound, meter.conversion) != (record.kind, record.bound, record.conversion):
         raise InputError("the record's guarantee does not match the run's configuration: one of them was edited")
     return made, stopped_by

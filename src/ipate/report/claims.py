@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ipate.accounting.bounds import find_bound
-from ipate.labelling.results import SEEDED, GroupResult
+from ipate.labelling.results import OVERLAP, SEEDED, GroupResult
 from ipate.report.facts import DesignFacts, Facts, GroupFacts, Outcome
 from ipate.report.formats import down, percent, plain, small, up, used
 
@@ -22,44 +22,34 @@ CARRIED = (
 
 
 def marks(facts: Facts) -> tuple[str, ...]:
-    """Return the marks for every page: a private report, and a seeded run that protects nobody."""
+    """Return the marks for every page: a private report, and why a run protects nobody."""
     private = ("PRIVATE: for the data owner only, do not publish",) if facts.audience == "private" else ()
-    return (*private, SEEDED) if facts.guarantee.seeded else private
+    return (*private, *facts.guarantee.reasons)
 
 
 def headline(facts: Facts) -> str:
     """Return the result in one line."""
-    if facts.guarantee.seeded:
-        return "No promise: the noise of this run was seeded"
-    if facts.guarantee.kind == "releasable":
+    if facts.guarantee.kind == "none":
+        return f"No promise: {nothing(facts)}"
+    if facts.publishable:
         return "Every person keeps an individual differential privacy guarantee"
     return "No differential privacy guarantee can be published for this run"
 
 
 def summary(facts: Facts) -> tuple[str, ...]:
     """Return the general guarantee: what is protected, and what to rely on."""
-    found = []
-    if facts.guarantee.seeded:
-        found.append(
-            f"{SEEDED.capitalize()}. Whoever knows the seed can take the noise away and see the teachers' votes. "
-            "Nothing in this report protects anybody; it serves to repeat and examine the run."
+    if facts.guarantee.kind == "none":
+        return tuple(_nothing(facts))
+    if not facts.publishable:
+        return (withheld(facts),)
+    found = [
+        (
+            "Two data sets are compared that differ in one person's data, replaced by any other data or by nothing. "
+            "The probabilities of everything that comes out differ by at most a factor e^ε, plus δ, with the ε that "
+            "was set for each person's group beforehand. This holds for all data and for anybody who looks, whatever "
+            "else they know."
         )
-    if facts.guarantee.kind != "releasable":
-        found.append(withheld(facts))
-        return tuple(found)
-    if facts.guarantee.seeded and facts.audience == "public":
-        found.append(
-            "So this report shows budgets, but no costs, no number of labels and no results, and the labels and the "
-            "student should not be published."
-        )
-        return tuple(found)
-    lead = "With secret noise it would be: two" if facts.guarantee.seeded else "Two"
-    found.append(
-        f"{lead} data sets are compared that differ in one person's data, replaced by any other data or by "
-        "nothing. The probabilities of everything that comes out differ by at most a factor e^ε, plus δ, with the ε "
-        "that was set for each person's group beforehand. This holds for all data and for anybody who looks, whatever "
-        "else they know."
-    )
+    ]
     if (design := facts.parameters.design) is not None:
         found += _tested(design, None if facts.outcome is None else facts.outcome.passed)
     elif facts.stopped_by == "fixed" and facts.parameters.check_sigma is not None:
@@ -80,6 +70,32 @@ def summary(facts: Facts) -> tuple[str, ...]:
             "counted together: the budget holds for all of it."
         )
     return tuple(found)
+
+
+def nothing(facts: Facts) -> str:
+    """Return in a few words why nothing is promised."""
+    why = ["the noise of this run was seeded"] if facts.guarantee.seeded else []
+    why += ["private data was also used as public data"] if facts.guarantee.overlap else []
+    return " and ".join(why)
+
+
+def _nothing(facts: Facts) -> Iterator[str]:
+    """Explain why nothing is promised, and what follows."""
+    if facts.guarantee.seeded:
+        yield (
+            f"{SEEDED.capitalize()}. Whoever knows the seed can take the noise away and see the teachers' votes. "
+            "Nothing in this report protects anybody; it serves to repeat and examine the run."
+        )
+    if facts.guarantee.overlap:
+        yield (
+            f"{OVERLAP.capitalize()}. Rows or people of the private data are also in the pool or the test data, which "
+            "are used without protection. Nothing in this report protects anybody; it serves benchmarks."
+        )
+    if facts.audience == "public":
+        yield (
+            "So this report shows budgets, but no costs, no number of labels and no results, and the labels and the "
+            "student should not be published."
+        )
 
 
 def _tested(test: DesignFacts, passed: bool | None) -> Iterator[str]:
@@ -151,7 +167,7 @@ def promised_epsilon(facts: Facts, group: GroupFacts) -> float | None:
     """Return the ε that a person may rely on, or None where nothing is promised.
 
     It is the budget, except where the number of labels was fixed beforehand and no check made the number of
-    releases random: there it is the cost. A seeded run promises nothing.
+    releases random: there it is the cost. A run of kind none promises nothing.
     """
     if not facts.publishable:
         return None
@@ -168,8 +184,8 @@ def promise(facts: Facts, group: GroupFacts) -> str:
     epsilon = promised_epsilon(facts, group)
     if epsilon is None:
         allowed = f"allowed ε = {plain(group.budget.epsilon)} at δ = {small(group.budget.delta)}"
-        if facts.guarantee.seeded:
-            return f"{who} {allowed} and is promised nothing: the noise was seeded."
+        if facts.guarantee.kind == "none":
+            return f"{who} {allowed} and is promised nothing: {nothing(facts)}."
         return f"{who} {allowed}. No guarantee is stated for this run."
     cost = None if epsilon == group.budget.epsilon else up(epsilon, 4)
     return assured(who, epsilon, group.budget.delta, shown=cost)

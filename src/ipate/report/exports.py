@@ -6,11 +6,13 @@ from typing import Any
 from ipate.accounting.bounds import find_bound
 from ipate.allocation import find_variant
 from ipate.files import json_text
+from ipate.labelling.results import GroupResult
 from ipate.report import claims
-from ipate.report.facts import Facts, Outcome, Owner
+from ipate.report.facts import Facts, GroupFacts, Outcome, Owner, Scores, for_audience
 
-FORMAT = "ipate report 1"
+FORMAT = "ipate report 2"
 _INFLUENCE = ("weight", "copies", "participation", "people_share", "vote_share", "influence")
+_OF_SIZE = ("people_share", "vote_share", "influence")
 
 _GDP = """\
 from math import exp, sqrt
@@ -87,7 +89,7 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
     if facts.outcome is None:
         return ("There is no figure to check. A run with secret noise and a bound that holds for all votes has one.",)
     found = ["This report reads every charge from the run's ledger; the costs are the sums of these charges."]
-    if facts.guarantee.kind == "releasable":
+    if facts.publishable:
         found.append(
             "The costs follow from public figures: count the rows of labels.csv (queries) and those that were answered "
             "(labels), and take noise, weights and δ from the tables of this report."
@@ -103,7 +105,7 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
         ]
     elif recipe(facts) is not None:
         found.append("The program below does that without ipate.")
-    elif facts.guarantee.kind == "releasable":
+    elif facts.publishable:
         found.append("The function ipate.account_for computes them too; under this bound any votes will do.")
     else:
         found.append("The function ipate.account_for computes them too, from the private votes.")
@@ -116,16 +118,24 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
 
 
 def twin(facts: Facts) -> dict[str, Any]:
-    """Return the facts as plain values for JSON, from the same filtered facts as the page."""
-    outcome = facts.outcome
+    """Return the facts as plain values for JSON: what may be published, and for the data owner what may not."""
     return {
         "format": FORMAT,
         "audience": facts.audience,
         "marks": list(claims.marks(facts)),
         "headline": claims.headline(facts),
+        "publishable": _publishable(for_audience(facts, "public")),
+        "private": None if facts.owner is None else _private(facts, facts.owner),
+    }
+
+
+def _publishable(facts: Facts) -> dict[str, Any]:
+    outcome = facts.outcome
+    return {
         "guarantee": {
             "kind": facts.guarantee.kind,
             "seeded": facts.guarantee.seeded,
+            "overlap": facts.guarantee.overlap,
             "statement": facts.guarantee.statement,
             "stopped_by": facts.stopped_by,
             "summary": list(claims.summary(facts)),
@@ -139,20 +149,23 @@ def twin(facts: Facts) -> dict[str, Any]:
             "name": facts.data_name,
             "source": facts.data_source,
             "people": facts.n_people,
+            "unprotected": facts.unprotected,
             "pool": facts.n_pool,
             "test": facts.n_test,
             "n_classes": len(facts.classes),
             "classes": list(facts.classes),
-            "merged": [asdict(merge) for merge in facts.merged],
+            "merged": [{**asdict(merge), "people": facts.count(merge.people)} for merge in facts.merged],
             "withdrawn": facts.withdrawn,
             "notes": [*facts.data_notes, *facts.notes],
         },
-        "groups": _groups(facts),
+        "groups": [
+            {**_allowed(facts, group), **({} if outcome is None else _spent(outcome.groups[place]))}
+            for place, group in enumerate(facts.groups)
+        ],
         "labelling": None if outcome is None else _labelling(facts, outcome),
-        **_for_owner(facts.owner),
+        "scores": None if facts.public_scores is None else _given(facts.public_scores),
         "parameters": asdict(facts.parameters),
         "noise": "seeded" if facts.guarantee.seeded else "secure",
-        "noise_seed": facts.noise_seed,
         "split_seed": facts.split_seed,
         "versions": dict(facts.versions),
         "later_versions": [dict(later) for later in facts.later_versions],
@@ -160,40 +173,57 @@ def twin(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _for_owner(owner: Owner | None) -> dict[str, Any]:
-    if owner is None:
-        return dict.fromkeys(("scores", "comparison", "teachers", "withdrawals"))
-    return {
-        "scores": {**asdict(owner.scores), "labels_of_standard_pate": owner.standard_labels},
-        "comparison": None if owner.comparison is None else asdict(owner.comparison),
+def _private(facts: Facts, owner: Owner) -> dict[str, Any]:
+    """Return what the public report leaves out; costs and labels only where they may not be published."""
+    found: dict[str, Any] = {
+        "guarantee": "none" if facts.guarantee.kind == "none" else "private",
+        "scores": _given(owner.scores),
+        "labels_of_standard_pate": owner.standard_labels,
         "teachers": {"accuracy": owner.teacher_accuracy, "plurality_accuracy": owner.plurality_accuracy},
+        "comparison": None if owner.comparison is None else {"guarantee": "none", **asdict(owner.comparison)},
         "withdrawals": list(owner.owed),
+        "noise_seed": facts.noise_seed,
+    }
+    if facts.publishable:
+        return found
+    return found | {
+        "statement": facts.guarantee.statement,
+        "stopped_by": facts.stopped_by,
+        "summary": list(claims.summary(facts)),
+        "groups": [{"group": spent.id, **_spent(spent)} for spent in owner.outcome.groups],
+        "labelling": _labelling(facts, owner.outcome),
+        "ledger_head": facts.ledger_head,
     }
 
 
-def _groups(facts: Facts) -> list[dict[str, Any]]:
-    rows = []
-    for place, group in enumerate(facts.groups):
-        row = {
-            "group": group.id,
-            "people": group.account.people,
-            "teachers": group.teachers,
-            "budget": group.budget.epsilon,
-            "delta": group.budget.delta,
-            "sensitivity": group.account.sensitivity,
-            **{name: getattr(group, name) for name in _INFLUENCE},
-            "promised_epsilon": claims.promised_epsilon(facts, group),
-            "promise": claims.promise(facts, group),
-        }
-        if facts.outcome is not None:
-            spent = facts.outcome.groups[place]
-            row["cost"] = spent.cost
-            row["spent_before"] = spent.before
-            row["this_run_alone"] = spent.own
-            row["largest_sensitivity"] = spent.sensitivity
-            row["labels_until_exhausted"] = spent.labels_until_exhausted
-        rows.append(row)
-    return rows
+def _given(scores: Scores) -> dict[str, Any]:
+    return {name: value for name, value in asdict(scores).items() if value is not None}
+
+
+def _allowed(facts: Facts, group: GroupFacts) -> dict[str, Any]:
+    """Return the public facts of a group; shares of a small one would tell its size."""
+    small = facts.is_small(group)
+    return {
+        "group": group.id,
+        "people": facts.count(group.account.people),
+        "teachers": group.teachers,
+        "budget": group.budget.epsilon,
+        "delta": group.budget.delta,
+        "sensitivity": group.account.sensitivity,
+        **{name: None if small and name in _OF_SIZE else getattr(group, name) for name in _INFLUENCE},
+        "promised_epsilon": claims.promised_epsilon(facts, group),
+        "promise": claims.promise(facts, group),
+    }
+
+
+def _spent(spent: GroupResult) -> dict[str, Any]:
+    return {
+        "cost": spent.cost,
+        "spent_before": spent.before,
+        "this_run_alone": spent.own,
+        "largest_sensitivity": spent.sensitivity,
+        "labels_until_exhausted": spent.labels_until_exhausted,
+    }
 
 
 def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from ipate.allocation.layout import Merge
 from ipate.labelling.history import Point
 from ipate.labelling.results import Ending, GroupResult, Guarantee, StoppedBy
-from ipate.people.budgets import Account, Budget
+from ipate.people.budgets import MIN_GROUP_SIZE, Account, Budget, shown_count
 
 Audience: TypeAlias = Literal["public", "private"]
 WITHHELD = "There is no figure for this run that may be published."
@@ -168,6 +168,10 @@ class About:
     split_seed: int | None
     versions: Mapping[str, str]
     later_versions: tuple[Mapping[str, str], ...] = ()
+    overlap: bool = False  # whether private rows or people are also in the pool or the test data
+    unprotected: int = 0  # people of the private file whose rows are pool or test data
+    min_group_size: int = MIN_GROUP_SIZE  # smaller groups are not counted
+    public_scores: "Scores | None" = None  # found with public labels alone
     levels: bool = True  # whether groups are consent levels, rather than numbers that people chose
 
 
@@ -198,8 +202,16 @@ class Facts(About):
 
     @property
     def publishable(self) -> bool:
-        """Whether there is a guarantee: releasable costs and secure noise."""
-        return self.guarantee.kind == "releasable" and not self.guarantee.seeded
+        """Whether there is a guarantee that permits the publication of costs and answers."""
+        return self.guarantee.publishable
+
+    def count(self, people: int) -> int | str:
+        """Return a number of people of one group as it may be shown."""
+        return shown_count(people, least=self.min_group_size) or 0
+
+    def is_small(self, group: GroupFacts) -> bool:
+        """Whether a group has too few people to be counted."""
+        return isinstance(self.count(group.account.people), str)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -214,5 +226,5 @@ def for_audience(facts: Facts, audience: Audience) -> Facts:
     open_facts = replace(facts, audience=audience, owner=None, noise_seed=None)  # a seed reveals the noise
     if facts.publishable:
         return open_facts
-    silent = Guarantee(facts.guarantee.kind, WITHHELD, facts.guarantee.seeded)
-    return replace(open_facts, released=None, stopped_by=None, ledger_head=None, guarantee=silent)
+    silent = replace(facts.guarantee, statement=WITHHELD)
+    return replace(open_facts, released=None, stopped_by=None, ledger_head=None, public_scores=None, guarantee=silent)

@@ -56,7 +56,8 @@ def page(facts: Facts) -> str:
 def _marks(facts: Facts) -> Markup:
     """Return the banner at the top of the screen and of every printed page."""
     lines = [
-        element("div", mark, class_="seeded" if mark.startswith("seeded") else None) for mark in claims.marks(facts)
+        element("div", mark, class_="seeded" if mark in facts.guarantee.reasons else None)
+        for mark in claims.marks(facts)
     ]
     return element("header", *lines, class_="marks", role="note") if lines else Markup("")
 

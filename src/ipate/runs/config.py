@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ipate.data.schema import ORIGIN
 from ipate.errors import InputError, nearest
 from ipate.ledger.records import NoiseKind
-from ipate.people.merging import MIN_GROUP_SIZE
+from ipate.people.budgets import MIN_GROUP_SIZE
 from ipate.teachers.models import DEFAULT
 
 Auto = Literal["auto"]
@@ -98,7 +98,7 @@ class BudgetConfig(_Section):
     """The budgets: a policy for consent levels, shares to draw levels at random, or one ε for everybody.
 
     Groups are merged downwards: budgets within a relative tolerance, more groups than `max_groups`, and groups below
-    `min_group_size` people.
+    `min_group_size` people. A group that stays smaller is not counted in what leaves the data owner.
     """
 
     policy: dict[str, Positive] | None = None
@@ -167,7 +167,8 @@ class StudentConfig(_Section):
 class RunConfig(_Section):
     """The configuration of a run. `seed` seeds the noise: a seeded run is reproducible and NOT private.
 
-    `ledger` is a file shared by several runs, so that balances carry over; by default a run has its own.
+    `benchmark` states that nobody in the data is real, which `compare` needs on files. `ledger` is a file shared by
+    several runs, so that balances carry over; by default a run has its own.
     """
 
     data: DataConfig
@@ -179,7 +180,17 @@ class RunConfig(_Section):
     split_seed: Annotated[int, Field(ge=0)] = 0
     seed: Annotated[int, Field(ge=0)] | None = None
     compare: bool = False
+    benchmark: bool = False
     ledger: Path | None = None
+
+    @model_validator(mode="after")
+    def _only_benchmarks(self) -> "RunConfig":
+        if self.compare and self.data.file is not None and not self.benchmark:
+            raise ValueError(
+                "compare uses the private data a second time, uncharged and partly without noise: it is refused on a "
+                "file of people; set benchmark = true (--benchmark) if nobody in the file is real, or leave it out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _shared_ledger(self) -> "RunConfig":

@@ -132,9 +132,13 @@ def run_labelling(
     noise_seed: int | None = None,
     ledger: Ledger | None = None,
     order: NDArray[np.int64] | None = None,
+    overlap: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Labelling, Ledger]:
-    """Label the pool with the votes of the teachers of an allocation; return the labelling and its ledger."""
+    """Label the pool with the votes of the teachers of an allocation; return the labelling and its ledger.
+
+    With `overlap`, private data is also in the pool or the test data, and the labelling has no guarantee.
+    """
     aggregator = settings.aggregator(allocation.scale)
     ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
     if allocation.participation is not None:
@@ -151,12 +155,12 @@ def run_labelling(
             ballot, panel, aggregator, chosen.design,
             order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
         )  # fmt: skip
-        return tested, book
+        return (tested.overlapping() if overlap else tested), book
     result = label(
         ballot, panel, aggregator, settings.meter, stop=settings.stop, max_labels=settings.max_labels,
         order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
     )  # fmt: skip
-    return result, book
+    return (result.overlapping() if overlap else result), book
 
 
 def standard_labels(settings: Settings, groups: Sequence[Group], record: Record) -> int:

@@ -16,9 +16,11 @@ from ipate.labelling.results import GroupResult, Record
 from ipate.ledger.base import Ledger
 from ipate.ledger.records import Head
 from ipate.ledger.sqlite import SqliteLedger, opening_balances, run_names
+from ipate.people.budgets import shown_count
 from ipate.planning.settings import Settings
 from ipate.runs.fitting import run_labelling
 from ipate.runs.folder import RunFolder
+from ipate.runs.task import Task
 from ipate.votes import Votes
 
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]  # a title and a total
@@ -40,7 +42,9 @@ def known_heads(folder: RunFolder) -> dict[str, Head]:
     places += [shown / name for shown in (folder.public, folder.private) for name in ("guarantee.json", "report.json")]
     found = {}
     for path in places:
-        stated = (folder.read(path) or {}).get("ledger_head")
+        found_in = folder.read(path) or {}
+        parts = (found_in, *(found_in.get(block) or {} for block in ("publishable", "private")))
+        stated = next((part["ledger_head"] for part in parts if part.get("ledger_head") is not None), None)
         if stated is not None:
             found[str(path.relative_to(folder.path))] = Head.parse(str(stated))
     return found
@@ -150,7 +154,10 @@ def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: N
     Labels are in the order asked; the id of a query is its row in the data.
     """
     shown = folder.public if record.publishable else folder.private
-    folder.write(shown / "guarantee.json", record.as_json(answers=False))
+    stated = record.as_json(answers=False)
+    for group in stated["groups"]:
+        group["people"] = shown_count(group["people"], least=folder.config.budgets.min_group_size)
+    folder.write(shown / "guarantee.json", stated)
     labels = [(int(rows[query]), int(record.labels[query])) for query in record.queries]
     cells = ([row, int(label >= 0), classes[label] if label >= 0 else ""] for row, label in labels)
     write_csv(shown / "labels.csv", ["query", "answered", "label"], cells)
@@ -174,7 +181,7 @@ def read_record(folder: RunFolder) -> Record | None:
 
 
 def label_once(
-    folder: RunFolder, votes: Votes, *, allocation: Allocation, settings: Settings, pool: str, bar: Bar
+    folder: RunFolder, votes: Votes, *, allocation: Allocation, settings: Settings, task: Task, bar: Bar
 ) -> Record:
     """Label the pool, or restore an earlier labelling: a charged label is never drawn twice.
 
@@ -187,12 +194,13 @@ def label_once(
             record.check_answers({query: answer[0] for query, answer in ledger.stored().answers.items()})
         return record
     with (
-        opened(folder, allocation, settings, pool=pool) as ledger,
+        opened(folder, allocation, settings, pool=task.pool) as ledger,
         bar("queries labelled", votes.n_queries) as progress,
     ):
         result, _ = run_labelling(
-            votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, progress=progress
-        )
+            votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, overlap=task.overlap,
+            progress=progress,
+        )  # fmt: skip
         record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head))
         payload = record.as_json(answers=True)
     folder.write(folder.private / "labelling.json", payload)

@@ -69,7 +69,7 @@ def state_of(path: Path) -> RunState:
         begun=str(folder.facts.get("begun", "")),
         data=config.data.file.name if config.data.file is not None else str(config.data.name),
         variant=variant,
-        guarantee="" if record is None else record.headline.lower(),
+        guarantee="" if record is None else record.kind,
         ledger=str(ledger_path(folder)),
     )
 

@@ -32,8 +32,8 @@ from ipate.votes.store import erase_votes, voted_in
 class Balance:
     """What a ledger records about one person.
 
-    `kind` is private where this run's figures are, or where any run of the person, or an earlier run on the ledger, was
-    charged data-dependent costs.
+    `kind` is none where this run promises nothing, and private where this run's figures are, or where any run of the
+    person, or an earlier run on the ledger, was charged data-dependent costs.
     """
 
     budget: float  # ε of the last account
@@ -57,8 +57,13 @@ def find_person(allocation: Allocation, person: str) -> int:
 
 def balance_of(folder: RunFolder, person: str, home: Account) -> Balance:
     """Return a person's balance on the run's ledger; without an account nothing of the budget of `home` is spent."""
-    own = state_guarantee(folder.settings.meter, stopped_by="account")
-    untouched = Balance(budget=home.epsilon, kind="private" if folder.config.seed is not None else own.kind)
+    own = state_guarantee(
+        folder.settings.meter,
+        stopped_by="account",
+        seeded=folder.config.seed is not None,
+        overlap=bool((folder.read(folder.path / "data.json") or {}).get("overlap")),
+    )
+    untouched = Balance(budget=home.epsilon, kind=own.kind)
     if not (folder.private / "ledger.json").is_file():
         return untouched
     with reading(folder) as ledger:
@@ -86,8 +91,13 @@ def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, fir
         checks=sum(record.checks for record in own),
         epsilon=float(meter.epsilon(cost, last.delta)[0]) if cost.any() else 0.0,
         budget=last.budget,
-        kind="private" if "private" in kinds or ledger.private_history else "releasable",
+        kind=_least_of(kinds | ({"private"} if ledger.private_history else set())),
     )
+
+
+def _least_of(kinds: set[Kind]) -> Kind:
+    """Return the weakest of several kinds of guarantee."""
+    return next(kind for kind in ("none", "private", "releasable") if kind in kinds)
 
 
 def _whole_runs(ledger: Ledger, records: tuple[PersonRecord, ...]) -> tuple[PersonRecord, ...]:
@@ -133,7 +143,7 @@ def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement
         delta=home.delta,
         guaranteed=balance.kind == "releasable",
         seeded=config.seed is not None,
-        private=balance.kind == "private",
+        private=balance.kind != "releasable",
         withdrawn=next((entry.when for entry in withdrawals(folder) if entry.person == known), None),
         allowed=balance.budget,
         labels=balance.labels,

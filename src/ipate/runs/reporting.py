@@ -73,6 +73,10 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
         data_notes=tuple(data["notes"]),
         classes=tuple(data["classes"]),
         n_test=int(data["rows"]["test"]),
+        overlap=bool(data["overlap"]),
+        unprotected=int(data["unprotected"]),
+        min_group_size=config.budgets.min_group_size,
+        public_scores=_public_scores(folder, data),
         teacher_model=config.teachers.model,
         student_model=config.student.model,
         noise_seed=config.seed,
@@ -87,6 +91,14 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
 def _scores(found: Mapping[str, Any]) -> Scores:
     same = ("labels", "queries", "student_accuracy", "by_class", "by_level")
     return Scores(label_accuracy=found.get("voting_accuracy"), **{name: found.get(name) for name in same})
+
+
+def _public_scores(folder: RunFolder, data: Mapping[str, Any]) -> Scores | None:
+    """Return the scores that were found with public labels alone."""
+    known = set(data["public_metrics"]) - {"labels", "queries"}
+    found = folder.read(folder.private / "metrics.json") or {}
+    scores = _scores({name: value for name, value in found.items() if name in known})
+    return None if scores == Scores() else scores
 
 
 def _owner(folder: RunFolder, outcome: Outcome) -> Owner:

@@ -15,7 +15,7 @@ from ipate.allocation import BASELINE, allocate
 from ipate.allocation.allocation import Allocation, class_warning
 from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
-from ipate.labelling.results import Record
+from ipate.labelling.results import COMPARED, Record
 from ipate.planning.reference import write_design
 from ipate.planning.settings import Settings, choose_settings, designed
 from ipate.report.facts import Audience
@@ -51,6 +51,35 @@ class RunSummary:
     ledger: Path
     report: Path
     student: Path
+    least: int  # people of a group that is counted in what leaves the data owner
+
+    @property
+    def carried(self) -> bool:
+        """Whether earlier runs on the same ledger have a cost."""
+        return any(group.before > 0 for group in self.record.groups)
+
+    @property
+    def released_metrics(self) -> dict[str, Any]:
+        """The metrics that follow from releases, budgets and public data alone: public if the guarantee permits it."""
+        known = public_metrics(self.task)
+        return {name: value for name, value in self.metrics.items() if name in known}
+
+    @property
+    def private_metrics(self) -> dict[str, Any]:
+        """The other metrics, which were found with true labels of people: never public."""
+        known = public_metrics(self.task)
+        return {name: value for name, value in self.metrics.items() if name not in known}
+
+
+def public_metrics(task: Task) -> frozenset[str]:
+    """Return the names of the metrics that depend on releases and public data alone.
+
+    The student is public, so its scores on a public test file are too; on rows of people they are not.
+    """
+    known = {"labels", "queries", "labels_of_standard_pate", "label_notes"}
+    known |= {"voting_accuracy"} if task.public_truth else set()
+    known |= {"student_accuracy", "balanced_accuracy", "majority_accuracy", "by_class"} if task.public_test else set()
+    return frozenset(known)
 
 
 def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSummary:
@@ -72,7 +101,7 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
             logging.getLogger("ipate").info(line)
         check_affordable(folder, allocation, settings)
         votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
-        record = label_once(folder, votes, allocation=allocation, settings=settings, pool=task.pool, bar=bar)
+        record = label_once(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar)
         publish(folder, record, task.data.classes, task.queries)
         audience: Audience = "public" if record.publishable else "private"
         if record.passed is False and not record.n_labels:
@@ -87,6 +116,7 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
     return RunSummary(
         task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare,
         ledger=ledger_path(folder), report=report, student=student_folder(folder, record),
+        least=folder.config.budgets.min_group_size,
     )  # fmt: skip
 
 
@@ -100,6 +130,9 @@ def _keep_facts(folder: RunFolder, task: Task) -> None:
         "classes": list(task.data.classes),
         "rows": {part: len(getattr(task.parts, part)) for part in ("private", "public", "test")},
         "people": task.people.n_people,
+        "unprotected": len(task.unprotected),
+        "overlap": task.overlap,
+        "public_metrics": sorted(public_metrics(task)),
         "pool": task.pool,
     }
     kept = folder.read(path)
@@ -354,6 +387,8 @@ def _compared(
         standard = _evaluate(task, _teach(task, config, task.parts.public, record.labels), record, model)
     here = task.parts.private[~np.isin(task.people.person_of_row, allocation.withdrawn)]
     found = {
+        "guarantee": "none",
+        "statement": COMPARED,
         "note": "for benchmark data only: on real people this would spend their budgets a second time",
         "teachers": _teachers(folder, task),
         "standard": standard,

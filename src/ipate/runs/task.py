@@ -31,7 +31,9 @@ DEFAULT_POLICY = {"high": 1.0, "average": 2.0, "low": 3.0}
 class Task:
     """The partitioned data of a run and the people of its private part.
 
-    `unprotected` has the ids of the people whose rows of the private file are used as pool or test data.
+    `unprotected` has the ids of the people whose rows of the private file are used as pool or test data. `overlap`
+    says that private rows or people may also be in a public file, so that the run has no guarantee, whether they are
+    or not; `public_truth` and `public_test`, that the pool and the test data come from public files with their labels.
     """
 
     data: Dataset
@@ -39,6 +41,9 @@ class Task:
     people: People
     unprotected: NDArray[np.str_]
     pool: str  # fingerprint of the public points and the classes
+    overlap: bool = False
+    public_truth: bool = False
+    public_test: bool = False
 
     @property
     def queries(self) -> Ints:
@@ -61,7 +66,11 @@ def prepare(config: RunConfig) -> Task:
     data, parts = (_named if config.data.file is None else _own_files)(config)
     pool = fingerprint(data.classes, data.X[parts.public])
     people = _people(data, parts.private, config)
-    return Task(data=data, parts=parts, people=people, unprotected=_unprotected(data, parts), pool=pool)
+    own_pool, own_test = data.separate
+    return Task(
+        data=data, parts=parts, people=people, unprotected=_unprotected(data, parts), pool=pool,
+        overlap=config.data.allow_overlap, public_truth=own_pool > 0, public_test=own_test > 0,
+    )  # fmt: skip
 
 
 def _named(config: RunConfig) -> tuple[Dataset, Partition]:
