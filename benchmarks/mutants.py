@@ -858,8 +858,8 @@ MUTANTS = (
     Mutant(
         "a run charges accounts in memory",
         "runs/ledgers.py",
-        "ledger=ledger, progress=progress",
-        "progress=progress",
+        "ledger=ledger, overlap=task.overlap",
+        "overlap=task.overlap",
         (f"{RUN_LEDGERS}::test_run_keeps_own_ledger_and_records_head",),
     ),
     Mutant(
@@ -984,8 +984,8 @@ MUTANTS = (
     Mutant(
         "the head of a private run's ledger is published",
         "report/facts.py",
-        "stopped_by=None, ledger_head=None, guarantee=silent",
-        "stopped_by=None, guarantee=silent",
+        "stopped_by=None, ledger_head=None, public_scores",
+        "stopped_by=None, public_scores",
         (f"{CARRIED}::test_ledger_head_of_private_run_stays_private",),
     ),
     # Who may use what of whom: consent, withdrawal, statements.
@@ -1062,15 +1062,15 @@ MUTANTS = (
     Mutant(
         "a statement forgets an earlier private run",
         "runs/person.py",
-        'kind="private" if "private" in kinds or ledger.private_history else "releasable",',
-        'kind="releasable",',
+        'kinds = {kind, *(state_guarantee(Meter(record.bound), stopped_by="account").kind for record in records)}',
+        "kinds = {kind}",
         (f"{STATEMENT}::test_earlier_private_run_makes_total_private",),
     ),
     Mutant(
         "a statement forgets a private run of others",
         "runs/person.py",
-        '"private" in kinds or ledger.private_history',
-        '"private" in kinds',
+        'kinds | ({"private"} if ledger.private_history else set())',
+        "kinds",
         (f"{STATEMENT}::test_private_run_of_others_hides_later_figures",),
     ),
     Mutant(
