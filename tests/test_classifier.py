@@ -22,6 +22,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 import ipate
 import ipate.classifier
+from blocks import flat
 from ipate import PATEClassifier, Policy
 from ipate.errors import ClassesWarning, InputError, PublicRowsWarning, RepeatedFitWarning
 from ipate.ledger.sqlite import SqliteLedger
@@ -273,7 +274,7 @@ def test_examples_in_the_docstrings_run():
 @pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
 def test_report_has_html_page_and_json_file(fitted, tmp_path, private):
     path = fitted.report(tmp_path / "report.html", private, name="three animals")
-    found = json.loads((tmp_path / "report.json").read_text())
+    found = flat(json.loads((tmp_path / "report.json").read_text()))
     text = path.read_text()
     assert found["audience"] == ("private" if private else "public")
     assert ("PRIVATE: for the data owner" in text) is private
@@ -329,7 +330,7 @@ def test_fits_on_one_ledger_share_the_budgets(tmp_path):
         assert book.epsilon("eps=6") == second.guarantees_[0].cost
         assert [entry.labels for entry in book.person("p7")] == [2, 2]
     second.report(tmp_path / "report.html")
-    found = json.loads((tmp_path / "report.json").read_text())
+    found = flat(json.loads((tmp_path / "report.json").read_text()))
     assert found["groups"][0]["spent_before"] == pytest.approx(first.guarantees_[0].cost)
     assert found["ledger_head"].startswith("4:2:")
     assert pickle.loads(pickle.dumps(second)).ledger_.epsilon("eps=6") == second.guarantees_[0].cost
@@ -347,7 +348,7 @@ def test_cost_including_earlier_fit_is_not_claimed(tmp_path):
     def reported(seed, **more):
         model = PATEClassifier(**options, **more).fit(X, y, person_id=people, X_public=task(200, seed=seed)[0])
         model.report(tmp_path / "report.html")
-        found = json.loads((tmp_path / "report.json").read_text())
+        found = flat(json.loads((tmp_path / "report.json").read_text()))
         (entry,) = found["groups"]
         assert found["guarantee"]["statement"] == model.labelling_.guarantee.statement
         return entry, "the promise is the cost" in " ".join(found["guarantee"]["summary"])
