@@ -300,7 +300,7 @@ def test_public_reports_leave_out_private_costs(tmp_path):
         model.fit(X, y, budgets=np.where(np.arange(900) % 3, 4.0, 12.0), X_public=pool)
         model.report(tmp_path / "a.html")
         model.report(tmp_path / "b.html", private=True)
-        shown, owner = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
+        shown, owner = (flat(json.loads((tmp_path / name).read_text())) for name in ("a.json", "b.json"))
         assert (shown["labelling"] is None) is (bound == "exact")
         assert ("cost" in shown["groups"][0]) is (bound != "exact")
         assert owner["labelling"]["history"]["points"][-1][1] == model.labelling_.n_labels > 0
