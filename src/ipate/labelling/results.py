@@ -218,7 +218,7 @@ def blocks(
     `inputs` are public under every guarantee, the `outcome` and the costs of the groups if it is releasable, and
     `scores` never. Groups of fewer than `least` people are not counted.
     """
-    head = {"guarantee": guarantee.kind, "statement": guarantee.statement}
+    head: dict[str, Any] = {"guarantee": guarantee.kind, "statement": guarantee.statement}
     head |= {"seeded": guarantee.seeded, "overlap": guarantee.overlap}
     shown = [{**group.inputs(), "people": shown_count(group.group.people, least=least)} for group in groups]
     costs = [group.costs() for group in groups]
