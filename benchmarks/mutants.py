@@ -57,6 +57,10 @@ STATEMENT = "tests/runs/test_statement.py"
 TOLD = f"{STATEMENT}::test_private_figures_are_shown_to_owner_only"
 INTERRUPTED = f"{LEAVING}::test_interrupted_withdrawal_is_completed_before_next_release"
 LEARN_AGAIN = f"{LEAVING}::test_withdrawal_retrains_only_teachers_of_that_person"
+FAILING = "tests/attacks/test_01_failing_teacher.py::test_failing_teacher_is_not_visible"
+SHARED = "tests/attacks/test_06_shared_random_state.py::test_one_person_moves_only_their_own_teacher"
+QUIET = "tests/teachers/test_isolation.py"
+DRY = "tests/teachers/test_dry.py"
 VOTINGS = "tests/reproduce/test_voting.py"
 PLAIN_SUM = f"{ACCOUNT}::test_account_equals_plain_sum_of_costs"
 
@@ -591,8 +595,8 @@ MUTANTS = (
     ),
     Mutant(
         "a teacher from elsewhere is unpickled",
-        "parties/site.py",
-        "if sha256(data) != known:",
+        "parties/models.py",
+        "if sha256(data) != hashes[teacher]:",
         "if False:",
         (f"{SITE}::test_foreign_teacher_file_is_never_unpickled",),
     ),
@@ -1108,6 +1112,98 @@ MUTANTS = (
         "cost = checks + (labels >= 0)[:, None] * label_cost",
         "cost = (labels >= 0)[:, None] * label_cost",
         (f"{VOTINGS}::test_rotation_costs_agree_with_the_loop",),
+    ),
+    # Teachers: nothing that private rows do to them is visible, and none moves another.
+    Mutant(
+        "a failing teacher ends the run",
+        "teachers/isolation.py",
+        "except BaseException as error:  # also SystemExit, which would end the run",
+        "except ZeroDivisionError as error:",
+        (FAILING,),
+    ),
+    Mutant(
+        "a teacher that fails has no vote",
+        "teachers/ensemble.py",
+        "yield teacher, fixed.copy() if done.failed else done.result",
+        "if not done.failed:\n                yield teacher, done.result",
+        ("tests/teachers/test_ensemble.py::test_failing_teacher_votes_fixed_class_and_others_as_before",),
+    ),
+    Mutant(
+        "a vote that is no class is stored",
+        "teachers/ensemble.py",
+        "if not (found.min() >= 0 and found.max() < n_classes and np.all(found == np.floor(found))):",
+        "if False:",
+        ("tests/teachers/test_ensemble.py::test_vote_for_unknown_class_becomes_fixed_class",),
+    ),
+    Mutant(
+        "warnings of teachers are shown",
+        "teachers/isolation.py",
+        "warnings.showwarning = warned",
+        "warnings.showwarning = shown",
+        (f"{QUIET}::test_warnings_logs_and_prints_are_returned_only",),
+    ),
+    Mutant(
+        "log records of teachers reach handlers",
+        "teachers/isolation.py",
+        "logging.Logger.callHandlers = logged ",
+        "logging.Logger.callHandlers = handled ",
+        (f"{QUIET}::test_warnings_logs_and_prints_are_returned_only",),
+    ),
+    Mutant(
+        "teachers share the generator of numpy",
+        "teachers/isolation.py",
+        "np.random.set_bit_generator(np.random.MT19937(seed))",
+        "np.random.get_bit_generator()",
+        (SHARED,),
+    ),
+    Mutant(
+        "teachers share the generator of Python",
+        "teachers/isolation.py",
+        "        random.seed(seed)\n",
+        "        random.random()\n",
+        (SHARED,),
+    ),
+    Mutant(
+        "teachers share the generator of torch",
+        "teachers/isolation.py",
+        "torch.manual_seed(seed)",
+        "torch.rand(1)",
+        (SHARED,),
+    ),
+    Mutant(
+        "the CPU-time limit is not enforced",
+        "teachers/isolation.py",
+        "        if working and left <= 0:\n",
+        "        if False:\n",
+        (f"{QUIET}::test_endless_fit_ends_at_its_limit",),
+    ),
+    Mutant(
+        "a label that is no class trains a teacher",
+        "teachers/ensemble.py",
+        "    usable = y >= 0\n",
+        "    usable = y >= -1\n",
+        ("tests/teachers/test_ensemble.py::test_row_without_class_trains_no_teacher",),
+    ),
+    Mutant(
+        "no teacher is tried on made-up rows",
+        "teachers/dry.py",
+        "        if reason:\n",
+        "        if False:\n",
+        (f"{DRY}::test_misconfigured_teacher_is_refused_with_reason",),
+    ),
+    Mutant(
+        "the trial fits on private rows",
+        "runs/fitting.py",
+        "dry_fit(teacher, pool, ",
+        "dry_fit(teacher, X, ",
+        (f"{DRY}::test_trial_uses_public_points_only",),
+    ),
+    Mutant(
+        "a dead worker ends the run",
+        "teachers/workers.py",
+        "                yield key, _alone(function, left.pop(key), folder, retries)",
+        "                raise LostWorkersError(str(key))",
+        ("tests/teachers/test_engines.py::test_loky_gives_up_only_task_that_kills_workers",),
     ),
     Mutant(
         "the published pairing is not shown",

@@ -25,8 +25,9 @@ from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise
 from ipate.parties.exchange import SiteVotes, read_site_votes
 from ipate.parties.merge import merge
+from ipate.parties.models import make_teacher
 from ipate.parties.queries import Queries, make_queries
-from ipate.parties.site import SiteOptions, fit_site, make_teacher
+from ipate.parties.site import SiteOptions, fit_site
 from ipate.people.policy import Policy
 from ipate.votes import Votes
 from ipate.votes.panel import Panel

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
         PublicRowsWarning,
         RepeatedFitWarning,
         ReproductionWarning,
-        SingleClassWarning,
-        TeacherError,
     )
     from ipate.labelling.aggregators import Confident, GNMax, Interactive, LNMax, Mechanism
     from ipate.labelling.audit import account_for
@@ -56,7 +54,7 @@ _HOMES = {
     "ipate.data.dataset": "Dataset",
     "ipate.data.files": "read_data",
     "ipate.errors": "BudgetExceededError ClassesWarning DataUnavailableError DeltaWarning InputError IpateError "
-    "PolicyWarning PublicRowsWarning RepeatedFitWarning ReproductionWarning SingleClassWarning TeacherError",
+    "PolicyWarning PublicRowsWarning RepeatedFitWarning ReproductionWarning",
     "ipate.labelling.aggregators": "Confident GNMax Interactive LNMax Mechanism",
     "ipate.labelling.audit": "account_for",
     "ipate.labelling.loop": "label",
@@ -81,7 +79,7 @@ __all__ = [
     "Dataset", "DeltaWarning", "DeployedStudent", "GNMax", "Group", "GroupResult", "Guarantee", "InputError",
     "Interactive", "IpateError", "LNMax", "Labelling", "Mechanism", "MemoryLedger", "Meter", "PATEClassifier",
     "Panel", "People", "Plan", "Policy", "PolicyWarning", "PublicRowsWarning", "RepeatedFitWarning",
-    "ReproductionWarning", "Settings", "SingleClassWarning", "SqliteLedger", "TeacherError", "Votes", "account_for",
+    "ReproductionWarning", "Settings", "SqliteLedger", "Votes", "account_for",
     "allocate", "choose_settings", "label", "label_tested", "load", "load_student", "make_plan", "read_data",
     "read_votes", "write_report",
 ]  # fmt: skip

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from ipate._version import library_versions
 from ipate.allocation import allocate
-from ipate.allocation.allocation import class_warning
 from ipate.data.frames import is_frame, matched, n_rows, parts, take, without
 from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
@@ -25,16 +24,9 @@ from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit
 from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings, designed
-from ipate.runs.fitting import (
-    charge_labels,
-    collect_votes,
-    encode,
-    find_classes,
-    refuse_parameters,
-    split_public,
-    warn_in_search,
-)  # fmt: skip
+from ipate.runs import fitting
 from ipate.students.fitted import StudentMethods
+from ipate.teachers.engines import Engine
 from ipate.teachers.ensemble import allows_missing
 from ipate.teachers.models import make_model
 
@@ -92,7 +84,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     classes : sequence, optional
         All classes. By default they are inferred from `y`, which treats the set of classes as public.
     n_jobs, backend, address
-        Where teachers are trained: any joblib backend, or "ray" at the address of a running cluster.
+        Where teachers are trained: in this process, in worker processes (two or more jobs, or the backend "loky"), by
+        another joblib backend, or with "ray" at the address of a running cluster.
+    cpu_seconds : float, optional
+        The most CPU time that one teacher's fit, or its vote, may take; beyond it the teacher votes a fixed class.
     random_state : int, optional
         The seed of partition, allocation and training; it never seeds the noise.
     noise_seed : int, optional
@@ -117,6 +112,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         The assignment of people to teachers, the ledger, the labelling, and the settings with their reason.
     student_ : classifier
         The trained student; its `classes_` and predictions are class labels. `save_student` deploys it.
+    private_notes_ : dict
+        PRIVATE: failed teachers, what teachers warned, logged or printed, and rows whose label is no class.
     vote_accuracy_ : float or None
         The accuracy of the labels if the truth of the public points is known.
 
@@ -159,6 +156,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     n_jobs: int | None = None
     backend: str | None = None
     address: str | None = None
+    cpu_seconds: float | None = None
     random_state: int | None = None
     noise_seed: int | None = None
     ledger: Any = None
@@ -213,14 +211,11 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         -------
         self
         """
-        refuse_parameters(unsupported)
-        warn_in_search(shared=self.ledger is not None)
+        fitting.refuse_parameters(unsupported)
+        fitting.warn_in_search(shared=self.ledger is not None)
         given = {"y": y, "budgets": budgets, "levels": levels, "person_id": person_id}
         X, self._not_features, by_row = matched(X, given)
-        X, y = self._validated(X, y=by_row.pop("y"))
-        check_classification_targets(y)
-        self.classes_ = find_classes(y, self.classes)
-        codes = encode(self.classes_, y, "y")
+        X, codes = self._private_rows(X, by_row.pop("y"))
         uniform = self.epsilon if budgets is None and levels is None else None
         rules: dict[str, Any] = {
             "policy": policy, "epsilon": uniform, "delta": self.delta, "merge_within": self.merge_within,
@@ -236,7 +231,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             pool, truth = self._public(X_public, y_public, "X_public", like=X)
             self._unprotected = 0
         else:
-            private, public = split_public(people, self.public_fraction, seed=seed)
+            private, public = fitting.split_public(people, self.public_fraction, seed=seed)
             self._unprotected = np.unique(people.person_of_row[public]).size
             pool, truth = take(X, public), codes[public]
             X, codes = take(X, private), codes[private]
@@ -244,22 +239,19 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             people = make_people(len(codes), **by_row, **rules)
         people = self._merged(people)
         settings = self.choice_ = self._settings(people, n_rows(pool), seed, X)
-        if self.verbose:
-            sys.stderr.write(f"ipate: {settings.reason}\n")
         self.allocation_ = allocate(self.variant, people=people, n_teachers=settings.n_teachers, seed=seed)
         if self.verbose:
-            sys.stderr.writelines(f"ipate: {note}\n" for note in self.allocation_.notes)
-        class_warning(self.allocation_, codes)
+            sys.stderr.writelines(f"ipate: {note}\n" for note in (settings.reason, *self.allocation_.notes))
         order = np.random.default_rng([seed, 2]).permutation(n_rows(pool))  # the order of the pool must not matter
         settings = self.choice_ = designed(
             settings, self.allocation_, n_classes=len(self.classes_), queries=[str(index) for index in order.tolist()]
         )
-        votes = collect_votes(
+        votes, self.private_notes_ = fitting.collect_votes(
             self._teacher(), X, codes,
-            allocation=self.allocation_, pool=pool, n_classes=len(self.classes_), seed=seed, n_jobs=self.n_jobs,
-            backend=self.backend, address=self.address,
+            allocation=self.allocation_, pool=pool, n_classes=len(self.classes_), seed=seed,
+            engine=Engine(backend=self.backend, n_jobs=self.n_jobs, address=self.address), cpu_seconds=self.cpu_seconds,
         )  # fmt: skip
-        self.labelling_, self.ledger_, self._extract = charge_labels(
+        self.labelling_, self.ledger_, self._extract = fitting.charge_labels(
             votes, self.allocation_, settings,
             path=self.ledger, pool=fingerprint(self.classes_, *parts(pool)), noise_seed=self.noise_seed, order=order,
         )  # fmt: skip
@@ -330,25 +322,24 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
-        teacher = self._teacher()
-        tags.input_tags.allow_nan = allows_missing(teacher)
-        tags.input_tags.sparse = get_tags(teacher).input_tags.sparse
+        tags.input_tags.allow_nan = allows_missing(self._teacher())
+        tags.input_tags.sparse = get_tags(self._teacher()).input_tags.sparse
         return tags
 
     def _validated(self, X: Any, **options: Any) -> Any:
         """Validate X (and y) with scikit-learn; without y, X must match the fitted data. Frames stay as they are."""
-        fitting = "y" in options
+        first = "y" in options
         if is_frame(X):
-            found = validate_data(self, X, reset=fitting, skip_check_array=True, **options)
-            if not fitting:
+            found = validate_data(self, X, reset=first, skip_check_array=True, **options)
+            if not first:
                 return found
             check_consistent_length(X, options["y"])
             return X, column_or_1d(options["y"], warn=True)
-        if fitting:
+        if first:
             options["ensure_min_samples"] = 2
         finite = "allow-nan" if allows_missing(self._teacher()) else True
         options |= {"ensure_all_finite": finite, "accept_sparse": "csr", "allow_nd": True}
-        return validate_data(self, X, reset=fitting, **options)
+        return validate_data(self, X, reset=first, **options)
 
     def _public(self, X: Any, y: Any, what: str, *, like: Any) -> tuple[Any, Any]:
         """Validate public features, of the same type as `like`, and encode their classes, matched by label."""
@@ -360,7 +351,17 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         truth = found[target]
         if truth is not None and len(truth) != n_rows(X):
             raise InputError(f"{target} has {len(truth)} entries and {what} {n_rows(X)}: one per row is needed")
-        return X, None if truth is None else encode(self.classes_, truth, target)
+        return X, None if truth is None else fitting.encode(self.classes_, truth, target)
+
+    def _private_rows(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Return private rows and class ids; where the classes are declared, no cell of them is refused."""
+        if self.classes is not None:
+            X, self.classes_, y = fitting.declared_rows(self, X, y, self.classes)
+            return X, y
+        X, y = self._validated(X, y=y)
+        check_classification_targets(y)
+        self.classes_ = fitting.find_classes(y, None)
+        return X, fitting.encode(self.classes_, y, "y")
 
     def _teacher(self) -> Any:
         return make_model() if self.teacher is None else self.teacher

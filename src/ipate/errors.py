@@ -48,16 +48,8 @@ class ReproductionWarning(UserWarning):
     """A rule for comparison with the paper only, which gives large strict groups more weight."""
 
 
-class SingleClassWarning(UserWarning):
-    """Teachers of a group see a single class, so they can vote for no other."""
-
-
-class TeacherError(IpateError):
-    """Some teachers failed; the votes of the others are kept."""
-
-
 class LostWorkersError(IpateError):
-    """Worker processes died repeatedly, so some teachers could not be trained."""
+    """Worker processes cannot be started or replaced, so some teachers could not be trained."""
 
 
 class PendingError(IpateError):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from allocation.cases import DELTA, holdings, many_groups, people_of
 from ipate.allocation import VARIANTS, allocate
-from ipate.allocation.allocation import Allocation, class_warning
+from ipate.allocation.allocation import Allocation, single_class_groups
 from ipate.allocation.upsampling import copies_for
-from ipate.errors import InputError, SingleClassWarning
+from ipate.errors import InputError
 from ipate.people.budgets import Budget, Group
 from ipate.people.people import People
 
@@ -244,17 +244,20 @@ def test_panel_has_weights_groups_and_accounts():
     assert len(rotating.account_ids) == 100
 
 
-def test_single_class_teachers_draw_a_warning():
+def test_groups_with_single_class_teachers_are_found():
     people = people_of(three(40, 40, 40))
     labels = np.where(people.group_of_person == 2, "ill", np.where(np.arange(120) % 2, "well", "ill"))
     weighted = allocate("weighting", people=people, n_teachers=12, seed=0)
-    with pytest.warns(SingleClassWarning, match=r"4 of the 4 teachers of group 'lax' see the class ill"):
-        found = class_warning(weighted, labels)
+    found = single_class_groups(weighted, labels)
+    assert str(found[0]).startswith("4 of the 4 teachers of group 'lax' see the class ill and no other")
     assert [(single.group, single.label, single.teachers) for single in found] == [("lax", "ill", 4)]
-    assert class_warning(allocate("upsampling", people=people, n_teachers=40, seed=0), labels) == ()
-    assert class_warning(weighted, np.arange(120) % 2) == ()
+    assert single_class_groups(allocate("upsampling", people=people, n_teachers=40, seed=0), labels) == ()
+    assert single_class_groups(weighted, np.arange(120) % 2) == ()
+    codes = np.where(people.group_of_person == 2, 1, np.arange(120) % 2)
+    codes[np.flatnonzero(people.group_of_person == 2)[:5]] = -1  # no class, so seen by nobody
+    assert [single.label for single in single_class_groups(weighted, codes)] == ["1"]
     with pytest.raises(InputError, match="labels have the shape"):
-        class_warning(weighted, labels[:5])
+        single_class_groups(weighted, labels[:5])
 
 
 def test_allocation_depends_on_the_seed_alone():

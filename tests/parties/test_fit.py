@@ -1,11 +1,12 @@
 """A fit allocates and trains by the people's own budgets, stays private, and can be continued."""
 
+import json
 import pickle
 
 import numpy as np
 import pytest
 
-from ipate.errors import DeltaWarning, InputError, SingleClassWarning, TeacherError
+from ipate.errors import DeltaWarning, InputError
 from ipate.parties import site as fitting
 from ipate.parties.site import Site, SiteOptions, fit_site
 from ipate.teachers.models import make_model
@@ -60,7 +61,7 @@ def test_teacher_file_from_before_fit_is_refused(tmp_path, pool):
 
 def test_interrupted_fit_continues_with_same_data_only(tmp_path, pool, monkeypatch):
     trained = []
-    fit_one = fitting._fit_one
+    fit_one = fitting.fit_one
 
     def interrupted_once(task, **shared):
         trained.append(task[0])
@@ -68,7 +69,8 @@ def test_interrupted_fit_continues_with_same_data_only(tmp_path, pool, monkeypat
             raise KeyboardInterrupt
         return fit_one(task, **shared)
 
-    monkeypatch.setattr(fitting, "_fit_one", interrupted_once)
+    monkeypatch.setattr(fitting, "_BACKEND", "sequential")
+    monkeypatch.setattr(fitting, "fit_one", interrupted_once)
     with pytest.raises(KeyboardInterrupt):
         fitted(tmp_path / "north", encoding=pool.encoding)
     with pytest.raises(InputError, match="holds no fitted site"):
@@ -82,9 +84,10 @@ def test_interrupted_fit_continues_with_same_data_only(tmp_path, pool, monkeypat
         fitted(tmp_path / "north", encoding=pool.encoding)
 
 
-def test_teacher_that_fails_is_named(tmp_path, pool):
-    with pytest.raises(TeacherError, match=r"teacher 0 with 20 points and 9 others failed: .*solver"):
+def test_misconfigured_teacher_is_refused_without_folder(tmp_path, pool):
+    with pytest.raises(InputError, match=r"teacher is LogisticRegression: it fails on \d+ made-up rows .*solver"):
         fitted(tmp_path / "n", encoding=pool.encoding, estimator=make_model("logistic", {"solver": "none"}))
+    assert not (tmp_path / "n" / "site").exists()
 
 
 def test_standard_uses_strictest_budget_of_site(tmp_path, pool):
@@ -163,12 +166,12 @@ def test_rows_with_other_encoding_are_refused(tmp_path, pool, case):
     assert not (tmp_path / "site").exists()
 
 
-def test_large_delta_and_single_class_warn(tmp_path, pool):
+def test_large_delta_warns_and_single_class_is_noted(tmp_path, pool):
     with pytest.warns(DeltaWarning):
         fitted(tmp_path / "a", encoding=pool.encoding, delta=0.01, level=None, policy=None, epsilon=1.0)
     path = arrays(tmp_path, epsilon=np.where(np.arange(40) % 2, 1.0, 3.0))
-    with pytest.warns(SingleClassWarning):
-        site = fit_east(path, tmp_path / "site", pool.encoding, SiteOptions(n_teachers=4))
+    site = fit_east(path, tmp_path / "site", pool.encoding, SiteOptions(n_teachers=4))
+    assert "see the class" in json.loads((tmp_path / "site" / "private" / "notes.json").read_text())["groups"][0]
     site.vote(pool, tmp_path / "votes.npz")
     votes, _, _ = read_file(tmp_path / "votes.npz")
     assert {tuple(np.unique(row)) for row in votes} == {(0,), (1,)}  # there is nothing to learn, so each vote is fixed

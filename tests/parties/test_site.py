@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ipate.data.files import read_data
-from ipate.errors import InputError, TeacherError
+from ipate.errors import InputError
 from ipate.parties.exchange import read_site_votes
 from ipate.parties.queries import Queries, make_queries
 from ipate.parties.site import Site, SiteOptions
@@ -107,11 +107,15 @@ def test_unreadable_record_of_votes_is_refused(tmp_path, site, pool):
         site.vote(pool, tmp_path / "votes.npz")
 
 
-def test_teacher_that_cannot_vote_is_named(tmp_path, site, pool):
+def test_teacher_that_cannot_vote_votes_fixed_class(tmp_path, site, pool):
     other = pool.encoding.model_copy(update={"features": ("age",), "bounds": ((0.0, 100.0),), "shape": (1,)})
     narrow = dataclasses.replace(site, encoding=other)
-    with pytest.raises(TeacherError, match=r"00000\.joblib: the teacher cannot vote \(ValueError: .*features"):
-        narrow.vote(Queries(X=pool.X[:, :1], encoding=other), tmp_path / "votes.npz")
+    narrow.vote(Queries(X=pool.X[:, :1], encoding=other), tmp_path / "votes.npz")
+    votes, _, _ = read_file(tmp_path / "votes.npz")
+    assert not votes.any()
+    notes = json.loads((site.folder / "private" / "notes.json").read_text())["votes"]
+    assert len(notes) == len(votes)
+    assert notes["0"][0].startswith("failed: ValueError: X has 1 features")
 
 
 @pytest.mark.parametrize("how", ["overwritten", "linked", "in a linked folder"])

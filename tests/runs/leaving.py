@@ -39,7 +39,7 @@ def settings(file, *, seed=None, ledger=None, split_seed=0, **labelling):
             "public": 60, "test": 20, "public_without_protection": True,
         },
         "budgets": {"policy": {"high": 20.0, "low": 50.0}, "delta": 1e-4},
-        "teachers": {"model": "bayes", "number": 12, "n_jobs": 1},
+        "teachers": {"model": "bayes", "number": 12, "backend": "sequential"},
         "labelling": {"sigma": 2.0, "check_sigma": 4.0, "threshold": 6.0, **labelling},
         "student": {"model": "bayes"},
         "seed": seed,

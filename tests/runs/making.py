@@ -9,7 +9,7 @@ from ipate.runs.stages import execute
 SMALL = {
     "data": {"name": "digits", "public": 500, "test": 300},
     "budgets": {"policy": {"high": 6.0, "low": 20.0}, "shares": {"high": 0.6, "low": 0.4}},
-    "teachers": {"model": "bayes", "number": 30, "n_jobs": 1},
+    "teachers": {"model": "bayes", "number": 30, "backend": "sequential"},
     "labelling": {"sigma": 3.0, "check_sigma": 6.0, "threshold": 12.0},
     "student": {"model": "bayes"},
 }

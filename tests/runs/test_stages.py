@@ -76,7 +76,7 @@ def test_settings_are_written_before_training(tmp_path, monkeypatch):
     def stop(*_, **__):
         raise StoppedError
 
-    monkeypatch.setattr("ipate.runs.stages.train_and_vote", stop)
+    monkeypatch.setattr("ipate.runs.voting.train_and_vote", stop)
     folder = begin(tmp_path, **AUTO)
     with pytest.raises(StoppedError):
         execute(folder, bar=quiet)
@@ -93,7 +93,7 @@ def test_training_is_closed_if_votes_cannot_be_stored(tmp_path, monkeypatch):
         finally:
             closed.append(True)
 
-    monkeypatch.setattr("ipate.runs.stages.train_and_vote", endless)
+    monkeypatch.setattr("ipate.runs.voting.train_and_vote", endless)
     folder = begin(tmp_path, **AUTO)
     with pytest.raises(AttributeError) as caught:  # the traceback keeps the generator alive unless it is closed
         execute(folder, bar=quiet)

@@ -22,9 +22,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.tree import DecisionTreeClassifier
 
 from ipate.cli.app import _run
-from ipate.errors import InputError, LostWorkersError
+from ipate.errors import InputError
 from ipate.teachers.engines import Engine
 from ipate.teachers.ensemble import train_and_vote
+from ipate.teachers.workers import Died
 from ipate.votes.store import VoteStore
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
@@ -228,10 +229,20 @@ def test_loky_replaces_killed_worker(tmp_path, by_loky):
     assert killed
 
 
-def test_loky_gives_up_when_every_worker_dies():
-    results = Engine(backend="loky", n_jobs=2).run(fragile(), dict.fromkeys(range(4)) | {3: 3}, shared={})
-    with pytest.raises(LostWorkersError, match=r"workers died 4 times, and \d teachers from teacher \d on"):
-        dict(results)
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_loky_gives_up_only_task_that_kills_workers(n_jobs):
+    tasks = dict.fromkeys(range(4)) | {3: 3}
+    done = dict(Engine(backend="loky", n_jobs=n_jobs).run(fragile(), tasks, shared={}))
+    assert done.pop(3) == Died("its worker process died 2 times")
+    assert done == dict.fromkeys(range(3))
+
+
+def test_exception_of_task_in_worker_is_raised():
+    def failing(task):
+        raise OSError(f"disk full at {task}")
+
+    with pytest.raises(OSError, match="disk full at 7"):
+        dict(Engine(backend="loky", n_jobs=1).run(failing, {0: 7}, shared={}))
 
 
 class AllAtOnce(ThreadingBackend):

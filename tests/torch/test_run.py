@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'")
 
 from ipate.cli.app import _run
-from ipate.errors import TeacherError
 from ipate.teachers.ensemble import train_nets_and_vote
 from ipate.torch.estimator import TorchClassifier
 from ipate.votes.store import VoteStore, learnt_from
@@ -101,11 +100,30 @@ def test_withdrawal_retrains_one_net_and_keeps_others_votes(tmp_path):
     np.testing.assert_array_equal(again.matrix[1], vote(tmp_path / "b", left).matrix[1])
 
 
-def test_failed_net_is_named_and_others_keep_votes(tmp_path):
+def test_net_that_diverges_votes_fixed_class(tmp_path):
+    """Rows that are not finite, or have no class, train no net; a net whose loss is NaN votes a fixed class."""
     X, y = np.random.default_rng(2).random((40, 8, 8), dtype=np.float32), np.arange(40) % 3
-    X[2] = np.nan
+    X[1] = np.nan
+    y[5] = -1
+    X[2] = 3e38
     store = VoteStore(tmp_path, n_teachers=4, n_queries=30, n_classes=3, fingerprint="x")
     rows = [np.arange(i, 40, 4) for i in range(4)]
-    with pytest.raises(TeacherError, match=r"1 of 4 teachers failed: teacher 2 .*The other 3 teachers have voted"):
-        train(store, X, y, steps=2, rows=rows, slots=np.full(4, 10), X_public=X[3:33])
-    assert store.done.tolist() == [True, True, False, True]
+    notes = {}
+    train(store, X, y, steps=2, rows=rows, slots=np.full(4, 10), X_public=X[3:33], notes=notes)
+    assert store.done.all()
+    assert notes == {2: ["failed: its training diverged"]}
+    assert not store.matrix[2].any()
+
+
+def test_run_goes_on_if_every_net_fails(tmp_path, monkeypatch):
+    def failing(*_):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("ipate.torch.training.train_chunk", failing)
+    X, y = np.random.default_rng(3).random((40, 8, 8), dtype=np.float32), np.arange(40) % 3
+    store, notes = VoteStore(tmp_path, n_teachers=4, n_queries=40, n_classes=3, fingerprint="x"), {}
+    rows = [np.arange(i, 40, 4) for i in range(4)]
+    train(store, X, y, steps=2, rows=rows, slots=np.full(4, 10), X_public=X, notes=notes)
+    assert store.done.all()
+    assert not store.matrix.any()
+    assert notes == {teacher: ["failed: MemoryError: no room"] for teacher in range(4)}

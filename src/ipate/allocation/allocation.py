@@ -4,7 +4,6 @@ An allocation is made once, from public facts and a public seed, and never rearr
 leaves an empty slot, because moving anybody else would let one person change many votes.
 """
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ipate.allocation.layout import Layout, Merge
 from ipate.allocation.participation import Participation, separate
-from ipate.errors import InputError, SingleClassWarning, check_count, show
+from ipate.errors import InputError, check_count, show
 from ipate.people.budgets import Account
 from ipate.people.people import People
 from ipate.votes.panel import Panel
@@ -291,13 +290,20 @@ class SingleClass:
     group: str
     label: str
     teachers: int
+    of: int  # teachers of the group that see anybody
+
+    def __str__(self) -> str:
+        return (
+            f"{self.teachers} of the {self.of} teachers of group {show(self.group)} see the class {self.label} and no "
+            "other: budgets follow the class; upsampling mixes groups and avoids this"
+        )
 
 
-def class_warning(allocation: Allocation, labels: ArrayLike) -> tuple[SingleClass, ...]:
-    """Warn where more than half of a group's teachers see one and the same class, and others exist.
+def single_class_groups(allocation: Allocation, labels: ArrayLike) -> tuple[SingleClass, ...]:
+    """Return the groups of which more than half of the teachers see one and the same class, while others exist.
 
     That happens where budgets follow the class and groups are kept apart, so that such teachers know one answer.
-    `labels` has one class per person or per row of the data; they are private, and so is what is found.
+    `labels` has one class per person or per row of the data, −1 for none; they are private, and so is what is found.
     """
     from ipate.allocation import find_variant
 
@@ -308,31 +314,27 @@ def class_warning(allocation: Allocation, labels: ArrayLike) -> tuple[SingleClas
             f"labels have the shape {values.shape}: there must be one per person ({people.n_people}) "
             f"or one per row ({people.n_rows})"
         )
+    owner = people.person_of_row if len(values) == people.n_rows else np.arange(people.n_people)
+    if values.dtype.kind == "i":
+        owner, values = owner[values >= 0], values[values >= 0]
     names, code = np.unique(values, return_inverse=True)
     individual = find_variant(allocation.variant).individual
     if allocation.teacher_groups is None or not individual or len(names) < 2:
         return ()
-    low, high = _extremes(allocation, code)
+    low, high = _extremes(allocation, code, owner)
     found = []
     for group in allocation.groups:
         own = np.array([name == group.id for name in allocation.teacher_groups]) & (low <= high)
         single = np.bincount(low[own & (low == high)], minlength=len(names))
         label, teachers = str(names[np.argmax(single)]), int(single.max())
         if 2 * teachers > own.sum():
-            found.append(SingleClass(group=group.id, label=label, teachers=teachers))
-            warnings.warn(
-                f"{teachers} of the {own.sum()} teachers of group {show(group.id)} see the class {label} and no "
-                "other: budgets follow the class; upsampling mixes groups and avoids this",
-                SingleClassWarning,
-                stacklevel=2,
-            )
+            found.append(SingleClass(group=group.id, label=label, teachers=teachers, of=int(own.sum())))
     return tuple(found)
 
 
-def _extremes(allocation: Allocation, code: Ints) -> tuple[Ints, Ints]:
+def _extremes(allocation: Allocation, code: Ints, owner: Ints) -> tuple[Ints, Ints]:
     """Return the smallest and the largest class that each teacher sees; crossed where it sees none."""
     people, filled = allocation.people, allocation.persons >= 0
-    owner = people.person_of_row if len(code) == people.n_rows else np.arange(people.n_people)
     teacher = np.repeat(np.arange(allocation.n_teachers), allocation.teacher_sizes)[filled]
 
     def smallest(codes: Ints, none: int) -> Ints:

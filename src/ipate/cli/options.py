@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from ipate.votes.panel import Panel
 
 AsJson = Annotated[bool, Option("--json", help="Print only JSON on stdout.")]
+CpuSeconds = Annotated[
+    float | None,
+    Option(help="CPU time of one teacher's fit or vote; a teacher that passes it votes a fixed class.", min=0),
+]
 Aggregator = Annotated[
     str, Option(help="gnmax, confident, interactive or lnmax; auto: derived from the other options.")
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option, Typer, echo
 
 from ipate.cli import options
-from ipate.cli.options import AsJson
+from ipate.cli.options import AsJson, CpuSeconds
 from ipate.cli.output import print_json, print_result, print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -85,13 +85,15 @@ def fit(
     ] = None,
     teacher: Annotated[str, Option(help="logistic, forest, boosting, bayes, a net or module:attribute.")] = "logistic",
     jobs: Annotated[int | None, Option(help="Worker processes; -1 for all cores.")] = None,
+    cpu_seconds: CpuSeconds = None,
     split_seed: Annotated[int, Option(min=0, help="The public seed of allocation and training.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Train a site's teachers on its own people under their own budgets; nothing leaves the folder."""
     from ipate.errors import check_number
+    from ipate.parties.models import make_teacher
     from ipate.parties.queries import read_queries
-    from ipate.parties.site import SiteOptions, fit_site, make_teacher
+    from ipate.parties.site import SiteOptions, fit_site
     from ipate.people.budgets import MIN_GROUP_SIZE
     from ipate.people.policy import Policy
 
@@ -105,9 +107,11 @@ def fit(
         min_group_size=min_group_size or MIN_GROUP_SIZE, variant=variant, n_teachers=teachers,
         points_per_teacher=points_per_teacher, seed=split_seed,
     )  # fmt: skip
+    asked = read_queries(queries)
     fitted = fit_site(
-        data, out, name=site, encoding=read_queries(queries).encoding, options=given,
-        estimator=make_teacher(teacher), n_jobs=jobs, bar=partial(progress_bar, quiet=as_json),
+        data, out, name=site, encoding=asked.encoding, options=given,
+        estimator=make_teacher(teacher), n_jobs=jobs, cpu_seconds=cpu_seconds, points=asked.X,
+        bar=partial(progress_bar, quiet=as_json),
     )  # fmt: skip
     payload = {
         "site": fitted.name,
@@ -132,6 +136,7 @@ def vote(
         bool, Option("--again", help="Vote even if this site has voted on other queries; costs add up.")
     ] = False,
     jobs: Annotated[int | None, Option(help="Worker processes; -1 for all cores.")] = None,
+    cpu_seconds: CpuSeconds = None,
     as_json: AsJson = False,
 ) -> None:
     """Let a site's teachers vote on the queries; the file holds predictions and declared budgets only.
@@ -142,7 +147,9 @@ def vote(
     from ipate.parties.site import Site
 
     bar = partial(progress_bar, quiet=as_json)
-    manifest, fingerprint = Site.open(site).vote(read_queries(queries), out, again=again, n_jobs=jobs, bar=bar)
+    manifest, fingerprint = Site.open(site).vote(
+        read_queries(queries), out, again=again, n_jobs=jobs, cpu_seconds=cpu_seconds, bar=bar
+    )
     payload = {
         "site": manifest.site,
         "file": str(out),

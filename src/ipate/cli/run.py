@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, echo
 
-from ipate.cli.options import AsJson, MaxGroups, MergeWithin, MinGroupSize, whole_number
+from ipate.cli.options import AsJson, CpuSeconds, MaxGroups, MergeWithin, MinGroupSize, whole_number
 from ipate.cli.output import (
     BUDGET_COLUMNS,
     CLOSED,
@@ -85,6 +85,7 @@ def command(
     jobs: Annotated[int | None, Option(help="Worker processes; -1 for all cores.")] = None,
     backend: Annotated[str | None, Option(help="loky, threading, ray, dask or a joblib backend.")] = None,
     address: Annotated[str | None, Option(help="Address of a running Ray cluster: HOST:PORT.")] = None,
+    cpu_seconds: CpuSeconds = None,
     compare: Annotated[
         bool,
         Option(help="Also train standard PATE and a model without privacy: no guarantee, for benchmark data only."),
@@ -105,7 +106,7 @@ def command(
     from ipate.runs.stages import execute
     from ipate.runs.task import check_models, prepare
 
-    engine = {"n_jobs": jobs, "backend": backend, "address": address}
+    engine = {"n_jobs": jobs, "backend": backend, "address": address, "cpu_seconds": cpu_seconds}
     given = _stated(
         data=_stated(
             name=dataset,

@@ -5,12 +5,11 @@ loaded only from its own site's private folder, only while nobody but the owner 
 its file has the hash that was recorded after training. Vote files hold no models and are read without pickle.
 """
 
-import io
 import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,25 +19,28 @@ from numpy.typing import NDArray
 
 from ipate._version import __version__
 from ipate.allocation import VARIANTS, allocate
-from ipate.allocation.allocation import Allocation, class_warning
+from ipate.allocation.allocation import Allocation, single_class_groups
 from ipate.data.dataset import Dataset
 from ipate.data.files import read_data
 from ipate.data.schema import LIMIT, Feature, Schema
-from ipate.errors import InputError, TeacherError, check_count, refuse_name, show
-from ipate.files import FileLock, fingerprint, read_npz, replacing, write_text
+from ipate.errors import InputError, check_count, refuse_name, show
+from ipate.files import FileLock, fingerprint, read_npz, write_text
 from ipate.parties import exchange
 from ipate.parties.exchange import DeclaredGroup, DeclaredTeacher, Encoding, Manifest, check_site, sha256
+from ipate.parties.models import fit_one, load_and_vote, note, pickled, store, teacher_file
 from ipate.parties.queries import Queries
 from ipate.people.budgets import MIN_GROUP_SIZE
 from ipate.people.people import make_people
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit, usual_points
-from ipate.teachers.engines import Engine, one_line
-from ipate.teachers.ensemble import Ints, fit_teacher, predict_votes, run_teachers
+from ipate.teachers.dry import dry_fit
+from ipate.teachers.engines import Engine
+from ipate.teachers.ensemble import FIXED_CLASS, Notes, constant_teacher, run_teachers
 from ipate.votes.store import vote_dtype
 
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 SITE_FORMAT = "ipate site 1"
+_BACKEND = "loky"  # worker processes, also for one job, so that a crash stays inside a worker
 _DELTA = 1e-5  # a δ computed from the number of people would reveal that number
 _README = """This folder is private: it holds the allocation of people to teachers, and the teachers. It never leaves
 this site; only the vote files of `ipate party vote` do. The teachers are pickled: load them from no other place.
@@ -99,18 +101,21 @@ class Site:
         return f"{self.name}/{name}"
 
     def vote(
-        self, queries: Queries, out: Path, *, again: bool = False, n_jobs: int | None = None, bar: Bar = no_bar
-    ) -> tuple[Manifest, str]:
+        self, queries: Queries, out: Path, *, again: bool = False, n_jobs: int | None = None,
+        cpu_seconds: float | None = None, bar: Bar = no_bar,
+    ) -> tuple[Manifest, str]:  # fmt: skip
         """Let all teachers vote and write the vote file; returns its manifest and its fingerprint.
 
         Every labelling spends the people's budgets again, so a site that has voted on other queries is refused unless
         `again` says that its budgets hold for each labelling. The queries are recorded before the file is released.
+        A teacher that fails, or takes more than `cpu_seconds` of CPU time, votes a fixed class; the reason is noted in
+        the private folder.
         """
         exchange.require_new(out)
-        Engine(n_jobs=n_jobs)
+        engine = Engine(backend=_BACKEND, n_jobs=n_jobs)
         with self._locked():
             self._check(queries, again)
-            return self._write(queries, out, n_jobs, bar)
+            return self._write(queries, out, engine, cpu_seconds, bar)
 
     def _locked(self) -> FileLock:
         """Let one process vote at a time, so that no two vote on different queries without knowing of each other."""
@@ -130,14 +135,16 @@ class Site:
                 "people's budgets again; put all points into one queries file, or use --again if budgets hold for each"
             )
 
-    def _write(self, queries: Queries, out: Path, n_jobs: int | None, bar: Bar) -> tuple[Manifest, str]:
+    def _write(
+        self, queries: Queries, out: Path, engine: Engine, cpu_seconds: float | None, bar: Bar
+    ) -> tuple[Manifest, str]:
         teachers = tuple(
             DeclaredTeacher(id=self._own(str(number)), group=self._own(group))
             for number, group in enumerate(self.allocation.teacher_groups or ())
         )
         with exchange.new_npz(out) as archive, bar("teachers voted", len(teachers)) as progress:
             dtype, shape = vote_dtype(len(self.encoding.classes)), (len(teachers), len(queries))
-            rows = self._votes(queries, n_jobs, progress)
+            rows = self._votes(queries, engine, cpu_seconds, progress)
             votes = archive.stream("votes", dtype=dtype, shape=shape, blocks=rows)
             manifest = Manifest(
                 format=exchange.FORMAT, ipate=__version__, site=self.name, fit=self.fit,
@@ -151,22 +158,32 @@ class Site:
             write_text(self._record, json.dumps(voted_on, indent=2) + "\n")
         return manifest, sha256(stated)
 
-    def _votes(self, queries: Queries, n_jobs: int | None, progress: Callable[[int], None]) -> Iterator[NDArray[Any]]:
+    def _votes(
+        self, queries: Queries, engine: Engine, cpu_seconds: float | None, progress: Callable[[int], None]
+    ) -> Iterator[NDArray[Any]]:
         """Yield the votes of every teacher in turn, one row of class ids each."""
-        from joblib import Parallel, delayed
-
         folder = self.folder / "private" / "teachers"
         _check_private(folder.parent)
         _check_private(folder)
-        X, n_classes = self.encoding.transform(queries.X), len(self.encoding.classes)
-        tasks = (
-            delayed(_load_and_vote)(teacher_file(folder, teacher), known, X, n_classes)
-            for teacher, known in enumerate(self.hashes)
-        )
-        rows = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs")(tasks)
-        for done, row in enumerate(rows, start=1):
-            yield row
-            progress(done)
+        n_classes, numbers = len(self.encoding.classes), range(len(self.hashes))
+        shared = {
+            "folder": folder, "hashes": self.hashes, "X": self.encoding.transform(queries.X), "n_classes": n_classes,
+            "cpu_seconds": cpu_seconds, "home": os.getpid(),
+        }  # fmt: skip
+        fixed = np.full(len(queries), FIXED_CLASS, dtype=vote_dtype(n_classes))
+        notes, held = dict[int, list[str]](), dict[int, NDArray[Any]]()
+        found = run_teachers(
+            load_and_vote, engine, rows=[np.empty(0, np.int64)] * len(numbers), missing=numbers, shared=shared,
+            progress=progress, notes=notes,
+        )  # fmt: skip
+        with closing(found):
+            for teacher in numbers:
+                while teacher not in held:
+                    number, done = next(found)
+                    held[number] = fixed if done.failed else done.result
+                yield held.pop(teacher)
+            next(found, None)  # the last progress
+        note(self.folder / "private", votes=notes)
 
     @property
     def _record(self) -> Path:
@@ -184,11 +201,6 @@ class Site:
             ) from None
 
 
-def teacher_file(folder: Path, teacher: int) -> Path:
-    """Return the file of one teacher."""
-    return folder / f"{teacher:05d}.joblib"
-
-
 def _check_private(folder: Path) -> None:
     """Refuse to load models from a folder that is a link, or that somebody else owns or can write to."""
     if folder.is_symlink():
@@ -199,21 +211,6 @@ def _check_private(folder: Path) -> None:
             f"{folder}: others own it or can write to it, and whoever writes a model can run code here; if you trust "
             "its files, make it yours alone (chown, chmod 700)"
         )
-
-
-def _load_and_vote(path: Path, known: str, X: NDArray[Any], n_classes: int) -> NDArray[Any]:
-    """Load one teacher, if its file has the known hash, and return its votes."""
-    import joblib
-
-    if path.is_symlink() or not path.is_file():
-        raise InputError(f"{path}: the teacher is missing, or is a link; fit the site again")
-    data = path.read_bytes()
-    if sha256(data) != known:
-        raise InputError(f"{path}: this is not the teacher that was trained, and it is not loaded; fit the site again")
-    try:
-        return predict_votes(joblib.load(io.BytesIO(data)), X, n_classes=n_classes)
-    except Exception as error:  # a model may fail in any way
-        raise TeacherError(f"{path}: the teacher cannot vote ({type(error).__name__}: {one_line(error)})") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,31 +248,49 @@ def fit_site(
     options: SiteOptions,
     estimator: Any,
     n_jobs: int | None = None,
+    cpu_seconds: float | None = None,
+    points: NDArray[Any] | None = None,
     bar: Bar = no_bar,
 ) -> Site:
-    """Allocate a site's people to teachers and train these, in its private folder; an interrupted fit is continued."""
+    """Allocate a site's people to teachers and train these, in its private folder; an interrupted fit is continued.
+
+    Before any private row is used, the teacher is tried on public `points` (the queries; default: made-up ones). A
+    teacher that fails, or takes more than `cpu_seconds` of CPU time, votes a fixed class, and the reason is noted in
+    the private folder.
+    """
     check_site(name)
-    engine = Engine(n_jobs=n_jobs)
+    engine = Engine(backend=_BACKEND, n_jobs=n_jobs)
     private, stated = out / "private", out / "private" / "site.json"
     if stated.exists():
         raise InputError(f"{out}: already holds a fitted site; name another folder, or remove this one")
     rows = _read_rows(data, encoding, options)
     X = encoding.transform(rows.X)
     allocation = _allocate_people(rows, options, data)
-    class_warning(allocation, rows.y)
     dealt = [allocation.rows_of_teacher(teacher) for teacher in range(allocation.n_teachers)]
+    public = np.random.default_rng(0).random((200, *encoding.shape)) if points is None else points
+    dry_fit(
+        estimator, encoding.transform(public), n_classes=len(encoding.classes), rows=max(map(len, dealt)),
+        engine=engine, cpu_seconds=cpu_seconds, stored=True,
+    )  # fmt: skip
     budgets = [asdict(group) for group in allocation.groups]
     mark = fingerprint(X, rows.y, *dealt, estimator, options.seed, name, budgets, allocation.teacher_groups)
     _start_folder(out, mark)
     allocation.save(private / "allocation.npz")
     files = [teacher_file(private / "teachers", teacher) for teacher in range(allocation.n_teachers)]
     missing = [teacher for teacher, file in enumerate(files) if not file.exists()]
-    shared = {"estimator": estimator, "X": X, "y": rows.y, "seed": options.seed, "folder": private / "teachers"}
+    shared = {
+        "estimator": estimator, "X": X, "y": rows.y, "seed": options.seed, "folder": private / "teachers",
+        "cpu_seconds": cpu_seconds, "home": os.getpid(),
+    }  # fmt: skip
+    notes: Notes = {}
     with bar("teachers trained", len(dealt)) as progress:
-        for _ in run_teachers(
-            _fit_one, engine, rows=dealt, missing=missing, shared=shared, outcome="are stored", progress=progress
+        for teacher, done in run_teachers(
+            fit_one, engine, rows=dealt, missing=missing, shared=shared, progress=progress, notes=notes
         ):
-            pass
+            if done.failed:
+                store(files[teacher], pickled(constant_teacher()))
+    single = single_class_groups(allocation, rows.y)
+    note(private, teachers=notes, groups=[str(group) for group in single])
     facts = {
         "format": SITE_FORMAT,
         "ipate": __version__,
@@ -303,38 +318,6 @@ def _start_folder(out: Path, mark: str) -> None:
     teachers.mkdir(mode=0o700, exist_ok=True)
     write_text(private / "README", _README)
     write_text(started, f"{mark}\n")
-
-
-def make_teacher(name: str) -> Any:
-    """Return the unfitted classifier of this name; 'logistic' standardises by the teacher's own rows, within its vote.
-
-    Public bounds are wide, and a regularised linear model learns little from features that use a small part of [0, 1].
-    """
-    from ipate.teachers.models import make_model
-
-    model = make_model(name, {})
-    if name != "logistic":
-        return model
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    return make_pipeline(StandardScaler(), model)
-
-
-def _fit_one(
-    task: tuple[int, Ints], *, estimator: Any, X: NDArray[Any], y: Ints, seed: int, folder: Path
-) -> str | None:
-    """Train one teacher and store it; return the reason if it failed."""
-    import joblib
-
-    teacher, rows = task
-    try:
-        model = fit_teacher(estimator, X[rows], y[rows], teacher=teacher, seed=seed)
-        with replacing(teacher_file(folder, teacher), private=True) as file:
-            joblib.dump(model, file)
-    except Exception as error:  # a worker must return its reason, whatever the error is
-        return f"{type(error).__name__}: {one_line(error)}"
-    return None
 
 
 def _read_rows(data: Path, encoding: Encoding, options: SiteOptions) -> Dataset:

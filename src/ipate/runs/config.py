@@ -121,6 +121,12 @@ class TeacherConfig(_Section):
     backend: str | None = None
     address: str | None = None
     device: str = "auto"
+    cpu_seconds: Positive | None = None
+
+    @property
+    def engine(self) -> str:
+        """The backend; the default is worker processes, also for one job, so that a crash stays inside a worker."""
+        return self.backend or "loky"
 
 
 class LabellingConfig(_Section):

@@ -3,7 +3,7 @@
 import secrets
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ipate.accounting.bounds import Meter, queries_afforded
-from ipate.allocation.allocation import Allocation
-from ipate.data.frames import n_rows
+from ipate.allocation.allocation import Allocation, single_class_groups
+from ipate.data.frames import is_frame, n_rows
 from ipate.errors import ClassesWarning, InputError, PublicRowsWarning, RepeatedFitWarning
 from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms, label, open_ledger
@@ -27,7 +27,9 @@ from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
 from ipate.people.people import People
 from ipate.planning.settings import Settings, designed
-from ipate.teachers.ensemble import train_and_vote
+from ipate.teachers.dry import dry_fit
+from ipate.teachers.engines import Engine
+from ipate.teachers.ensemble import Notes, train_and_vote
 from ipate.votes import Votes
 from ipate.votes.store import vote_dtype
 
@@ -92,6 +94,26 @@ def warn_in_search(*, shared: bool) -> None:
             return
 
 
+def declared_rows(model: Any, X: Any, y: Any, classes: Sequence[Any]) -> tuple[Any, NDArray[Any], Ints]:
+    """Return private features, the declared classes and class ids, −1 for a label that is no class.
+
+    No private cell is refused, because a refusal would be visible: only shapes and column names are checked.
+    """
+    from sklearn.utils.validation import validate_data
+
+    if is_frame(X):
+        validate_data(model, X, reset=True, skip_check_array=True)
+    else:
+        X = validate_data(model, X, ensure_all_finite=False, accept_sparse="csr", allow_nd=True, ensure_min_samples=2)
+    labels = np.asarray(y, dtype=object)
+    if labels.shape != (n_rows(X),):
+        raise InputError(f"y has the shape {labels.shape} and X {n_rows(X)} rows: one label per row is needed")
+    found = find_classes(labels, classes)
+    place = {value: index for index, value in enumerate(found.tolist())}
+    codes = [place.get(value, -1) if isinstance(value, Hashable) else -1 for value in labels.tolist()]
+    return X, found, np.array(codes, dtype=np.int64)
+
+
 def split_public(people: People, share: float | None, *, seed: int) -> tuple[Ints, Ints]:
     """Return the private rows, and the rows of people who are treated as public."""
     if share is None:
@@ -113,15 +135,27 @@ def split_public(people: People, share: float | None, *, seed: int) -> tuple[Int
 
 
 def collect_votes(
-    teacher: Any, X: Any, y: Ints, *, allocation: Allocation, pool: Any, n_classes: int, **engine: Any
-) -> Votes:
-    """Train the teachers of an allocation and return their votes on the pool; nothing is kept on disk."""
+    teacher: Any, X: Any, y: Ints, *, allocation: Allocation, pool: Any, n_classes: int,
+    engine: Engine, cpu_seconds: float | None, seed: int,
+) -> tuple[Votes, dict[str, Any]]:  # fmt: skip
+    """Try the teacher on made-up rows, train those of an allocation, and return their votes on the pool.
+
+    The second result is what private rows made fail, warn or unusable, for the data owner alone.
+    """
+    notes: Notes = {}
     rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
+    dry_fit(teacher, pool, n_classes=n_classes, rows=max(map(len, rows)), engine=engine, cpu_seconds=cpu_seconds)
     votes = np.zeros((len(rows), n_rows(pool)), dtype=vote_dtype(n_classes))
-    with closing(train_and_vote(teacher, X, y, rows=rows, X_public=pool, n_classes=n_classes, **engine)) as voted:
+    voted = train_and_vote(
+        teacher, X, y, rows=rows, X_public=pool, n_classes=n_classes, cpu_seconds=cpu_seconds, seed=seed, notes=notes,
+        n_jobs=engine.n_jobs, backend=engine.backend, address=engine.address,
+    )  # fmt: skip
+    with closing(voted):
         for number, own in voted:
             votes[number] = own
-    return Votes(votes=votes, n_classes=n_classes)
+    groups = [str(group) for group in single_class_groups(allocation, y)]
+    private = {"teachers": notes, "groups": groups, "rows_without_class": int((y < 0).sum())}
+    return Votes(votes=votes, n_classes=n_classes), private
 
 
 def run_labelling(

@@ -18,8 +18,8 @@ from ipate.teachers.models import NETS
 
 _FORMAT = "ipate run 1"
 _PRIVATE_NOTE = """This folder is private: it holds the votes of the teachers, the assignment of people to teachers, the
-charges to each account, and costs that were computed from votes. Only the data owner may see it; publish from the
-folder 'public' only.
+charges to each account, costs that were computed from votes, and notes about teachers that failed. Only the data owner
+may see it; publish from the folder 'public' only.
 """
 
 

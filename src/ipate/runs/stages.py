@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.allocation import BASELINE, allocate
-from ipate.allocation.allocation import Allocation, class_warning
+from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError, IpateError
-from ipate.files import fingerprint
 from ipate.labelling.results import COMPARED, Record
 from ipate.planning.reference import write_design
 from ipate.planning.settings import Settings, choose_settings, designed
@@ -26,16 +24,13 @@ from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, p
 from ipate.runs.person import settle
 from ipate.runs.reporting import write_report
 from ipate.runs.task import Task, check_models, make_student, prepare, requested_settings
+from ipate.runs.voting import collect_votes
 from ipate.students import find_student
 from ipate.students.card import origin
 from ipate.students.deployed import DeployedStudent, name_inputs, plain_schema
 from ipate.students.named import class_names
 from ipate.students.scores import label_notes, score
-from ipate.teachers.ensemble import train_and_vote, train_nets_and_vote
-from ipate.teachers.models import NETS, make_model
-from ipate.votes import Votes
 from ipate.votes.counting import count_votes
-from ipate.votes.store import VoteStore, learnt_from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +95,7 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
         for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
             logging.getLogger("ipate").info(line)
         check_affordable(folder, allocation, settings)
-        votes = _votes(folder, "votes", task=task, allocation=allocation, bar=bar)
+        votes = collect_votes(folder, "votes", task=task, allocation=allocation, bar=bar)
         record = label_once(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar)
         publish(folder, record, task.data.classes, task.queries)
         audience: Audience = "public" if record.publishable else "private"
@@ -224,43 +219,6 @@ def _same(kept: Allocation, made: Allocation) -> bool:
     return values == other_values and all(map(np.array_equal, arrays, others))
 
 
-def _votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, bar: Bar) -> Votes:
-    """Train the teachers that have not voted yet; votes are stored as they arrive."""
-    config, model = folder.config, folder.config.teachers.model
-    teacher = make_model(model, config.teachers.options)
-    X, y = task.features(task.parts.private, model=model), task.data.y[task.parts.private]
-    pool = task.features(task.parts.public, model=model)
-    class_warning(allocation, y)
-    rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
-    store = VoteStore(
-        folder.private / name,
-        n_teachers=len(rows),
-        n_queries=len(pool),
-        n_classes=task.data.n_classes,
-        fingerprint=fingerprint(pool, teacher, config.split_seed),
-        learnt=learnt_from(X, y, rows),
-        vacant=allocation.vacant,
-    )
-    if allocation.teacher_groups is not None:
-        store.describe(groups=allocation.teacher_groups)
-    wanted: dict[str, Any] = {"rows": rows, "X_public": pool, "n_classes": store.n_classes, "missing": store.missing}
-    with store.writing() as put, bar("teachers trained", len(rows)) as progress:
-        if model in NETS:
-            voted = train_nets_and_vote(
-                teacher, X, y, slots=allocation.teacher_sizes, seed=config.split_seed, device=config.teachers.device,
-                n_jobs=config.teachers.n_jobs or 1, progress=progress, **wanted,
-            )  # fmt: skip
-        else:
-            voted = train_and_vote(
-                teacher, X, y, seed=config.split_seed, n_jobs=config.teachers.n_jobs, backend=config.teachers.backend,
-                address=config.teachers.address, progress=progress, **wanted,
-            )  # fmt: skip
-        with closing(voted):
-            for number, own in voted:
-                put(number, own)
-    return Votes(votes=store.matrix, n_classes=task.data.n_classes, labels=task.data.y[task.parts.public])
-
-
 def _taught(
     folder: RunFolder, task: Task, settings: Settings, allocation: Allocation, record: Record
 ) -> dict[str, Any]:
@@ -379,7 +337,7 @@ def _compared(
         return kept
     made = allocate(BASELINE, people=task.people, n_teachers=settings.n_teachers, seed=config.split_seed)
     allocation = made.without(withdrawn)
-    votes = _votes(folder, "votes-standard", task=task, allocation=allocation, bar=bar)
+    votes = collect_votes(folder, "votes-standard", task=task, allocation=allocation, bar=bar)
     result, _ = run_labelling(votes, allocation, _for_standard(settings), noise_seed=config.seed)
     record = Record.of(result, n_public=votes.n_queries)
     model, standard = config.student.model, {"labels": 0, "student_accuracy": None}

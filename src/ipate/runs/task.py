@@ -198,4 +198,9 @@ def check_models(config: RunConfig) -> None:
             f"backend is {wanted.backend!r}: {wanted.model} trains in one batched model on a GPU, or in its own "
             "worker processes; leave backend and address out, or name a scikit-learn teacher"
         )
-    Engine(backend=wanted.backend, n_jobs=wanted.n_jobs, address=wanted.address)
+    if wanted.model in NETS and wanted.cpu_seconds is not None:
+        raise InputError(
+            f"cpu_seconds is {wanted.cpu_seconds:g}: {wanted.model} takes a fixed number of steps, whatever its rows; "
+            "leave cpu_seconds out"
+        )
+    Engine(backend=wanted.engine, n_jobs=wanted.n_jobs, address=wanted.address)

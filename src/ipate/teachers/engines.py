@@ -1,6 +1,6 @@
-"""Engines that train teachers: any joblib backend by name on one machine, Ray on several.
+"""Engines that train teachers: worker processes or any joblib backend on one machine, Ray on several.
 
-Ray has its own adapter here, because joblib's adapter for Ray does not retry and returns all results at once.
+Worker processes (loky) and Ray have their own adapters here, because joblib's do not tell which task ended a worker.
 """
 
 import os
@@ -9,13 +9,16 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
 from typing import Any, TypeAlias
 
 from ipate.errors import InputError, LostWorkersError
+from ipate.teachers import workers
+from ipate.teachers.isolation import describe
+from ipate.teachers.workers import Died
 
 Results: TypeAlias = Generator[tuple[int, Any], None, None]
 _CLUSTERS = "dask", "ray"  # the backends that accept an address
@@ -31,10 +34,10 @@ class Engine:
     Without an address, Ray starts on this machine, with a token that only this process knows.
     """
 
-    backend: str | None = None  # "ray" or any backend registered with joblib; default: joblib's own choice
+    backend: str | None = None  # "loky", "ray" or any backend registered with joblib; default: joblib's own choice
     n_jobs: int | None = None  # as in joblib; with Ray, None and negative numbers mean all processors of the cluster
     address: str | None = None  # of a running cluster: host:port, ray://host:port or auto; for dask, the scheduler
-    retries: int = 3  # how often a teacher is started again after its worker died
+    retries: int = 1  # how often a teacher is started again after its worker died
 
     def __post_init__(self) -> None:
         if self.n_jobs == 0:
@@ -49,25 +52,32 @@ class Engine:
     def run(self, function: Callable[..., Any], tasks: Mapping[int, Any], *, shared: Mapping[str, Any]) -> Results:
         """Yield (key, result) of every `function(task, **shared)` as calls end, in any order.
 
-        The function must return errors as values. Arrays in `shared` are sent to the workers once. The tasks of a
-        worker that died are started again, up to `retries` times.
+        An exception of a call is raised. Arrays in `shared` are sent to the workers once. In worker processes and with
+        Ray, a task whose worker dies is started again up to `retries` times, and then its result is a `Died`.
         """
         if self.backend == "ray":
             yield from self._through_ray(function, tasks, shared)
             return
-        left = dict(tasks)
-        for attempt in range(self.retries + 1):
-            try:
-                for key, result in self._through_joblib(function, left, shared):
-                    left.pop(key)
-                    yield key, result
-                return
-            except _broken() as error:
-                if attempt == self.retries:
-                    raise LostWorkersError(
-                        f"workers died {self.retries + 1} times, and {len(left)} teachers from teacher {min(left)} on "
-                        f"are not trained ({one_line(error, 200)}); reduce n_jobs to run fewer at a time"
-                    ) from None
+        if n_workers := self.n_workers:
+            yield from workers.run(function, tasks, shared=shared, n_workers=n_workers, retries=self.retries)
+            return
+        try:
+            yield from self._through_joblib(function, dict(tasks), shared)
+        except _broken() as error:
+            raise LostWorkersError(
+                f"a worker of the backend {self.backend!r} died ({describe(error, 200)}); use the backend loky or ray"
+            ) from None
+
+    @property
+    def n_workers(self) -> int:
+        """The number of worker processes of our own; 0 for every other backend, and for one job unless asked for."""
+        if self.backend == "ray":
+            return 0
+        parallel, _ = self._parallel()
+        count = int(parallel._backend.effective_n_jobs(parallel.n_jobs))
+        if type(parallel._backend).__name__ != "LokyBackend" or (self.backend is None and count == 1):
+            return 0
+        return count
 
     def _through_joblib(
         self, function: Callable[..., Any], tasks: dict[int, Any], shared: Mapping[str, Any]
@@ -97,12 +107,12 @@ class Engine:
                     return Parallel(n_jobs=self.n_jobs), False
         except (ImportError, ValueError, OSError) as error:
             hint = "; pip install 'dask[distributed]' and give its address" if self.backend == "dask" else ""
-            raise InputError(f"backend is {self.backend!r}: it cannot be used ({one_line(error)}){hint}") from None
+            raise InputError(f"backend is {self.backend!r}: it cannot be used ({_one_line(error)}){hint}") from None
 
     def _through_ray(
         self, function: Callable[..., Any], tasks: Mapping[int, Any], shared: Mapping[str, Any]
     ) -> Results:
-        """Yield results as tasks end; a task whose workers all died yields a sentence that says so."""
+        """Yield results as tasks end."""
         waiting = iter(tasks.items())
         with self._connected_ray(shared) as ray:
             remote = ray.remote(function).options(max_retries=self.retries)
@@ -143,13 +153,15 @@ class Engine:
                 }
             import ray
 
-            stack.enter_context(redirect_stdout(sys.stderr))  # Ray's threads print to stdout when a worker dies
+            silent = stack.enter_context(open(os.devnull, "w"))  # Ray's threads print when a worker dies
+            stack.enter_context(redirect_stdout(silent))
+            stack.enter_context(redirect_stderr(silent))
             if not ray.is_initialized():
                 try:
                     ray.init(**options)
                 except (ConnectionError, RuntimeError, ValueError) as error:
                     raise InputError(
-                        f"address is {where!r}: Ray cannot be reached or started there ({one_line(error)})"
+                        f"address is {where!r}: Ray cannot be reached or started there ({_one_line(error)})"
                     ) from None
                 stack.callback(ray.shutdown)
             yield ray
@@ -159,18 +171,16 @@ def _keyed(function: Callable[..., Any], key: int, task: Any, shared: dict[str, 
     return key, function(task, **shared)
 
 
-def one_line(error: BaseException, most: int = 300) -> str:
-    """Return an error's message as one line of at most `most` characters."""
-    return " ".join(str(error).split())[:most]
+def _one_line(error: BaseException) -> str:
+    """Return an error's message as one line of at most 300 characters."""
+    return " ".join(str(error).split())[:300]
 
 
 def _broken() -> tuple[type[Exception], ...]:
     """Return the errors that joblib's process backends raise when a worker dies."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-    return BrokenProcessPool, TerminatedWorkerError
+    return (BrokenProcessPool,)
 
 
 def check_ray(address: str | None) -> None:
@@ -193,7 +203,7 @@ def _fetched(ray: Any, reference: Any, retries: int) -> Any:
         return ray.get(reference)
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError) as error:
         reason = str(error).strip().split("\n", maxsplit=1)[0][:200]
-        return f"its worker died {retries + 1} times: {reason}"
+        return Died(f"its worker died {retries + 1} times: {reason}")
 
 
 @contextmanager

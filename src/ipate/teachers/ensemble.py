@@ -4,22 +4,26 @@ Any scikit-learn classifier is trained teacher by teacher; nets are trained in b
 on a GPU or in worker processes on a CPU.
 """
 
-import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+import os
+import random
+from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import closing
-from functools import lru_cache
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.data.frames import n_rows, take
-from ipate.errors import InputError, TeacherError, TrainingError
-from ipate.teachers.engines import Engine, one_line
+from ipate.errors import InputError
+from ipate.teachers.engines import Engine
+from ipate.teachers.isolation import FIT, VOTE, Attempt, attempt, lines, set_apart
+from ipate.teachers.workers import Died
 from ipate.votes.store import vote_dtype
 
 Ints = NDArray[np.int64]
-FIXED_CLASS = 0  # the vote of a teacher without data; it is public and does not depend on who left
+Notes: TypeAlias = MutableMapping[int, list[str]]  # by teacher: why it failed and what it said; always private
+FIXED_CLASS = 0  # the vote of a teacher without data or that failed; it is public and does not depend on who left
 BLOCK = 250  # nets per call of train_ensemble; an interrupted block is trained again
 _CHUNK = 16_384  # public points that a teacher predicts in one call
 
@@ -27,117 +31,159 @@ _CHUNK = 16_384  # public points that a teacher predicts in one call
 def train_and_vote(
     estimator: Any, X: Any, y: Ints, *, rows: Sequence[Ints], X_public: Any, n_classes: int,
     missing: Sequence[int] | None = None, seed: int = 0, n_jobs: int | None = None, backend: str | None = None,
-    address: str | None = None, progress: Callable[[int], None] | None = None,
+    address: str | None = None, cpu_seconds: float | None = None, progress: Callable[[int], None] | None = None,
+    notes: Notes | None = None,
 ) -> Generator[tuple[int, NDArray[Any]], None, None]:  # fmt: skip
     """Train the `missing` teachers (default: all) on private X (n, ...) and class ids y; yield each with its votes.
 
     `estimator` is cloned for each teacher, `rows` holds each teacher's rows of X, `progress` receives the number of
     teachers that have voted. X may also be a sparse matrix or a frame; workers then get slices of it. Teachers come in
-    any order, and failures are raised after the last one. The votes depend on the data and on `seed` (the split seed)
-    alone, not on the engine (`n_jobs`, `backend` and `address` are those of `Engine`) nor on the order of training.
+    any order. The votes depend on the data and on `seed` (the split seed) alone, not on the engine (`n_jobs`, `backend`
+    and `address` are those of `Engine`) nor on the order of training.
+    A teacher that fails, or whose fit or vote takes more than `cpu_seconds` of CPU time, votes `FIXED_CLASS`; `notes`
+    receives the reason and whatever teachers warned, logged or printed.
     """
     engine = Engine(backend=backend, n_jobs=n_jobs, address=address)
-    _check_features(estimator, X, "private features")
-    _check_features(estimator, X_public, "public features")
-    shared = {"estimator": estimator, "X_public": X_public, "seed": seed, "classes": n_classes}
+    check_public(estimator, X_public)
+    shared = {
+        "estimator": estimator, "X_public": X_public, "seed": seed, "classes": n_classes, "cpu_seconds": cpu_seconds,
+        "home": os.getpid(),
+    }  # fmt: skip
     if isinstance(X, np.ndarray):  # sent to each worker once
         shared |= {"X": X, "y": y}
     wanted = range(len(rows)) if missing is None else missing
-    return run_teachers(
-        _one_teacher, engine, rows=rows, missing=wanted, shared=shared, outcome="have voted", progress=progress,
+    fixed = np.full(n_rows(X_public), FIXED_CLASS, dtype=vote_dtype(n_classes))
+    found = run_teachers(
+        _one_teacher, engine, rows=rows, missing=wanted, shared=shared, progress=progress, notes=notes,
         sent=None if "X" in shared else lambda own: (take(X, own), y[own]),
     )  # fmt: skip
+    with closing(found):
+        for teacher, done in found:
+            yield teacher, fixed.copy() if done.failed else done.result
 
 
 def run_teachers(
     function: Callable[..., Any], engine: Engine, *, rows: Sequence[Ints], missing: Sequence[int],
-    shared: Mapping[str, Any], outcome: str, progress: Callable[[int], None] | None,
+    shared: Mapping[str, Any], progress: Callable[[int], None] | None, notes: Notes | None,
     sent: Callable[[Ints], Any] | None = None,
-) -> Generator[tuple[int, Any], None, None]:  # fmt: skip
-    """Yield every missing teacher with the result of `function((teacher, rows), **shared)`, in any order.
+) -> Generator[tuple[int, Attempt], None, None]:  # fmt: skip
+    """Yield every missing teacher with the attempt that `function((teacher, rows), **shared)` returns, in any order.
 
     With `sent`, a worker gets `sent(rows)` instead of the rows' numbers.
-    The function returns a text where a teacher failed. Failures are raised as one error after all other results.
     """
-    failures: list[tuple[int, str]] = []
     done = len(rows) - len(missing)
     tasks = {teacher: (teacher, rows[teacher] if sent is None else sent(rows[teacher])) for teacher in missing}
     with closing(engine.run(function, tasks, shared=shared)) as results:
         for teacher, result in results:
-            if isinstance(result, str):
-                failures.append((teacher, result))
-                continue
-            yield teacher, result
+            found = Attempt(failed=str(result)) if isinstance(result, Died) else result
+            if notes is not None and found.notes:
+                notes[teacher] = found.notes
+            yield teacher, found
             done += 1
             if progress is not None:
                 progress(done)
-    if failures:
-        teacher, reason = min(failures)
-        named = f"teacher {teacher} with {len(rows[teacher])} points"
-        others = "" if len(failures) == 1 else f" and {len(failures) - 1} others"
-        raise TeacherError(f"{named}{others} failed: {reason}. The other {done} teachers {outcome}")
 
 
 def _one_teacher(
-    task: tuple[int, Any],
-    *,
-    estimator: Any,
-    X_public: Any,
-    seed: int,
-    classes: int,
-    X: NDArray[Any] | None = None,
-    y: Ints | None = None,
-) -> NDArray[Any] | str:
-    """Train one teacher on its rows of X and y, or on the slices that its task holds; return its votes or a reason."""
+    task: tuple[int, Any], *, estimator: Any, X_public: Any, seed: int, classes: int, cpu_seconds: float | None,
+    home: int, X: NDArray[Any] | None = None, y: Ints | None = None,
+) -> Attempt:  # fmt: skip
+    """Train one teacher on its rows of X and y, or on the slices that its task holds, and let it vote."""
     teacher, own = task
-    try:
-        features, targets = own if X is None or y is None else (X[own], y[own])
-        model = fit_teacher(estimator, features, targets, teacher=teacher, seed=seed)
-        return predict_votes(model, X_public, n_classes=classes)
-    except Exception as error:  # a worker must return its reason, whatever the error is
-        return f"{type(error).__name__}: {one_line(error)}"
+    features, targets = own if X is None or y is None else (X[own], y[own])
+    fitted = attempt(
+        lambda: fit_teacher(estimator, features, targets, teacher=teacher, seed=seed),
+        key=(seed, teacher, FIT), cpu_seconds=cpu_seconds, home=home,
+    )  # fmt: skip
+    if fitted.failed:
+        return fitted
+    voted = attempt(
+        lambda: predict_votes(fitted.result, X_public, n_classes=classes),
+        key=(seed, teacher, VOTE), cpu_seconds=cpu_seconds, home=home,
+    )  # fmt: skip
+    return replace(voted, said=(*fitted.said, *voted.said))
 
 
 def fit_teacher(estimator: Any, X: Any, y: Ints, *, teacher: int, seed: int) -> Any:
-    """Fit one teacher on its own rows, with every `random_state` seeded by the split seed and the teacher's index.
+    """Fit one teacher on its own rows, with generators seeded by the split seed and the teacher's index.
 
-    Without rows, or with rows of one class, there is nothing to learn: the teacher always votes the same class.
+    A row trains no teacher if its label is no class (−1), or if its features are not finite and the estimator does
+    not take that. Without rows, or with rows of one class, there is nothing to learn: the vote is always the same.
     """
-    from sklearn.base import clone
-    from sklearn.dummy import DummyClassifier
-
+    usable = y >= 0
+    if isinstance(X, np.ndarray) and X.dtype.kind == "f":
+        flat = X.reshape(len(X), -1)
+        usable &= ~np.isinf(flat).any(axis=1) if allows_missing(estimator) else np.isfinite(flat).all(axis=1)
+    if not usable.all():
+        X, y = take(X, np.flatnonzero(usable)), y[usable]
     known = np.unique(y)
     if known.size < 2:
-        only = int(known[0]) if known.size else FIXED_CLASS
-        return DummyClassifier(strategy="constant", constant=only).fit([[0]], [only])
+        return constant_teacher(int(known[0]) if known.size else FIXED_CLASS)
+    return own_copy(estimator, teacher=teacher, seed=seed).fit(X, y)
+
+
+def constant_teacher(only: int = FIXED_CLASS) -> Any:
+    """Return a fitted classifier that always votes for one class."""
+    from sklearn.dummy import DummyClassifier
+
+    return DummyClassifier(strategy="constant", constant=only).fit([[0]], [only])
+
+
+def own_copy(estimator: Any, *, teacher: int, seed: int) -> Any:
+    """Return a clone whose every `random_state` and every generator among its parameters is the teacher's own."""
+    from sklearn.base import clone
+
     model = clone(estimator)
-    names = sorted(name for name in model.get_params(deep=True) if name.split("__")[-1] == "random_state")
+    parameters = model.get_params(deep=True)
+    names = sorted(name for name in parameters if name.split("__")[-1] == "random_state")
     states = np.random.SeedSequence([seed, teacher]).generate_state(max(1, len(names)))
     model.set_params(**{name: int(state % (2**31)) for name, state in zip(names, states, strict=False)})
-    with _thread_pools(len(sys.modules)).limit(limits=1):  # small models train slower with several threads each
-        model.fit(X, y)
+    fresh = np.random.SeedSequence([seed, teacher, FIT, 1])
+    for name, value in sorted(parameters.items()):
+        if name in names:
+            continue
+        if (own := _own_generator(value, fresh)) is not None:
+            model.set_params(**{name: own})
+        elif not hasattr(value, "get_params") and hasattr(value, "__dict__") and not isinstance(value, type):
+            for part, held in list(vars(value).items()):  # a splitter of folds, for example
+                if (own := _own_generator(held, fresh)) is not None:
+                    setattr(value, part, own)
     return model
+
+
+def _own_generator(value: Any, fresh: np.random.SeedSequence) -> Any:
+    """Return a new generator of the same kind if the value is one, else None."""
+    if isinstance(value, np.random.RandomState):
+        return np.random.RandomState(np.random.MT19937(fresh.spawn(1)[0]))
+    if isinstance(value, np.random.Generator):
+        return np.random.default_rng(fresh.spawn(1)[0])
+    if isinstance(value, random.Random):
+        return random.Random(int(fresh.spawn(1)[0].generate_state(1)[0]))  # noqa: S311 - not the privacy noise
+    return None
 
 
 def predict_votes(model: Any, X: Any, *, n_classes: int) -> NDArray[Any]:
     """Return a fitted teacher's votes, in chunks; a prediction that is no class id raises an error."""
     votes = np.empty(n_rows(X), dtype=vote_dtype(n_classes))
-    with _thread_pools(len(sys.modules)).limit(limits=1):
-        for start in range(0, len(votes), _CHUNK):
-            own = take(X, np.arange(start, min(start + _CHUNK, len(votes))))  # a copy: a model may work in place
-            found = np.asarray(model.predict(own))
-            if not (found.min() >= 0 and found.max() < n_classes):
-                raise ValueError(f"it votes for class {found.min()} or {found.max()}: there are {n_classes}, from 0 on")
-            votes[start : start + _CHUNK] = found
+    for start in range(0, len(votes), _CHUNK):
+        own = take(X, np.arange(start, min(start + _CHUNK, len(votes))))  # a copy: a model may work in place
+        found = np.asarray(model.predict(own))
+        if found.shape != (n_rows(own),) or found.dtype.kind not in "biuf":
+            raise ValueError(
+                f"it votes with {found.dtype} of the shape {found.shape}: one class id per point is needed"
+            )
+        if not (found.min() >= 0 and found.max() < n_classes and np.all(found == np.floor(found))):
+            raise ValueError(f"it votes for class {found.min()} or {found.max()}: there are {n_classes}, from 0 on")
+        votes[start : start + _CHUNK] = found
     return votes
 
 
 def train_nets_and_vote(
     estimator: Any, X: NDArray[Any], y: Ints, *, rows: Sequence[Ints], slots: Ints, X_public: NDArray[Any],
     n_classes: int, missing: Sequence[int], seed: int = 0, device: str = "auto", n_jobs: int = 1,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None = None, notes: Notes | None = None,
 ) -> Generator[tuple[int, NDArray[Any]], None, None]:  # fmt: skip
-    """Train the missing nets in blocks, and yield each with its votes.
+    """Train the missing nets in blocks, and yield each with its votes; one that fails votes `FIXED_CLASS`.
 
     The preset, epochs and steps are those of `estimator`, a TorchClassifier; the seed of a block is derived
     from `seed`. `slots` is the number of people dealt to each teacher. The length of training follows from it
@@ -148,27 +194,31 @@ def train_nets_and_vote(
 
     preset = find_preset(estimator.preset).lasting(epochs=estimator.epochs, steps=estimator.steps)
     steps = preset.n_steps(float(np.mean(slots)))
-    left, done = frozenset(missing), len(rows) - len(missing)
+    left, usable = frozenset(missing), y >= 0
+    if X.dtype.kind == "f":
+        usable &= np.isfinite(X.reshape(len(X), -1)).all(axis=1)
     for start in range(0, len(rows), BLOCK):
         block = range(start, min(start + BLOCK, len(rows)))
         wanted = [teacher for teacher in block if teacher in left]
         if not wanted:
             continue
         nothing = np.empty(0, dtype=np.int64)  # a teacher that has voted is not trained again but keeps its number
-        members = [rows[teacher] if teacher in left else nothing for teacher in block]
-        ensemble = train_ensemble(
-            X, y, members, n_classes=n_classes, preset=estimator.preset, steps=steps,
-            seed=int(np.random.SeedSequence([seed, start]).generate_state(1)[0]), device=device, n_jobs=n_jobs,
-            on_failure="fixed", progress=_counted(progress, start, steps),
-        )  # fmt: skip
-        failed = {failure.teacher for failure in ensemble.failures}
-        votes = np.concatenate([part for _, part in ensemble.vote(X_public)], axis=1)
+        members = [rows[teacher][usable[rows[teacher]]] if teacher in left else nothing for teacher in block]
+        heard: list[str] = []
+        with set_apart(heard, key=(seed, start)):
+            ensemble = train_ensemble(
+                X, y, members, n_classes=n_classes, preset=estimator.preset, steps=steps,
+                seed=int(np.random.SeedSequence([seed, start]).generate_state(1)[0]), device=device, n_jobs=n_jobs,
+                fixed_class=FIXED_CLASS, on_failure="fixed", progress=_counted(progress, start, steps),
+            )  # fmt: skip
+            votes = np.concatenate([part for _, part in ensemble.vote(X_public)], axis=1)
+        if notes is not None:
+            for failure in ensemble.failures:
+                notes[start + failure.teacher] = [f"failed: {failure.reason}"]
+            if said := lines(heard):
+                notes[start] = [*notes.get(start, []), f"teachers {start} to {block[-1]}, trained together:", *said]
         for teacher in wanted:
-            if teacher - start not in failed:
-                yield teacher, votes[teacher - start]
-                done += 1
-        if failed:
-            raise TeacherError(f"{TrainingError(ensemble.failures, ensemble)}. The other {done} teachers have voted")
+            yield teacher, votes[teacher - start]
 
 
 def _counted(progress: Callable[[int], None] | None, first: int, steps: int) -> Callable[[int, int], None] | None:
@@ -178,16 +228,8 @@ def _counted(progress: Callable[[int], None] | None, first: int, steps: int) -> 
     return lambda done, _: progress(first + done // steps)
 
 
-@lru_cache(maxsize=1)
-def _thread_pools(modules: int) -> Any:
-    """Return the loaded libraries that have thread pools; the search is slow, so it is repeated after imports only."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def _check_features(estimator: Any, X: Any, what: str) -> None:
-    """Raise an error for features that are not finite; NaN is allowed if the estimator supports it, or in a frame."""
+def check_public(estimator: Any, X: Any) -> None:
+    """Refuse public features that are not finite; NaN is allowed if the estimator supports it, or in a frame."""
     if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
         return
     allowed = allows_missing(estimator)
@@ -197,8 +239,8 @@ def _check_features(estimator: Any, X: Any, what: str) -> None:
         if bad.any():
             row, column = (int(place[0]) for place in np.nonzero(bad))
             raise InputError(
-                f"{what} hold {block[row, column]} in row {start + row}, column {column}: fill or drop such rows, "
-                "or put an imputer into the teacher's pipeline"
+                f"public features hold {block[row, column]} in row {start + row}, column {column}: fill or drop such "
+                "rows, or put an imputer into the teacher's pipeline"
             )
 
 
@@ -208,4 +250,7 @@ def allows_missing(estimator: Any) -> bool:
 
     inner = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
     parts = [estimator, *(part for part in inner if hasattr(part, "fit"))]
-    return any(get_tags(part).input_tags.allow_nan for part in parts)
+    try:
+        return any(get_tags(part).input_tags.allow_nan for part in parts)
+    except (AttributeError, TypeError):  # no estimator of scikit-learn's
+        return False

@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 
 from ipate.errors import InputError, TrainingError
+from ipate.torch.batched import BatchedNet
 from ipate.torch.ensemble import Ensemble, Members, Student, as_images, as_members
-from ipate.torch.loop import Compute, Data, Settings, Task, Trained, chosen_device, train_chunk
+from ipate.torch.loop import Compute, Data, Settings, State, Task, Trained, chosen_device, train_chunk
 from ipate.torch.nets import Preset, find_preset
 
 T = TypeVar("T")
@@ -238,20 +239,25 @@ def _assembled(done: list[Trained], settings: Settings, fixed_class: int) -> Ens
     """Join the parts in the order of the teachers; teachers without parameters get zeros."""
     failures = tuple(sorted((f for part in done for f in part.failures), key=lambda failure: failure.teacher))
     parts = sorted(done, key=lambda part: part.teachers[0])
-    trained = [part.state for part in parts if part.state]
-    if not trained:
-        raise RuntimeError(f"no teacher could be trained; the first failure: {failures[0]}")
-    state = trained[0]
-    if len(parts) > 1:
+    some = next((part.state for part in parts if part.state), None) or _untrained(settings)
+    state = parts[0].state
+    if len(parts) > 1 or not state:
         state = {
             name: torch.cat([p.state.get(name, value.new_zeros(len(p.teachers), *value.shape[1:])) for p in parts])
-            for name, value in trained[0].items()
+            for name, value in some.items()
         }
     silent = {teacher for part in done for teacher in part.idle} | {failure.teacher for failure in failures}
     return Ensemble(
         net=settings.preset.net, image=settings.image, n_classes=settings.n_classes, state=state,
         silent=tuple(sorted(silent)), fixed_class=fixed_class, failures=failures,
     )  # fmt: skip
+
+
+def _untrained(settings: Settings) -> State:
+    """Return the parameters of one teacher that was not trained, for their shapes."""
+    with torch.device(settings.device):
+        net = BatchedNet(settings.preset.net, 1, image=settings.image, n_classes=settings.n_classes)
+    return {name: value.detach() for name, value in net.state_dict().items()}
 
 
 class WorkerDiedError(RuntimeError):
@@ -281,7 +287,12 @@ def _work(task: Task) -> tuple[Trained, dict[str, NDArray[Any]]]:
 
 
 def _prepare(folder: str | None) -> None:
+    """Prepare a worker process: one thread, no output (which would depend on private rows), and the data."""
     torch.set_num_threads(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
     if folder is not None:
         arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in Path(folder).glob("*.npy")}
         _data[:] = [Data(**arrays)]

@@ -1,0 +1,146 @@
+"""Worker processes on this machine that survive the death of one: the task that ended it is found and given up.
+
+Arrays are mapped from files in a folder that only its owner can read, so that every worker shares one copy.
+"""
+
+import os
+import pickle
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ipate.errors import LostWorkersError
+
+_IDLE = 60  # seconds after which an idle worker ends
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - on Linux, files that live in memory; the folder in it is our own
+_THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_loaded: dict[str, dict[str, Any]] = {}  # in a worker process: what its tasks share, by folder
+
+
+class Died(str):
+    """The result of a task whose worker processes all died: a sentence that says so."""
+
+    __slots__ = ()
+
+
+def run(
+    function: Callable[..., Any], tasks: Mapping[int, Any], *, shared: Mapping[str, Any], n_workers: int, retries: int
+) -> Generator[tuple[int, Any], None, None]:
+    """Yield (key, result) of every `function(task, **shared)` as calls end, in any order.
+
+    If a worker dies, the tasks that were in flight are run again one at a time, so that the one that ends its worker
+    is known; after `retries` of these runs its result is a `Died`. The others are not affected.
+    """
+    left = dict(tasks)
+    with _folder_of(shared) as folder:
+        while left:
+            suspects: list[int] = []
+            before = len(left)
+            for key, result in _pool(
+                function, dict(left), folder, n_workers=n_workers, width=2 * n_workers, lost=suspects
+            ):
+                del left[key]
+                yield key, result
+            for key in suspects:
+                yield key, _alone(function, left.pop(key), folder, retries)
+            if len(left) == before:
+                raise LostWorkersError("no worker process can be started; is there enough memory for one?")
+
+
+def _alone(function: Callable[..., Any], task: Any, folder: str, retries: int) -> Any:
+    """Return the result of one task that has a worker to itself."""
+    for _ in range(retries):
+        if found := list(_pool(function, {0: task}, folder, n_workers=1, width=1, lost=[])):
+            return found[0][1]
+    return Died(f"its worker process died {retries + 1} times")
+
+
+def _pool(
+    function: Callable[..., Any], tasks: Mapping[int, Any], folder: str, *, n_workers: int, width: int, lost: list[int]
+) -> Iterator[tuple[int, Any]]:
+    """Yield results until all tasks are done or a worker dies; `lost` then receives the tasks in flight."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    from joblib.externals.loky import get_reusable_executor
+
+    executor = get_reusable_executor(max_workers=n_workers, timeout=_IDLE, initializer=_silence, env=_THREADS)
+    waiting, running = iter(list(tasks.items())), dict[Future[Any], int]()
+    finished = False
+    try:
+        while not lost:
+            while len(running) < width and (task := next(waiting, None)) is not None:
+                try:
+                    running[executor.submit(_call, function, task[1], folder)] = task[0]
+                except BrokenProcessPool:
+                    break
+            if not running:
+                break
+            with warnings.catch_warnings():  # a worker that ended because it was idle or large is replaced
+                warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                key = running.pop(future)
+                if isinstance(future.exception(), BrokenProcessPool):
+                    lost.append(key)
+                else:
+                    yield key, future.result()
+        wait(running)
+        for future, key in running.items():
+            if isinstance(future.exception(), BrokenProcessPool):
+                lost.append(key)
+            else:
+                yield key, future.result()
+        finished = True
+    finally:
+        if not finished:
+            executor.shutdown(wait=False, kill_workers=True)
+
+
+def _silence() -> None:
+    """Let a worker print nothing: what a dying process or a library writes depends on private rows."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def _call(function: Callable[..., Any], task: Any, folder: str) -> Any:
+    if folder not in _loaded:
+        _loaded.clear()
+        _loaded[folder] = _read(Path(folder))
+    return function(task, **_loaded[folder])
+
+
+@contextmanager
+def _folder_of(shared: Mapping[str, Any]) -> Iterator[str]:
+    """Write what all tasks share to a new folder, which is removed afterwards, or when this process dies."""
+    from joblib.externals.loky.backend import resource_tracker
+    from joblib.externals.loky.backend.reduction import dumps  # classes of scripts and notebooks by value
+
+    arrays = {name: value for name, value in shared.items() if isinstance(value, np.ndarray) and value.dtype != object}
+    size = sum(value.nbytes for value in arrays.values())
+    room = shutil.disk_usage(_SHARED_MEMORY).free if os.access(_SHARED_MEMORY, os.W_OK) else 0
+    folder = tempfile.mkdtemp(prefix="ipate-", dir=_SHARED_MEMORY if room > 2 * size else None)  # its owner's alone
+    resource_tracker.register(folder, "folder")
+    try:
+        for name, value in arrays.items():
+            np.save(Path(folder) / f"{name}.npy", value, allow_pickle=False)
+        rest = {name: value for name, value in shared.items() if name not in arrays}
+        Path(folder, "rest.pickle").write_bytes(dumps(rest))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        resource_tracker.unregister(folder, "folder")
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    mapped = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in folder.glob("*.npy")}
+    rest: dict[str, Any] = pickle.loads(Path(folder, "rest.pickle").read_bytes())  # noqa: S301 - written by our parent
+    return rest | {name: array.view(np.ndarray) for name, array in mapped.items()}

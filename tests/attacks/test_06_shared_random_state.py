@@ -1,0 +1,148 @@
+"""One person moves one teacher: no teacher's draws from a global generator may depend on the rows of another.
+
+Teachers that use numpy's, Python's or torch's global generators, or carry a generator of their own, are trained with
+one person's label or row changed, or with the person gone. At most that person's teacher votes otherwise.
+"""
+
+import random
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import BaggingClassifier
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from ipate.teachers.ensemble import train_and_vote
+from ipate.teachers.models import MODELS, make_model
+
+TEACHERS, EACH, OWN = 6, 16, 0
+
+
+class Drawing(ClassifierMixin, BaseEstimator):
+    """A classifier that draws from a global generator, as often as its rows say, to fit and to vote."""
+
+    def __init__(self, source="numpy"):
+        self.source = source
+
+    def _draw(self, size):
+        if self.source == "numpy":
+            return np.random.rand(size)  # noqa: NPY002
+        if self.source == "python":
+            return np.array([random.random() for _ in range(size)])
+        return sys.modules["torch"].rand(size).numpy()
+
+    def fit(self, X, y):
+        self.draws_ = self._draw(int(np.abs(X).sum()) + 3 * int(y.sum()) + 1)[-1]
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return (self._draw(len(X)) + self.draws_ > 1).astype(int)
+
+
+def skorch_net():
+    torch = pytest.importorskip("torch.nn", reason="needs torch")
+    from ipate.torch.estimator import module_classifier
+
+    net = torch.Sequential(torch.Linear(2, 8), torch.Dropout(0.5), torch.Linear(8, 2))
+    return module_classifier(net, max_epochs=2, batch_size=4, iterator_train__shuffle=True)
+
+
+def drawing_from_torch():
+    pytest.importorskip("torch", reason="needs torch")
+    return Drawing("torch")
+
+
+SPLITS = {
+    "seeded by numpy": None,
+    "with a generator": np.random.RandomState(3),
+}
+CASES = {
+    **{name: (lambda name=name: make_model(name)) for name in MODELS},
+    "numpy": lambda: Drawing("numpy"),
+    "python": lambda: Drawing("python"),
+    "torch": drawing_from_torch,
+    "skorch": skorch_net,
+    "bagged": lambda: BaggingClassifier(DecisionTreeClassifier(max_features=1), n_estimators=3),
+    **{
+        f"grid {name}": (
+            lambda state=state: GridSearchCV(
+                KNeighborsClassifier(),
+                {"n_neighbors": [1, 3, 5]},
+                cv=StratifiedKFold(2, shuffle=True, random_state=state),
+            )
+        )
+        for name, state in SPLITS.items()
+    },
+}
+
+
+def world():
+    """Return rows of two overlapping classes, and a pool where their votes differ."""
+    rng = np.random.default_rng(0)
+    y = np.tile([0, 1], TEACHERS * EACH // 2)
+    X = rng.normal(size=(len(y), 2)) + y[:, None]
+    return X, y, rng.normal(size=(60, 2)) + 0.5
+
+
+def votes(make, X, y, rows, pool, **engine):
+    """Return all votes; the caller's own global generator is seeded, as in a script that wants the same result."""
+    np.random.seed(0)  # noqa: NPY002
+    random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+    found = np.zeros((TEACHERS, len(pool)), dtype=int)
+    for teacher, own in train_and_vote(make(), X, y, rows=rows, X_public=pool, n_classes=2, seed=4, **engine):
+        found[teacher] = own
+    return found
+
+
+def changes(X, y, rows):
+    """Yield the data with one person's label flipped, row changed, and with the person gone; the first of OWN."""
+    person = rows[OWN][0]
+    flipped, moved = y.copy(), X.copy()
+    flipped[person] = 1 - flipped[person]
+    moved[person] += 7
+    yield X, flipped, rows
+    yield moved, y, rows
+    yield X, y, [rows[OWN][1:], *rows[1:]]
+
+
+@pytest.mark.parametrize("engine", [{}, {"backend": "loky", "n_jobs": 2}], ids=["here", "loky"])
+@pytest.mark.parametrize("case", CASES)
+def test_one_person_moves_only_their_own_teacher(case, engine):
+    if engine and case in MODELS:
+        pytest.skip("has no draws from global generators; trained in this process in the other case")
+    X, y, pool = world()
+    rows = [np.arange(EACH) + EACH * teacher for teacher in range(TEACHERS)]
+    before = votes(CASES[case], X, y, rows, pool, **engine)
+    for changed in changes(X, y, rows):
+        after = votes(CASES[case], *changed, pool, **engine)
+        others = np.flatnonzero((before != after).any(axis=1)).tolist()
+        assert set(others) <= {OWN}
+
+
+def test_caller_keeps_its_global_generators():
+    torch = pytest.importorskip("torch", reason="needs torch")
+    X, y, pool = world()
+    rows = [np.arange(EACH) + EACH * teacher for teacher in range(TEACHERS)]
+    drawn = []
+    for train in (False, True):
+        np.random.seed(1)  # noqa: NPY002
+        random.seed(1)
+        torch.manual_seed(1)
+        if train:
+            list(train_and_vote(GaussianNB(), X, y, rows=rows, X_public=pool, n_classes=2))
+        drawn.append((np.random.rand(), random.random(), float(torch.rand(1))))  # noqa: NPY002
+    assert drawn[0] == drawn[1]
+
+
+def test_two_teachers_draw_different_numbers():
+    """Otherwise all teachers would share one stream, and their errors would agree."""
+    X, y, pool = world()
+    rows = [np.arange(EACH)] * TEACHERS
+    assert len({tuple(own) for own in votes(Drawing, X, y, rows, pool)}) > 1
