@@ -992,6 +992,42 @@ MUTANTS = (
         "stopped_by=None, public_scores",
         (f"{CARRIED}::test_ledger_head_of_private_run_stays_private",),
     ),
+    # Budgets that arithmetic cannot account for, and what a guarantee is called.
+    Mutant(
+        "small steps of the Mills ratio cancel",
+        "accounting/gdp.py",
+        "if (short := mu <= _SHORT).any():",
+        "if (short := mu < 0).any():",
+        ("tests/accounting/test_gdp.py::test_no_allowed_budget_affords_a_larger_delta",),
+    ),
+    Mutant(
+        "a tiny budget is accepted",
+        "errors.py",
+        "(value >= LEAST_EPSILON)",
+        "(value > 0)",
+        ("tests/attacks/test_13_tiny_budgets.py",),
+    ),
+    Mutant(
+        "a huge budget is accepted",
+        "errors.py",
+        "(value <= MOST_EPSILON)",
+        "(value < math.inf)",
+        ("tests/attacks/test_14_huge_budgets.py",),
+    ),
+    Mutant(
+        "a seeded run is called releasable",
+        "labelling/results.py",
+        "    if not (seeded or overlap):",
+        "    if not overlap:",
+        ("tests/labelling/test_results.py::test_seed_or_overlap_leaves_no_guarantee",),
+    ),
+    Mutant(
+        "an overlapping run is called releasable",
+        "labelling/results.py",
+        "    if not (seeded or overlap):",
+        "    if not seeded:",
+        ("tests/labelling/test_results.py::test_seed_or_overlap_leaves_no_guarantee",),
+    ),
     # Who may use what of whom: consent, withdrawal, statements.
     Mutant(
         "a number above the most allowed is accepted",

@@ -142,8 +142,8 @@ ids = st.text(min_size=1).filter(lambda text: text.isprintable() and text == tex
 group_rows = st.builds(
     GroupRow,
     group=ids,
-    epsilon=numbers.filter(bool),
-    delta=st.none() | st.floats(0, 1, exclude_min=True, exclude_max=True),
+    epsilon=st.floats(1e-12, 1e4),
+    delta=st.none() | st.floats(1e-12, 1, exclude_max=True),
     sensitivity=st.none() | numbers,
     weight=st.none() | numbers,
 )

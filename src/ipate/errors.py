@@ -90,9 +90,20 @@ class TrainingError(IpateError, RuntimeError):
         super().__init__(f"{len(self.failures)} of {ensemble.n_teachers} teachers failed: {named}{rest}")
 
 
+LEAST_EPSILON, MOST_EPSILON, LEAST_DELTA = 1e-12, 1e4, 1e-12
+"""Budgets are limited to what doubles account for exactly and what can be called protection."""
 LIMITS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
-    "epsilon": (lambda value: (value > 0) & (value < math.inf), "it must be a finite number above 0"),
-    "delta": (lambda value: (value > 0) & (value < 1), "it must lie strictly between 0 and 1, for example 1e-5"),
+    "epsilon": (
+        lambda value: (value >= LEAST_EPSILON) & (value <= MOST_EPSILON),
+        (
+            f"it must be a finite number above 0, from {LEAST_EPSILON:g} (less is lost in rounding) to "
+            f"{MOST_EPSILON:,.0f} (more, a factor above e^{MOST_EPSILON:.0f}, protects nobody)"
+        ),
+    ),
+    "delta": (
+        lambda value: (value >= LEAST_DELTA) & (value < 1),
+        f"it must lie strictly between 0 and 1, for example 1e-5, and not below {LEAST_DELTA:g} (lost in rounding)",
+    ),
     "sensitivity": (lambda value: (value >= 0) & (value < math.inf), "it must be a finite number, 0 or above"),
     "weight": (lambda value: (value >= 0) & (value < math.inf), "it must be a finite number, 0 or above"),
 }

@@ -31,7 +31,7 @@ def test_specification_vectors(epsilon, mu):
 
 
 @given(EPSILONS, st.floats(1e-2, 20))
-def test_profile_matches_textbook_at_sixty_digits(epsilon, mu):
+def test_profile_matches_textbook_at_eighty_digits(epsilon, mu):
     expected = oracle_delta(epsilon, mu)
     assert float(gdp.delta_of(epsilon, mu)) == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
@@ -42,6 +42,26 @@ def test_mu_of_a_budget_is_tight_from_below(epsilon, delta):
     assert float(gdp.epsilon_of(mu, delta)) <= epsilon
     assert oracle_delta(epsilon, mu) <= delta
     assert oracle_delta(epsilon, mu * (1 + 1e-9)) > delta * (1 - 1e-6)
+
+
+def at_eighty_digits(epsilon: float, mu: float) -> mpmath.mpf:
+    with mpmath.workdps(80):
+        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        return (
+            mpmath.erfc((e / m - m / 2) / mpmath.sqrt(2))
+            - mpmath.exp(e) * mpmath.erfc((e / m + m / 2) / mpmath.sqrt(2))
+        ) / 2
+
+
+@pytest.mark.parametrize("delta", [1e-12, 3e-9, 1e-5, 0.1, 0.999, 1 - 1e-9])
+@pytest.mark.parametrize("epsilon", [1e-12, 1.8384091312351052e-12, 1e-8, 1e-4, 0.03, 1.0, 40.0, 2e3, 1e4])
+def test_no_allowed_budget_affords_a_larger_delta(epsilon, delta):
+    mu = float(gdp.mu_of(epsilon, delta))
+    assert at_eighty_digits(epsilon, mu) <= delta
+    assert at_eighty_digits(epsilon, mu * (1 + 1e-10)) > delta or at_eighty_digits(epsilon, mu) > delta * (1 - 1e-11)
+    back = float(gdp.epsilon_of(mu, delta))
+    assert back <= epsilon
+    assert back == 0 or at_eighty_digits(back, mu) <= delta
 
 
 @given(st.floats(1e-2, 10), DELTAS)

@@ -17,7 +17,11 @@ from ipate.accounting.loose import pure_epsilon
 from ipate.errors import InputError
 
 _STEPS = 80  # bisections at most
-_ROOT2 = np.sqrt(2.0)
+_ROOT2, _ROOT_PI_HALF = np.sqrt(2.0), np.sqrt(np.pi / 2)
+_FAR = 40.0  # there δ is below 1e-340
+_SHORT = 0.5  # steps of the Mills ratio below this are integrated, because their difference cancels
+_NODES, _SHARES = (part / 2 for part in np.polynomial.legendre.leggauss(12))
+_ROUNDING = 1e-13  # bounds the relative error of the profile within the limits of budgets
 
 
 def delta_of(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
@@ -32,13 +36,25 @@ def _profile(eps: Floats, mu: Floats) -> Floats:
     """Return δ(ε) for μ above 0, as it comes: rounding may leave [0, 1].
 
     With x = ε/μ − μ/2 and the Mills ratio m it is φ(x)·(m(x) − m(x + μ)), without the textbook form's cancellation.
+    For small μ this difference cancels in turn; there it is the integral of −m′(t) = 1 − t·m(t) from x to x + μ. Far to
+    the left, where m overflows, it is Φ(−x) − φ(x)·m(x + μ).
     """
-    x = eps / mu - mu / 2
-    calm = np.maximum(x, -5.0)  # erfcx overflows far left, where the textbook form is fine
-    tail = 0.5 * np.exp(-0.5 * calm**2) * (erfcx(calm / _ROOT2) - erfcx((calm + mu) / _ROOT2))
+    x = np.minimum(eps / mu - mu / 2, _FAR)
+    calm = np.maximum(x, -5.0)
+    density = np.exp(-0.5 * x**2) / (2 * _ROOT_PI_HALF)
+    step = _mills(calm) - _mills(calm + mu)
+    if (short := mu <= _SHORT).any():
+        width = np.where(short, mu, _SHORT)[..., None]
+        at = calm[..., None] + width * (0.5 + _NODES)
+        step = np.where(short, width[..., 0] * ((1 - at * _mills(at)) @ _SHARES), step)
     if np.all(calm == x):
-        return np.asarray(tail)
-    return np.where(calm == x, tail, ndtr(-x) - np.exp(eps) * ndtr(-x - mu))
+        return np.asarray(density * step)
+    return np.where(calm == x, density * step, ndtr(-x) - density * _mills(x + mu))
+
+
+def _mills(x: Floats) -> Floats:
+    """Return the Mills ratio Φ(−x)/φ(x)."""
+    return np.asarray(_ROOT_PI_HALF * erfcx(x / _ROOT2))
 
 
 def _bisect(fits: Callable[[Floats], NDArray[np.bool_]], good: Floats, bad: Floats) -> Floats:
@@ -62,8 +78,9 @@ def epsilon_of(mu: ArrayLike, delta: ArrayLike) -> Floats:
     ratio = np.where(endless, 1.0, ratio)
     high = ratio**2 / 2 + ratio * np.sqrt(-2 * np.log(target))  # there Φ(−x) ≤ δ already
     safe = np.where(ratio > 0, ratio, 1.0)
-    found = _bisect(lambda eps: _profile(eps, safe) <= target, high, np.zeros(ratio.shape))
-    finite = np.where(delta_of(0.0, ratio) <= target, 0.0, found)
+    allowed = target * (1 - _ROUNDING)
+    found = _bisect(lambda eps: _profile(eps, safe) <= allowed, high, np.zeros(ratio.shape)) * (1 + _ROUNDING)
+    finite = np.where(delta_of(0.0, ratio) <= allowed, 0.0, found)
     return np.asarray(np.where(endless, np.inf, finite))
 
 
@@ -73,7 +90,8 @@ def mu_of(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     z = np.sqrt(-2 * np.log(target))
     low = 2 * eps / (z + np.sqrt(z**2 + 2 * eps))  # the root of μ²/2 + zμ = ε, always affordable
     high = np.sqrt(2 * eps) + 20.0  # there δ is practically 1
-    return np.asarray(_bisect(lambda mu: _profile(eps, mu) <= target, low, high) * (1 - SAFETY))
+    allowed = target * (1 - 4 * _ROUNDING)  # so that `epsilon_of` the result is at most ε
+    return np.asarray(_bisect(lambda mu: _profile(eps, mu) <= allowed, low, high) * (1 - SAFETY))
 
 
 class Gdp(Bound):

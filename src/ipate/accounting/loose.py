@@ -85,7 +85,7 @@ class RenyiBound(Bound):
     def limit(self, orders: Orders, *, epsilon: ArrayLike, delta: ArrayLike, conversion: str) -> Floats:
         """Return the Rényi cost that exactly uses up (ε, δ) at every order; −inf where nothing fits."""
         offset = _offset(check_orders(orders), delta, conversion)
-        limit = check_budgets("epsilon", epsilon)[..., None] * (1 - SAFETY) - offset
+        limit = check_budgets("epsilon", epsilon)[..., None] * (1 - SAFETY) - (offset + 8 * np.spacing(np.abs(offset)))
         return np.where(limit > 0, limit, -np.inf)
 
     def epsilon(self, orders: Orders, cost: Floats, *, delta: ArrayLike, conversion: str) -> tuple[Floats, Floats]:

@@ -1,13 +1,14 @@
 """The configuration of a run, from a TOML file or flags; errors name the key and suggest the nearest one."""
 
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ipate.data.schema import ORIGIN
-from ipate.errors import InputError, nearest
+from ipate.errors import InputError, check_number, nearest
 from ipate.ledger.records import NoiseKind
 from ipate.people.budgets import MIN_GROUP_SIZE
 from ipate.teachers.models import DEFAULT
@@ -16,6 +17,8 @@ Auto = Literal["auto"]
 Count = Annotated[int, Field(ge=1)]
 Size = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Epsilon = Annotated[float, AfterValidator(partial(check_number, "epsilon"))]
+Delta = Annotated[float, AfterValidator(partial(check_number, "delta"))]
 
 
 class _Section(BaseModel):
@@ -101,10 +104,10 @@ class BudgetConfig(_Section):
     `min_group_size` people. A group that stays smaller is not counted in what leaves the data owner.
     """
 
-    policy: dict[str, Positive] | None = None
+    policy: dict[str, Epsilon] | None = None
     shares: dict[str, Positive] | None = None
-    epsilon: Positive | None = None
-    delta: Annotated[float, Field(gt=0, lt=1)] | Auto = "auto"
+    epsilon: Epsilon | None = None
+    delta: Delta | Auto = "auto"
     merge_within: Annotated[float, Field(ge=0, le=1)] | None = None
     max_groups: Count | Auto = "auto"
     min_group_size: Count = MIN_GROUP_SIZE

@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike
 from ipate.accounting.bounds import Floats
 from ipate.accounting.ptr import PtrGroup, Setting
 from ipate.accounting.ptr.envelope import total_costs
-from ipate.errors import InputError
+from ipate.errors import InputError, check_number
 
 VERSION = 1
 FALLBACK_DELTA = 0.1  # share of δ that a fallback keeps for the run after a failure
@@ -85,6 +85,9 @@ class Design:
         if [table.group for table in self.tables] != [group.id for group in self.setting.groups]:
             raise InputError("the design's tables and groups differ: there must be one table per group, in order")
         for group, table in zip(self.setting.groups, self.tables, strict=True):
+            if self.fallback:  # so that the run after a failure is not refused once the budget is spent
+                check_number("delta", FALLBACK_DELTA * group.delta, what=f"delta of group {group.id!r} for a fallback")
+                check_number("epsilon", group.epsilon / 2, what=f"epsilon of group {group.id!r} for a fallback")
             self._verify(group, table, losses)
 
     def _verify(self, group: PtrGroup, table: GroupTable, losses: Floats) -> None:
