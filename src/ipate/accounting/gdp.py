@@ -49,7 +49,7 @@ def _profile(eps: Floats, mu: Floats) -> Floats:
         step = np.where(short, width[..., 0] * ((1 - at * _mills(at)) @ _SHARES), step)
     if np.all(calm == x):
         return np.asarray(density * step)
-    return np.where(calm == x, density * step, ndtr(-x) - density * _mills(x + mu))
+    return np.asarray(np.where(calm == x, density * step, ndtr(-x) - density * _mills(x + mu)))
 
 
 def _mills(x: Floats) -> Floats:
