@@ -77,10 +77,11 @@ def read_texts(column: Any, what: str, where: Where) -> NDArray[np.str_]:
     if not isinstance(column, np.ndarray):
         import pyarrow as pa
 
-        if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type):
-            return as_text(cells.texts(column), what, where)
-        column = column.to_numpy()
-    return as_text(cells.texts(column) if column.dtype.kind in "OT" else column, what, where)
+        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+            return as_text(column.to_numpy(), what, where)
+    elif column.dtype.kind not in "OT":
+        return as_text(column, what, where)
+    return _complete(cells.texts(column), what, where)
 
 
 def check_finite(X: NDArray[Any], names: Sequence[str], where: Where) -> None:
@@ -112,11 +113,13 @@ def as_text(values: NDArray[Any], what: str, where: Where) -> NDArray[np.str_]:
     elif values.dtype.kind not in "iubU":
         raise InputError(f"{what} is of type {values.dtype}: it must be text or whole numbers")
     text: NDArray[np.str_] = values.astype(np.str_)
-    if values.dtype.kind == "U":
-        text = np.strings.strip(text)
-        if (text == "").any():
-            row = int(np.flatnonzero(text == "")[0])
-            raise InputError(f"{where(row)}: {what} is missing: every row needs one")
+    return _complete(np.strings.strip(text), what, where) if values.dtype.kind == "U" else text
+
+
+def _complete(text: NDArray[np.str_], what: str, where: Where) -> NDArray[np.str_]:
+    if (text == "").any():
+        row = int(np.flatnonzero(text == "")[0])
+        raise InputError(f"{where(row)}: {what} is missing: every row needs one")
     return text
 
 

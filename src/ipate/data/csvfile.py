@@ -7,7 +7,7 @@ Python's csv module does, and every cell is judged alone (`ipate.data.cells`).
 import csv
 import io
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,7 +39,7 @@ def read_csv(
     path: Path,
     *,
     columns: Collection[str] | None = None,
-    numbers: Collection[str] = (),
+    kinds: Mapping[str, str],
     consent: Collection[str] | None = None,
 ) -> CsvColumns:
     """Read the named columns of a csv file, as described at `ipate.data.tables.open_table`."""
@@ -50,7 +50,7 @@ def read_csv(
         if header.count(name) > 1:
             raise InputError(f"{path}: duplicate column {show(name)}: column names must be unique")
     places = {name: header.index(name) for name in wanted}
-    found = _by_pyarrow(path, names, places, numbers) if find_spec("pyarrow") else None
+    found = _by_pyarrow(path, names, places, kinds) if find_spec("pyarrow") else None
     if found is None:
         return _by_python(path, names, places, consent)
     n_rows, read = found
@@ -88,7 +88,7 @@ def _by_python(
 
 
 def _by_pyarrow(
-    path: Path, header: Sequence[str], places: Mapping[str, int], numbers: Collection[str]
+    path: Path, header: Sequence[str], places: Mapping[str, int], kinds: Mapping[str, str]
 ) -> tuple[int, dict[str, Any]] | None:
     """Read a file that pyarrow and Python's csv module read alike; None for every other file."""
     import pyarrow as pa
@@ -100,16 +100,16 @@ def _by_pyarrow(
     if line is None or width < 2 or not _one_line(line[1], header):
         return None
     end = len(view) - len(re.search(rb"[\r\n]*\Z", bytes(view[-64:]))[0])  # type: ignore[index]
-    if end <= line.end() or re.search(rb"\r(?!\n)|\n\r?\n", view[line.end() - 1 : end]):
-        return None  # no rows, blank lines, or an unusual end of a line
+    if end <= line.end() or _unusual(view[line.end() - 1 : end]):
+        return None
     body = whole.slice(line.end(), end - line.end())
-    quotes = re.search(rb'"', memoryview(body)) is not None
+    quotes = any(b'"' in block for block in _blocks(memoryview(body)))
     last = str(width - 1)
     index = {**{str(place): name for name, place in places.items()}, last: header[-1]}
     parse = arrow.ParseOptions(newlines_in_values=quotes, ignore_empty_lines=False)
     reading = arrow.ReadOptions(column_names=[str(place) for place in range(width)], block_size=_BLOCK)
     for direct in (True, False):  # numbers as such, or if some cell is none, all cells as text
-        types = {key: pa.float64() if direct and name in numbers else pa.string() for key, name in index.items()}
+        types = {key: _type(kinds.get(name), direct=direct) for key, name in index.items()}
         convert = arrow.ConvertOptions(
             column_types=types, include_columns=list(index), null_values=_NULLS, strings_can_be_null=False
         )
@@ -123,6 +123,29 @@ def _by_pyarrow(
         n_rows = table.num_rows - int(quotes)
         return n_rows, {name: table.column(str(place)).slice(0, n_rows) for name, place in places.items()}
     return None
+
+
+def _type(kind: str | None, *, direct: bool) -> Any:
+    """Return the type as which pyarrow reads a column."""
+    import pyarrow as pa
+
+    if kind == "number" and direct:
+        return pa.float64()
+    return pa.dictionary(pa.int32(), pa.string()) if kind in ("category", "date") else pa.string()
+
+
+def _blocks(view: memoryview) -> Iterator[bytes]:
+    """Yield a file in blocks that overlap by two bytes."""
+    for start in range(0, len(view), _BLOCK):
+        yield bytes(view[start : start + _BLOCK + 2])
+
+
+def _unusual(view: memoryview) -> bool:
+    """Whether there are blank lines, or carriage returns that end no line."""
+    return any(
+        b"\n\n" in block or (b"\r" in block and re.search(rb"\r(?![\n\r]|\Z)|\r\r|\n\r\n", block) is not None)
+        for block in _blocks(view)
+    )
 
 
 def _one_line(line: bytes, header: Sequence[str]) -> bool:

@@ -161,8 +161,9 @@ class _People:
         self.sources, self.roles, self.schema = sources, _npz_roles(sources), schema
         names = sources.columns() if not _is_image(sources) else []
         wanted = [*(column for _, column in self.roles.named()), *names]
-        numbers = () if schema is None else schema.numbers
-        self.table = open_table(sources.private, columns=wanted, numbers=numbers, consent=self.roles.consent)
+        kinds = {column: "category" for role, column in self.roles.named() if role in ("label", "level", "part")}
+        kinds |= {} if schema is None else schema.kinds
+        self.table = open_table(sources.private, columns=wanted, kinds=kinds, consent=self.roles.consent)
         self.roles.match(self.table.names, file=sources.name)
         stated = self.table.classes if sources.classes is None else sources.classes
         self.classes = check_classes(stated, source=sources.name)

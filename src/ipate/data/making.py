@@ -229,6 +229,7 @@ def _scaled(public: Table | None, feature: Feature, declared: Declared) -> Featu
     if public is None:
         return _with(feature, settings)
     found = feature.read(public.column(feature.name))
+    found[~(np.abs(found) <= LIMIT)] = np.nan
     there = found[~np.isnan(found)]
     if not len(there):
         if limits is None:

@@ -24,6 +24,7 @@ FORMAT = "ipate schema 1"
 ORIGIN = "1970-01-01"
 LIMIT = 1e15
 """A number beyond ±LIMIT is missing, as an infinite one is."""
+_BLOCK = 1 << 13  # rows that are encoded at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,28 +65,24 @@ class Feature:
             return (*(f"{self.name}={value}" for value in self.values), f"{self.name}=(other)")
         return (self.name, f"{self.name} missing") if self.indicator else (self.name,)
 
-    def read(self, column: Any) -> Floats:
-        """Return a raw number or date column as floats, NaN where it is missing, infinite or beyond ±LIMIT."""
-        found = (
-            cells.numbers(column) if self.kind == "number" else cells.days(column, origin=self.origin, form=self.format)
-        )
-        found[~(np.abs(found) <= LIMIT)] = np.nan
-        return found
-
-    def encode(self, column: Any, out: NDArray[Any]) -> int:
-        """Write the encoded columns into `out`; return how many cells were missing or unknown."""
+    def read(self, column: Any) -> NDArray[Any]:
+        """Return a raw column as floats, NaN where a number or date is missing, or as the places of its categories."""
         if self.kind == "category":
-            codes = cells.codes(column, self.values)
-            out[:] = 0.0
-            out[np.arange(len(codes)), codes] = 1.0
-            return int(np.count_nonzero(codes == len(self.values)))
-        found = self.read(column)
-        missing = np.isnan(found)
-        np.clip(found, self.low, self.high, out=found)
-        found[missing] = self.median
-        found -= self.mean
-        found /= self.sd
-        out[:, 0] = found
+            return cells.codes(column, self.values)
+        if self.kind == "number":
+            return cells.numbers(column)
+        return cells.days(column, origin=self.origin, form=self.format)
+
+    def encode(self, found: NDArray[Any], out: NDArray[Any]) -> int:
+        """Encode what `read` returned into `out`, which is 0; return how many cells were missing or unknown."""
+        if self.kind == "category":
+            out[np.arange(len(found)), found] = 1.0
+            return int(np.count_nonzero(found == len(self.values)))
+        missing = ~(np.abs(found) <= LIMIT)
+        scaled = np.clip(found, self.low, self.high)
+        scaled[missing] = self.median
+        scaled -= self.mean
+        np.divide(scaled, self.sd, out=out[:, 0])
         if self.indicator:
             out[:, 1] = missing
         return int(np.count_nonzero(missing))
@@ -120,9 +117,9 @@ class Schema:
         return tuple(name for feature in self.features for name in feature.encoded)
 
     @property
-    def numbers(self) -> tuple[str, ...]:
-        """The raw columns that hold numbers."""
-        return tuple(feature.name for feature in self.features if feature.kind == "number")
+    def kinds(self) -> dict[str, str]:
+        """The kind of each raw column."""
+        return {feature.name: feature.kind for feature in self.features}
 
     def encode(self, table: Any, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Encode the rows of a raw table; no cell is refused.
@@ -142,15 +139,19 @@ class Schema:
 
     def encode_counting(self, table: Any, *, out: NDArray[Any] | None = None) -> tuple[NDArray[Any], dict[str, int]]:
         """Encode a table; also return for each column how many cells were missing, unreadable or no known value."""
-        raw = table if isinstance(table, Table) else open_table(table, columns=self.names, numbers=self.numbers)
+        raw = table if isinstance(table, Table) else open_table(table, columns=self.names, kinds=self.kinds)
         for name in self.names:
             raw.column(name)
-        X = np.empty((raw.n_rows, len(self.encoded_names)), order="F") if out is None else out
-        counts, start = {}, 0
-        for feature in self.features:
-            stop = start + len(feature.encoded)
-            counts[feature.name] = feature.encode(raw.column(feature.name), X[:, start:stop])
-            start = stop
+        X = np.empty((raw.n_rows, len(self.encoded_names))) if out is None else out
+        found = [feature.read(raw.column(feature.name)) for feature in self.features]
+        counts = dict.fromkeys(self.names, 0)
+        for start in range(0, raw.n_rows, _BLOCK):  # blocks of rows stay in the processor's cache
+            rows, place = slice(start, start + _BLOCK), 0
+            X[rows] = 0.0
+            for feature, column in zip(self.features, found, strict=True):
+                width = len(feature.encoded)
+                counts[feature.name] += feature.encode(column[rows], X[rows, place : place + width])
+                place += width
         return X, counts
 
     def as_json(self) -> dict[str, Any]:
