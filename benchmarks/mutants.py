@@ -44,6 +44,8 @@ EXCHANGE = "tests/parties/test_exchange.py"
 FIT = "tests/parties/test_fit.py"
 MERGE = "tests/parties/test_merge.py"
 SITE = "tests/parties/test_site.py"
+POOL = "tests/attacks/test_08_private_rows_as_pool.py"
+CELLS = "tests/data/test_private_cells.py"
 MISALIGNED = "tests/attacks/test_03_misaligned_budgets.py"
 PTR = "tests/accounting/ptr"
 FORWARD = f"{TIGHT}::test_tight_lies_between_forward_divergence_and_loose"
@@ -1261,6 +1263,49 @@ MUTANTS = (
         "if not labels.is_unique:",
         "if False:",
         (f"{MISALIGNED}::test_shuffled_budgets_of_repeated_labels_are_refused",),
+    ),
+    # What is called public.
+    Mutant(
+        "a copy of the private rows is a pool",
+        "data/overlap.py",
+        "if copies >= LEAST and copies > len(rows) / 2:",
+        "if copies >= LEAST and copies > len(rows):",
+        (POOL,),
+    ),
+    Mutant(
+        "overlap keeps its guarantee",
+        "classifier.py",
+        "overlap=self.allow_overlap,",
+        "overlap=False,",
+        (POOL,),
+    ),
+    Mutant(
+        "people of the private file may be in the pool",
+        "data/overlap.py",
+        "        if len(shared):",
+        "        if len(shared) > 10**9:",
+        ("tests/data/test_overlap.py",),
+    ),
+    Mutant(
+        "private rows decide the schema",
+        "data/files.py",
+        "chosen = people.table.take(own.public)",
+        "chosen = people.table",
+        (CELLS,),
+    ),
+    Mutant(
+        "an absurd private number reaches a teacher",
+        "data/schema.py",
+        "scaled = np.clip(found, self.low, self.high)",
+        "scaled = found.copy()",
+        (CELLS, "tests/data/test_schema.py"),
+    ),
+    Mutant(
+        "a label that is no class is another class",
+        "data/columns.py",
+        "return np.where(found < len(classes), found, -1)",
+        "return np.where(found < len(classes), found, 0)",
+        ("tests/data/test_files.py",),
     ),
 )
 

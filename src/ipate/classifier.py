@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from ipate._version import library_versions
 from ipate.allocation import allocate
 from ipate.data.frames import is_frame, matched, n_rows, parts, take, without
+from ipate.data.overlap import check_overlap
 from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
@@ -81,6 +82,9 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         The largest number of labels.
     public_fraction : float, optional
         Without `X_public`: the share of the rows (whole people) that is treated as public.
+    allow_overlap : bool
+        Accept public rows that are copies of private rows, on benchmark data: there is then no guarantee. By default
+        `fit` refuses public rows most of which are copies (`ipate.data.overlap`).
     classes : sequence, optional
         All classes. By default they are inferred from `y`, which treats the set of classes as public.
     n_jobs, backend, address
@@ -152,6 +156,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     stop: str = "budget"
     max_labels: int | None = None
     public_fraction: float | None = None
+    allow_overlap: bool = False
     classes: Sequence[Any] | None = None
     n_jobs: int | None = None
     backend: str | None = None
@@ -237,6 +242,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             X, codes = take(X, private), codes[private]
             by_row = {name: None if values is None else values[private] for name, values in by_row.items()}
             people = make_people(len(codes), **by_row, **rules)
+        extra = None if labelled is None else self._public(*labelled, "labelled X", like=X)
         people = self._merged(people)
         settings = self.choice_ = self._settings(people, n_rows(pool), seed, X)
         self.allocation_ = allocate(self.variant, people=people, n_teachers=settings.n_teachers, seed=seed)
@@ -254,6 +260,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         self.labelling_, self.ledger_, self._extract = fitting.charge_labels(
             votes, self.allocation_, settings,
             path=self.ledger, pool=fingerprint(self.classes_, *parts(pool)), noise_seed=self.noise_seed, order=order,
+            overlap=self.allow_overlap,
         )  # fmt: skip
         self._record = Record.of(self.labelling_, n_public=n_rows(pool), ledger_head=self._extract.head)
         self.labels_ = self._record.labels
@@ -266,7 +273,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         self.vote_accuracy_ = None
         if truth is not None and given_label.any():
             self.vote_accuracy_ = float(np.mean(self.labels_[given_label] == truth[given_label]))
-        self._teach(pool, None if labelled is None else self._public(*labelled, "labelled X", like=X), seed=seed)
+        self._teach(pool, extra, seed=seed)
         self.guarantee_, self.guarantees_ = self.labelling_.guarantee, self.labelling_.groups
         self._by_level, self._versions = levels is not None, library_versions()
         return self
@@ -342,7 +349,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         return validate_data(self, X, reset=first, **options)
 
     def _public(self, X: Any, y: Any, what: str, *, like: Any) -> tuple[Any, Any]:
-        """Validate public features, of the same type as `like`, and encode their classes, matched by label."""
+        """Validate public features and encode their classes, matched by label.
+
+        The features have the same type as `like`, the private rows, and are no copy of them.
+        """
         if is_frame(X) != is_frame(like):
             raise InputError(f"X and {what} must both be DataFrames with the same columns, or both be arrays")
         target = what.replace("X", "y")
@@ -351,6 +361,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         truth = found[target]
         if truth is not None and len(truth) != n_rows(X):
             raise InputError(f"{target} has {len(truth)} entries and {what} {n_rows(X)}: one per row is needed")
+        if not self.allow_overlap:
+            check_overlap(like, X, what=what, advice="use other public data; for benchmarks, allow_overlap=True")
         return X, None if truth is None else fitting.encode(self.classes_, truth, target)
 
     def _private_rows(self, X: Any, y: Any) -> tuple[Any, Any]:

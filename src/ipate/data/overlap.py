@@ -1,6 +1,7 @@
 """Refuse a pool or test data that are a copy of the private rows."""
 
 import zlib
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -61,26 +62,41 @@ def check_overlap(
 
 
 def row_hashes(rows: Any) -> Hashes:
-    """Return a hash of each row of an array, DataFrame or mapping; numbers are compared in single precision."""
-    columns = _columns(rows)
-    mixed: Hashes = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column in columns:
-        mixed ^= _bits(column)
-        mixed *= _MIX
-        mixed ^= mixed >> np.uint64(29)
-    return mixed
+    """Return a hash of each row of an array, DataFrame or mapping; numbers are compared in single precision.
 
-
-def _columns(rows: Any) -> list[Any]:
-    if hasattr(rows, "tocsc"):  # a sparse matrix: hash its columns without making all of them dense at once
-        return [np.asarray(rows[:, [place]].todense()).ravel() for place in range(rows.shape[1])]
+    Hashes are returned as they are.
+    """
+    if isinstance(rows, np.ndarray) and rows.dtype == np.uint64 and rows.ndim == 1:
+        return rows
+    if hasattr(rows, "tocsr"):
+        return _sparse_hashes(rows.tocsr())
     if isinstance(rows, np.ndarray):
         flat = rows.reshape(len(rows), -1)
-        return [flat[:, place] for place in range(flat.shape[1])]
+        return _mixed(len(flat), (_bits(flat[:, place]) for place in range(flat.shape[1])))
     from ipate.data.tables import open_table
 
     table = open_table(rows)
-    return [table.column(name) for name in sorted(table.names)]
+    return _mixed(table.n_rows, (_bits(table.column(name)) for name in sorted(table.names)))
+
+
+def _mixed(n_rows: int, columns: Iterable[Hashes]) -> Hashes:
+    mixed: Hashes = np.zeros(n_rows, dtype=np.uint64)
+    for column in columns:
+        mixed = _stirred(mixed ^ column)
+    return mixed
+
+
+def _stirred(values: Hashes) -> Hashes:
+    values = values * _MIX
+    return values ^ (values >> np.uint64(29))
+
+
+def _sparse_hashes(rows: Any) -> Hashes:
+    """Return hashes of the entries of each row that are not zero, in any order."""
+    entries = _stirred(_stirred(rows.indices.astype(np.uint64)) ^ _bits(np.asarray(rows.data)))
+    entries[rows.data == 0] = 0
+    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(entries, dtype=np.uint64)])
+    return sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
 
 
 def _bits(column: Any) -> Hashes:

@@ -227,19 +227,22 @@ def charge_labels(
     pool: str,
     noise_seed: int | None,
     order: NDArray[np.int64],
+    overlap: bool = False,
 ) -> tuple[Labelling, Ledger, Extract]:
     """Label the pool; with a path, every label is charged to that ledger before it is released.
 
     Fits that share a ledger carry balances over, and fits with the same `pool` fingerprint share answers.
+    With `overlap` there is no guarantee, as in `run_labelling`.
     """
+    how: dict[str, Any] = {"noise_seed": noise_seed, "order": order, "overlap": overlap}
     if path is None:
-        result, ledger = run_labelling(votes, allocation, settings, noise_seed=noise_seed, order=order)
+        result, ledger = run_labelling(votes, allocation, settings, **how)
         return result, ledger, Extract.of(ledger)
     noise = noise_kind(seeded=noise_seed is not None)
     terms = account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale))
     with SqliteLedger.open(
         path, terms, run=f"fit {secrets.token_hex(8)}", pool=pool, people=allocation.members(), noise=noise
     ) as book:
-        result, _ = run_labelling(votes, allocation, settings, noise_seed=noise_seed, ledger=book, order=order)
+        result, _ = run_labelling(votes, allocation, settings, ledger=book, **how)
         kept = MemoryLedger(terms, opening={account: book.spent(account) for account in book.terms}, noise=noise)
         return result, kept, Extract.of(book)

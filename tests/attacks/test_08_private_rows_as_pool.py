@@ -1,0 +1,64 @@
+"""Private rows given as the public pool must not end up in a model that is called releasable."""
+
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier
+
+from ipate import PATEClassifier
+from ipate.errors import InputError
+
+N = 300
+
+
+def people():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def model(**options):
+    return PATEClassifier(
+        student=KNeighborsClassifier(1),
+        classes=[0, 1],
+        epsilon=8.0,
+        n_teachers=15,
+        random_state=0,
+        verbose=0,
+        **options,
+    )
+
+
+def attack(X, y, pool):
+    """Publish a student that stores its pool, and look for private rows in it, bit for bit."""
+    fitted = model().fit(X, y, X_public=pool)
+    own = {row.tobytes() for row in np.ascontiguousarray(fitted.student_._fit_X)}
+    found = np.mean([row.tobytes() in own for row in X])
+    pytest.fail(f"a student that is called {fitted.guarantee_.kind} holds {found:.0%} of the private rows")
+
+
+@pytest.mark.parametrize("copy", ["all rows", "shuffled rows", "two thirds"])
+def test_copy_of_private_rows_is_refused_as_pool(copy):
+    X, y = people()
+    rng = np.random.default_rng(1)
+    pool = {
+        "all rows": X,
+        "shuffled rows": X[rng.permutation(N)],
+        "two thirds": np.vstack([X[:200], rng.normal(size=(100, 3))]),
+    }[copy]
+    with pytest.raises(InputError, match="copies of private rows"):
+        attack(X, y, pool)
+
+
+def test_one_equal_row_changes_nothing():
+    X, y = people()
+    pool = np.random.default_rng(2).normal(size=(100, 3))
+    pool[17] = X[4]
+    assert model().fit(X, y, X_public=pool).guarantee_.kind == "releasable"
+
+
+def test_allowed_overlap_has_no_guarantee():
+    X, y = people()
+    fitted = model(allow_overlap=True).fit(X, y, X_public=X)
+    assert fitted.guarantee_.kind == "none"
+    with pytest.raises(InputError, match="labelled X are copies"):
+        model().fit(X, y, X_public=np.random.default_rng(3).normal(size=(50, 3)), labelled=(X, y))
