@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-ROLES = {"person": "patient", "level": "consent", "label": "outcome"}
 CLASSES = ["home", "readmitted"]
 
 
@@ -69,7 +68,10 @@ def measure(reader: str, folder: Path, ending: str) -> None:
         read = pd.read_csv(path, engine="pyarrow") if ending == "csv" else pd.read_parquet(path)
         shape = read.shape
     else:
-        data = read_data(path, **ROLES, classes=CLASSES, public=folder / f"public.{ending}")
+        data = read_data(
+            path, person="patient", level="consent", label="outcome", classes=CLASSES,
+            public=folder / f"public.{ending}",
+        )  # fmt: skip
         shape = data.X.shape
     seconds = time.perf_counter() - start
     processor = time.process_time() - used

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from blocks import flat
 from runs import hospital
 
 FLAGS = [
@@ -27,7 +28,7 @@ def listing(folder):
 def test_run_with_public_and_test_file_protects_everybody(ward, run):
     ran = run("run", hospital.config(ward), "--out", "out", "--json")
     assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
+    found = flat(json.loads(ran.out))
     assert found["people"] == len({row["patient"] for row in hospital.rows(600, seed=1)})
     assert found["student_accuracy"] > 0.7
     schema = json.loads(Path("out/schema.json").read_text())
@@ -59,7 +60,7 @@ def test_column_says_who_is_public(ward, run):
     ran = run("run", hospital.config(ward, data.replace('test_file = "test.csv"\n', "")), "--out", "out", "--json")
     assert ran.code == 0, ran.err
     protected = {row["patient"] for row in rows if not row["agreed"]}
-    assert json.loads(ran.out)["people"] == len(protected)
+    assert flat(json.loads(ran.out))["people"] == len(protected)
     labelled = [int(line.split(",")[0]) for line in Path("out/public/labels.csv").read_text().splitlines()[1:]]
     assert {rows[row]["agreed"] for row in labelled} == {"public"}
 
@@ -70,7 +71,7 @@ def test_labels_of_public_files_are_optional(ward, run):
         hospital.write(ward / f"{name}.csv", [{k: v for k, v in row.items() if k != "outcome"} for row in rows])
     ran = run("run", hospital.config(ward), "--out", "out", "--json")
     assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
+    found = flat(json.loads(ran.out))
     assert (found["student_accuracy"], found["voting_accuracy"]) == (None, None)
 
 

@@ -96,7 +96,7 @@ def _sparse_hashes(rows: Any) -> Hashes:
     entries = _stirred(_stirred(rows.indices.astype(np.uint64)) ^ _bits(np.asarray(rows.data)))
     entries[rows.data == 0] = 0
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(entries, dtype=np.uint64)])
-    return sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
+    return np.asarray(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
 
 
 def _bits(column: Any) -> Hashes:

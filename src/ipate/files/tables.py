@@ -2,13 +2,14 @@
 
 import csv
 import os
+import re
 import secrets
 from array import array
 from collections.abc import Collection, Iterator, Mapping, MutableSequence, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, takewhile
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 from ipate.errors import LIMITS, InputError, show
 
@@ -47,10 +48,9 @@ def open_csv(
     """
     lenient = consent is not None
     try:
-        with open(path, encoding="utf-8-sig", newline="", errors="replace" if lenient else "strict") as file:
-            if lenient:
-                csv.field_size_limit(2**31 - 1)
-            reader = csv.reader(chain(file, [_END]) if lenient else file, strict=not lenient)
+        how: dict[str, Any] = {"newline": "\n", "errors": "replace"} if lenient else {"newline": ""}
+        with open(path, encoding="utf-8-sig", **how) as file:
+            reader = csv.reader(_lenient_lines(file) if lenient else file, strict=not lenient)
             try:
                 names = [cell.strip() for cell in next(reader, [])]
                 if not any(names) or names == [_END]:
@@ -68,6 +68,25 @@ def open_csv(
     except UnicodeDecodeError as error:
         bad_byte = error.object[error.start : error.start + 1]
         raise InputError(f"{path} holds the byte {bad_byte!r}: a csv file must be text in UTF-8") from None
+
+
+def _lenient_lines(file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file of people and its end mark; a carriage return within a line is a space.
+
+    Only if the header holds one, it ends lines: the header is public.
+    """
+    csv.field_size_limit(2**31 - 1)
+    first = next(file, "")
+    if "\r" in first.rstrip("\r\n"):
+        yield from (
+            line for part in chain([first], file) for line in re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", part)
+        )
+    else:
+        yield first
+        for line in file:
+            body = line.rstrip("\r\n")
+            yield line if "\r" not in body else body.replace("\r", " ") + line[len(body) :]
+    yield _END
 
 
 def _csv_rows(
