@@ -295,8 +295,9 @@ def test_unknown_model_leaves_no_run_folder(tmp_path, capsys):
     assert not out.exists()
 
 
-def test_failing_teacher_is_named_in_the_error(config, tmp_path, capsys):
+def test_misconfigured_teacher_is_named_in_the_error(config, tmp_path, capsys):
     out = tmp_path / "out"
     config.write_text(SMALL.replace('model = "bayes"', 'model = "logistic"\noptions = { solver = "none" }'))
-    assert _run(["run", str(config), "--out", str(out)]) == 1
-    assert "teacher 0 with" in capsys.readouterr().err
+    assert _run(["run", str(config), "--out", str(out)]) == 2
+    assert "teacher is logistic: it fails on 500 made-up rows" in capsys.readouterr().err
+    assert not out.exists()

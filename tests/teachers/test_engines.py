@@ -327,6 +327,6 @@ def test_run_trains_on_a_ray_cluster(tmp_path, cluster):
     command = [str(Path(sys.executable).with_name("ipate")), "run", "--dataset", "digits", *settings, *where]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout)["teachers"] == 8
+    assert json.loads(done.stdout)["publishable"]["teachers"] == 8
     assert json.loads((tmp_path / "out" / "config.json").read_text())["teachers"]["address"] == cluster
     assert np.load(tmp_path / "out" / "private" / "votes" / "done.npy").all()

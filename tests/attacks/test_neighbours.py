@@ -1,0 +1,33 @@
+"""Five of the pairs of benchmarks/neighbours.py: one person's cells are anything, and nobody can tell."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "neighbours.py"
+
+
+@pytest.fixture(scope="module")
+def neighbours():
+    spec = importlib.util.spec_from_file_location("neighbours", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPT.parent))
+        spec.loader.exec_module(module)
+        yield module
+
+
+@pytest.mark.parametrize("number", [4, 5, 7, 15, 23])
+def test_neighbouring_files_look_alike(neighbours, tmp_path, number):
+    pair = neighbours.compare(number, tmp_path, seed=1, process=number == 7)
+    assert pair.code == 0
+    assert pair.difference == ""
+
+
+def test_comparison_notices_every_visible_difference(neighbours):
+    seen = {"code": 0, "files": ("labels.csv",), "stdout": "30 labels", "stderr": "ipate: begun\n"}
+    for name, other in (("code", 1), ("files", ()), ("stdout", "29 labels"), ("stderr", "ipate: warning\n")):
+        one, two = neighbours.Outcome(**seen), neighbours.Outcome(**{**seen, name: other})
+        assert one.difference(two).startswith(f"{name}:")
+    assert one.difference(neighbours.Outcome(**seen)) == ""
