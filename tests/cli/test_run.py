@@ -220,7 +220,7 @@ def test_compare_trains_private_baseline_and_ceiling(config, tmp_path, capsys):
 
 @pytest.mark.parametrize("variant", ["standard", "upsampling", "vanishing"])
 def test_command_line_flags_override_config_file(config, tmp_path, capsys, variant):
-    report = run_json(capsys, config, "--out", tmp_path / "out", "--variant", variant, "--seed", 1)
+    report = run_json(capsys, config, "--out", tmp_path / "out", "--variant", variant, "--min-labels", 0, "--seed", 1)
     assert report["variant"] == variant
     assert all(group["epsilon"] <= group["budget"] for group in report["groups"])
 
@@ -301,3 +301,25 @@ def test_misconfigured_teacher_is_named_in_the_error(config, tmp_path, capsys):
     assert _run(["run", str(config), "--out", str(out)]) == 2
     assert "teacher is logistic: it fails on 500 made-up rows" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_dry_run_shows_plan_and_writes_nothing(config, tmp_path, run):
+    planned, dry = run("plan", config, "--json"), run("run", config, "--dry-run", "--json")
+    assert (planned.code, dry.code) == (0, 0)
+    assert json.loads(dry.out) == json.loads(planned.out)
+    assert [path.name for path in tmp_path.iterdir()] == [config.name]
+    shown = run("run", config, "--dry-run")
+    assert "What a student can expect from a pool of 500 points" in shown.out
+    assert "What more consent would bring" in shown.out
+    assert run("run", "--resume", tmp_path, "--dry-run").code == 2
+
+
+def test_useless_run_is_refused_before_training(tmp_path, run):
+    """With ε = 0.5 for 1,437 people the budgets pay for no label of ten classes."""
+    out = tmp_path / "run"
+    told = run("run", "--dataset", "digits", "--epsilon", "0.5", "--out", out)
+    assert told.code == 2
+    assert "afford 0 labels at most for 10 classes, and a student needs 10" in told.err
+    assert told.err.count("\n") == 1
+    assert not out.exists()
+    assert run("run", "--dataset", "digits", "--epsilon", "0.5", "--dry-run", "--min-labels", "0").code == 0

@@ -348,6 +348,7 @@ def test_plan_of_configuration_states_settings_of_run(run, tmp_path, variant):
     task = prepare(config)
     ran = resolve_settings(RunFolder.create(tmp_path / "run", config), task)
     assert (out["n_teachers"], out["reason"], out["variant"]) == (ran.n_teachers, ran.reason, variant)
+    assert out["settings"] == json.loads((tmp_path / "run" / "settings.json").read_text())
     planned = next(entry for entry in out["variants"] if entry["variant"] == variant)
     noise = ran.aggregator(planned["scale"]).mechanism
     stated = (planned["sigma"], planned["check_sigma"], planned["threshold"])

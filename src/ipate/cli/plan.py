@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from ipate.cli import options
-from ipate.cli.output import cell, print_json, print_table, waiting
+from ipate.cli.output import cell, print_json, print_table, progress_bar, waiting
 
 if TYPE_CHECKING:
     from ipate.people.budgets import Group
+    from ipate.planning.outlook import Prospect
     from ipate.planning.plan import GroupPlan, Plan, VariantPlan
     from ipate.planning.reference import Forecast, Reference
-    from ipate.planning.settings import Settings
+    from ipate.runs.config import RunConfig
+    from ipate.runs.task import Task
 
 EXAMPLE = (
     "Examples: ipate plan hospital.toml, for the people that ipate run hospital.toml would have; ipate plan --people "
@@ -60,15 +62,18 @@ def command(
     threshold: Annotated[float | None, Option(help="T at k teachers; default: as in ipate run.")] = None,
     bound: Annotated[str | None, Option(help="gdp, loose or sup; default: gdp.")] = None,
     conversion: Annotated[str | None, Option(help="improved (default) or classic; ignored by gdp.")] = None,
-    orders: options.Orders = "2:50",
+    orders: Annotated[str | None, Option(help="Rényi orders: FIRST:LAST or a list; default: 2:50.")] = None,
     weights: Annotated[
-        str, Option(help="The rule of weighting: gdp, proportional, algorithm2, classic or uniform.")
-    ] = "gdp",
-    copies: Annotated[str, Option(help="The rule of upsampling: gdp, proportional, classic or uniform.")] = "gdp",
+        str | None, Option(help="The rule of weighting: gdp (default), proportional, algorithm2, classic or uniform.")
+    ] = None,
+    copies: Annotated[
+        str | None, Option(help="The rule of upsampling: gdp (default), proportional, classic or uniform.")
+    ] = None,
     tolerance: Annotated[
-        float, Option(help="Tolerance of the ratios of copies; a larger one needs fewer teachers.")
-    ] = 0.02,
-    max_copies: Annotated[int, Option(help="Maximum number of copies of a person.")] = 20,
+        float | None,
+        Option(help="Tolerance of the ratios of copies; larger: fewer teachers; default: 0.02."),
+    ] = None,
+    max_copies: Annotated[int | None, Option(help="Maximum number of copies of a person; default: 20.")] = None,
     power: Annotated[
         float | None, Option(help="Vanishing: participate in (ε/ε_max)^power of the queries, not (μ/μ_max)².")
     ] = None,
@@ -87,9 +92,7 @@ def command(
     With --accuracy or --reference it also compares the bounds gdp, sup and ptr.
     """
     from ipate.allocation import options_by_variant
-    from ipate.errors import check_count
-    from ipate.planning.plan import make_plan
-    from ipate.planning.settings import choose_settings
+    from ipate.runs.config import RunConfig
 
     who: dict[str, Any] = {
         "people": people, "groups": groups, "share": share or None, "epsilon": epsilon, "delta": delta,
@@ -108,43 +111,70 @@ def command(
             f"{config} describes the data", **who, max_groups=max_groups, min_group_size=min_group_size,
             classes=classes, pool=pool, split_seed=split_seed,
         )  # fmt: skip
-        asked, n_classes, n_public, seed, request, known, notes = _read_config(config, bound)
+        asked, n_classes, n_public, seed, request, known, notes = _read_config(RunConfig.from_file(config), bound)
     given = {
         "variant": variant, "n_teachers": options.whole_number(teachers), "points_per_teacher": points_per_teacher,
         "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold, "bound": bound,
         "conversion": conversion,
     }  # fmt: skip
     request |= {name: value for name, value in given.items() if value is not None}
-    by_variant = options_by_variant(
-        {"copies": copies, "weights": weights, "tolerance": tolerance, "max_copies": max_copies, "power": power}
-    )
-    planned_for = request.get("variant", "weighting")
-    own = by_variant.setdefault(planned_for, {})
-    own |= request.pop("options", {})
-    settings = choose_settings(
-        groups=asked, n_public=check_count("pool", n_public), n_classes=check_count("classes", n_classes, least=2),
-        options=own, orders=options.parse_orders(orders), **request,
-    )  # fmt: skip
-    plan = make_plan(
-        groups=asked, n_teachers=settings.n_teachers, mechanism=settings.aggregator().mechanism, meter=settings.meter,
-        n_classes=n_classes, parties=parties, seed=seed, options=by_variant,
-    )  # fmt: skip
+    rules = {"copies": copies, "weights": weights, "tolerance": tolerance, "max_copies": max_copies, "power": power}
+    by_variant = options_by_variant({name: value for name, value in rules.items() if value is not None})
+    if orders is not None:
+        request["orders"] = options.parse_orders(orders)
     testing = {
         "reference": reference, "accuracy": accuracy, "spread": spread, "confusion": confusion, "reserve": reserve,
         "fallback": fallback,
     }  # fmt: skip
+    _plan(
+        asked, n_public, n_classes, request, by_variant,
+        seed=seed, parties=parties, testing=testing, known=known, notes=notes, as_json=as_json,
+    )  # fmt: skip
+
+
+def show_run(config: "RunConfig", task: "Task", *, as_json: bool) -> None:
+    """Print the plan of a run that is not begun, as `ipate plan CONFIG.toml` does."""
+    asked, n_classes, n_public, seed, request, known, notes = _read_config(config, None, task)
+    _plan(
+        asked, n_public, n_classes, request, {},
+        seed=seed, parties=False, testing=None, known=known, notes=notes, as_json=as_json,
+    )  # fmt: skip
+
+
+def _plan(
+    groups: "tuple[Group, ...]", n_public: int, n_classes: int, request: dict[str, Any], by_variant: dict[str, Any], *,
+    seed: int, parties: bool, testing: dict[str, Any] | None, known: "Reference | None", notes: list[str],
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Make the plan and what a student can expect, and print both."""
+    from ipate.errors import check_count
+    from ipate.planning.outlook import prospect
+    from ipate.planning.plan import make_plan
+
+    check_count("pool", n_public)
+    check_count("classes", n_classes, least=2)
+    own = by_variant.setdefault(request.get("variant", "weighting"), {})
+    own |= request.pop("options", {})
+    with progress_bar("variants and levels computed", len(groups) + 4, quiet=as_json) as bar:
+        found = prospect(
+            groups, n_public=n_public, n_classes=n_classes, request={**request, "options": own}, options=by_variant,
+            seed=seed, progress=bar,
+        )  # fmt: skip
+    settings = found.settings
+    plan = make_plan(
+        groups=groups, n_teachers=settings.n_teachers, mechanism=settings.aggregator().mechanism, meter=settings.meter,
+        n_classes=n_classes, parties=parties, seed=seed, options=by_variant,
+    )  # fmt: skip
     expected = _forecasts(plan, n_public, testing, known, quiet=as_json)
-    _show(plan, settings, n_public, notes, expected, as_json)
+    _show(plan, found, n_public, notes, expected, as_json)
 
 
-def _read_config(path: Path, bound: str | None) -> tuple[Any, ...]:
+def _read_config(config: "RunConfig", bound: str | None, task: "Task | None" = None) -> tuple[Any, ...]:
     """Return the facts of a run, by the code that the run uses, and what its configuration requests."""
     from ipate.accounting.bounds import Meter
-    from ipate.runs.config import RunConfig
     from ipate.runs.task import prepare, requested_settings
 
-    config = RunConfig.from_file(path)
-    task = prepare(config)
+    task = task or prepare(config)
     request = requested_settings(config, n_classes=task.data.n_classes)
     reference = request.pop("reference")
     request.pop("design")
@@ -176,14 +206,14 @@ def _merged(
 
 
 def _forecasts(
-    plan: "Plan", pool: int, testing: dict[str, Any], known: "Reference | None", *, quiet: bool
+    plan: "Plan", pool: int, testing: dict[str, Any] | None, known: "Reference | None", *, quiet: bool
 ) -> "tuple[Forecast, ...]":
     """Return the labels to expect under each bound, if a reference is given."""
     from ipate.planning.reference import forecast
 
-    if testing["reference"] is not None or testing["accuracy"] is not None:
+    if testing is not None and (testing["reference"] is not None or testing["accuracy"] is not None):
         known = options.make_reference(**testing, classes=plan.n_classes)
-    else:
+    elif testing is not None:
         options.refuse_unused("it describes a reference; give --accuracy or --reference too", **testing)
     if known is None:
         return ()
@@ -232,13 +262,16 @@ def _read_groups(
 
 
 def _show(
-    plan: "Plan", settings: "Settings", pool: int, notes: list[str], expected: "tuple[Forecast, ...]", as_json: bool
+    plan: "Plan", found: "Prospect", pool: int, notes: list[str], expected: "tuple[Forecast, ...]", as_json: bool
 ) -> None:
+    import json
+
     from ipate.planning.plan import FEWER_POINTS, RATES
 
-    said = [*notes, *plan.notes]
+    settings, said = found.settings, [*notes, *plan.notes]
     if as_json:
         facts = plan.facts() | {"pool": pool, "variant": settings.variant, "reason": settings.reason, "notes": said}
+        facts |= {"settings": json.loads(settings.to_json()), **found.facts()}
         print_json(facts | {"expected": [asdict(row) for row in expected]})
         return
     for variant in plan.variants:
@@ -257,6 +290,7 @@ def _show(
         [_guaranteed(variant) for variant in plan.variants],
         [f"For {settings.variant}: {settings.reason}.", f"Suits: {plan.suits}. {plan.why}", *_chances(plan), *said],
     )
+    _show_outlook(found, pool)
     if expected:
         print_table(
             "Labels to expect where votes are as the reference's, by bound",
@@ -277,6 +311,45 @@ def _show(
         ],
         [FEWER_POINTS, "From public information only: budgets, numbers and noise."],
     )
+
+
+def _show_outlook(found: "Prospect", pool: int) -> None:
+    """Print what a student can expect under each variant, and what more consent would bring."""
+    from ipate.planning.choose import SKILLS
+
+    own = found.outlook
+    profiles = (
+        f"Labels: on average over reference profiles of teachers, which are {SKILLS[0]:.0%} to {SKILLS[-1]:.0%} of the "
+        "way from guessing to perfect, and for the worst and the best of them. Clean: so many correct labels teach as "
+        "much. Each variant has the settings that are chosen for it."
+    )
+    notes = [profiles]
+    if not own.useful:
+        notes.append(
+            f"Too few: ipate run refuses to train for fewer than {own.needed} labels with the best profile. Larger "
+            "budgets, more people, a larger pool or fewer classes would help."
+        )
+    print_table(
+        f"What a student can expect from a pool of {pool} points",
+        ["variant", "teachers", "people each", "labels", "worst to best", "right", "clean"],
+        [
+            [row.variant, str(row.n_teachers), f"{row.people_per_teacher:.4g}", str(row.labels),
+             f"{row.fewest} to {row.most}", f"{row.right:.0%}", str(row.clean)]
+            for row in (own, *found.others)
+        ],
+        notes,
+    )  # fmt: skip
+    if found.steps:
+        print_table(
+            f"What more consent would bring, under {own.variant}",
+            ["if the people of", "people", "allowed ε", "instead of", "labels", "more"],
+            [
+                [step.group, str(step.people), f"{step.to:.4g}", f"{step.epsilon:.4g}", str(step.labels),
+                 f"{step.labels - own.labels:+d}"]
+                for step in found.steps
+            ],
+            [],
+        )  # fmt: skip
 
 
 def _row(group: "GroupPlan") -> list[str]:

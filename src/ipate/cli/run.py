@@ -21,6 +21,7 @@ from ipate.cli.output import (
     print_table,
     progress_bar,
 )  # fmt: skip
+from ipate.cli.plan import show_run
 from ipate.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,10 +100,17 @@ def command(
     ] = None,
     seed: Annotated[int | None, Option(help="Seed of the noise: the run is then NOT private.")] = None,
     split_seed: Annotated[int | None, Option(help="Seed of partition, allocation and training.")] = None,
+    min_labels: Annotated[
+        int | None, Option(min=0, help="Refuse a run that affords fewer labels; default: 1 per class.")
+    ] = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what the run affords, as ipate plan does; train and write nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Allocate people, train teachers, label public points, train and evaluate a student; can be resumed."""
     from ipate.runs.folder import RunFolder, check_new
+    from ipate.runs.outlook import check_useful
     from ipate.runs.stages import execute
     from ipate.runs.task import check_models, prepare
 
@@ -140,7 +148,7 @@ def command(
             min_group_size=min_group_size,
         ),
         teachers=_stated(model=teacher, number=whole_number(teachers), points=points_per_teacher, **engine),
-        labelling=_stated(variant=variant),
+        labelling=_stated(variant=variant, min_labels=min_labels),
         student=_stated(model=student),
         seed=seed,
         split_seed=split_seed,
@@ -153,9 +161,14 @@ def command(
         check_models(wanted)
         check_new(out)
         task = prepare(wanted)  # before the folder is created, so that bad input leaves nothing behind
+        if dry_run:
+            show_run(wanted, task, as_json=as_json)
+        check_useful(wanted, task)
+        if dry_run:
+            return
         chosen = out or Path("runs") / datetime.now().astimezone().strftime("%Y-%m-%d-%H%M%S")
         folder = RunFolder.create(chosen, wanted)
-    elif config is not None or out is not None or given:
+    elif config is not None or out is not None or given or dry_run:
         raise InputError(f"resume is {resume}: it takes its settings from that folder; leave out all other options")
     else:
         folder, task = RunFolder.open(resume), None

@@ -146,6 +146,7 @@ class LabellingConfig(_Section):
     conversion: str = "improved"
     stop: str = "budget"
     max_labels: Count | None = None
+    min_labels: Annotated[int, Field(ge=0)] | Auto = "auto"
 
 
 class ReferenceConfig(_Section):

@@ -15,15 +15,16 @@ from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError, IpateError
 from ipate.labelling.results import COMPARED, Record
 from ipate.planning.reference import write_design
-from ipate.planning.settings import Settings, choose_settings, designed
+from ipate.planning.settings import Settings, designed
 from ipate.report.facts import Audience
 from ipate.runs.config import RunConfig
 from ipate.runs.fitting import run_labelling, standard_labels
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, publish, student_folder
+from ipate.runs.outlook import chosen_settings
 from ipate.runs.person import settle
 from ipate.runs.reporting import write_report
-from ipate.runs.task import Task, check_models, make_student, prepare, requested_settings
+from ipate.runs.task import Task, check_models, make_student, prepare
 from ipate.runs.voting import collect_votes
 from ipate.students import find_student
 from ipate.students.card import origin
@@ -162,16 +163,11 @@ def resolve_settings(folder: RunFolder, task: Task) -> Settings:
     """
     if folder.begun:
         return folder.settings
-    n_public, n_classes = len(task.parts.public), task.data.n_classes
-    settings = choose_settings(
-        groups=task.people.groups,
-        n_public=n_public,
-        n_classes=n_classes,
-        **requested_settings(folder.config, n_classes=n_classes),
-    )
+    settings = chosen_settings(folder.config, task)
     if settings.meter.whole:
-        queries = [str(index) for index in range(n_public)]
-        settings = designed(settings, _dealt(folder, task, settings), n_classes=n_classes, queries=queries)
+        queries = [str(index) for index in range(len(task.parts.public))]
+        dealt = _dealt(folder, task, settings)
+        settings = designed(settings, dealt, n_classes=task.data.n_classes, queries=queries)
         if settings.design is not None:
             write_design(folder.public / "design.json", settings.design)
     settings.write(folder.path / "settings.json")

@@ -157,7 +157,7 @@ def requested_settings(config: RunConfig, *, n_classes: int) -> dict[str, Any]:
     """Return the requested settings as arguments of `choose_settings`."""
     wanted = config.labelling
     return {
-        **wanted.model_dump(exclude={"rule", "power"}),
+        **wanted.model_dump(exclude={"rule", "power", "min_labels"}),
         "options": {name: getattr(wanted, name) for name in ("rule", "power") if getattr(wanted, name) is not None},
         "n_teachers": config.teachers.number,
         "points_per_teacher": config.teachers.points,
