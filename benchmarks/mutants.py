@@ -48,6 +48,10 @@ POOL = "tests/attacks/test_08_private_rows_as_pool.py"
 CELLS = "tests/data/test_private_cells.py"
 MISALIGNED = "tests/attacks/test_03_misaligned_budgets.py"
 PTR = "tests/accounting/ptr"
+LAW = "tests/ballots/test_law.py"
+DESIGN = "tests/ballots/test_design.py"
+COUNTING = "tests/ballots/test_counting.py"
+RELEASE = "tests/ballots/test_release.py"
 FORWARD = f"{TIGHT}::test_tight_lies_between_forward_divergence_and_loose"
 THEOREM = f"{TIGHT}::test_tight_matches_theorem_six_at_fifty_digits"
 BY_ID = f"{CHARGING}::test_weights_and_budgets_are_matched_by_group_id"
@@ -1306,6 +1310,154 @@ MUTANTS = (
         "return np.where(found < len(classes), found, -1)",
         "return np.where(found < len(classes), found, 0)",
         ("tests/data/test_files.py",),
+    ),
+    # Ballots: weights, sums, one charge and one draw.
+    Mutant(
+        "ballot priced without the root of two",
+        "ballots/design.py",
+        "return terms.meter.vector_cost(sensitivity=weight, sigma=SIGMA)",
+        "return terms.meter.vector_cost(sensitivity=weight / math.sqrt(2), sigma=SIGMA)",
+        (f"{LAW}::test_exact_law_reaches_but_never_passes_delta",),
+    ),
+    Mutant(
+        "weight not divided by the root of partitions",
+        "ballots/design.py",
+        'root = math.sqrt(check_count("partitions", partitions))',
+        'root = check_count("partitions", partitions) ** 0',
+        (f"{LAW}::test_exact_law_reaches_but_never_passes_delta",),
+    ),
+    Mutant(
+        "ballot cost without the root of partitions",
+        "ballots/design.py",
+        "root * (units * GRID) for account, units",
+        "(units * GRID) for account, units",
+        (DESIGN,),
+    ),
+    Mutant(
+        "weight of a ballot rounded up past the budget",
+        "ballots/design.py",
+        "math.floor(share * weight / root / GRID) for name, weight in weights.items()}\n    for name, entry in held",
+        "math.ceil(share * weight / root / GRID) for name, weight in weights.items()}\n    for name, entry in {}",
+        (f"{DESIGN}::test_no_design_costs_more_than_any_budget",),
+    ),
+    Mutant(
+        "rest of the budget spent on full cells",
+        "ballots/design.py",
+        "share = min(1.0, FULL * m * SIGMA / total) if total > 0 else 1.0",
+        "share = 1.0",
+        (f"{DESIGN}::test_rest_of_budgets_stays_in_the_accounts",),
+    ),
+    Mutant(
+        "ballot weights ignore earlier spending",
+        "ballots/design.py",
+        "entry.limit - (spent or {}).get(name, np.zeros(entry.meter.width))",
+        "entry.limit",
+        (f"{DESIGN}::test_spent_budget_reduces_the_weight_by_id",),
+    ),
+    Mutant(
+        "ballot weights paired by position",
+        "ballots/counting.py",
+        "by_group = np.array([design.units[group.id] for group in people.groups], dtype=np.int64)",
+        "by_group = np.array(list(design.units.values()), dtype=np.int64)",
+        (f"{COUNTING}::test_weights_follow_people_by_group_id",),
+    ),
+    Mutant(
+        "mean weight for everybody",
+        "ballots/counting.py",
+        "    return by_group[people.group_of_person]",
+        "    return np.full(people.n_people, int(by_group[people.group_of_person].mean()))",
+        (f"{COUNTING}::test_weights_follow_people_by_group_id",),
+    ),
+    Mutant(
+        "rows of a person summed",
+        "ballots/counting.py",
+        "parts = units[who] * times // rows[who]",
+        "parts = units[who] * times",
+        (f"{COUNTING}::test_two_ballots_differ_by_at_most_two",),
+    ),
+    Mutant(
+        "share of rows rounded up",
+        "ballots/counting.py",
+        "parts = units[who] * times // rows[who]",
+        "parts = -(-units[who] * times // rows[who])",
+        (f"{COUNTING}::test_every_entry_is_rounded_down",),
+    ),
+    Mutant(
+        "unreadable rows cast a vote",
+        "ballots/counting.py",
+        "        usable &= readable\n",
+        "        pass\n",
+        (f"{COUNTING}::test_unreadable_rows_cast_no_vote_but_others_of_the_person_do",),
+    ),
+    Mutant(
+        "unreadable rows refused visibly",
+        "ballots/release.py",
+        "        readable[part] = maps.features.readable(rows)\n",
+        "        readable[part] = maps.features.readable(rows)\n        assert readable[part].all()\n",
+        (f"{RELEASE}::test_missing_ballots_change_no_public_figure",),
+    ),
+    Mutant(
+        "withdrawn people keep their ballots",
+        "ballots/counting.py",
+        "    return np.where(gone[people.person_of_row], -1, y)",
+        "    return np.asarray(y)",
+        (f"{COUNTING}::test_withdrawn_people_leave_an_empty_slot",),
+    ),
+    Mutant(
+        "same noise for all classes of a cell",
+        "ballots/counting.py",
+        'noise.normal("ballots", names, n_classes).reshape(histogram.shape)',
+        'np.repeat(noise.normal("ballots", names, 1), n_classes, axis=1).reshape(histogram.shape)',
+        (f"{COUNTING}::test_noise_is_independent_and_has_the_stated_deviation",),
+    ),
+    Mutant(
+        "half the noise on ballots",
+        "ballots/counting.py",
+        "drawn = SIGMA * noise.normal",
+        "drawn = SIGMA / 2 * noise.normal",
+        (f"{COUNTING}::test_noise_is_independent_and_has_the_stated_deviation",),
+    ),
+    Mutant(
+        "ballots drawn again on resume",
+        "ballots/release.py",
+        "    if stored is not None:\n        r, m, _ =",
+        "    if stored is not None and False:\n        r, m, _ =",
+        (f"{RELEASE}::test_second_call_returns_the_stored_draw",),
+    ),
+    Mutant(
+        "ledger accepts a second draw of ballots",
+        "ledger/base.py",
+        '            charge.histogram.check_first(self.stored("ballots").histogram)\n',
+        "            pass\n",
+        (f"{RELEASE}::test_ledger_refuses_a_second_histogram_of_a_run",),
+    ),
+    Mutant(
+        "ballots released before they are charged",
+        "ballots/release.py",
+        "    charge_ballots(book, design, drawn, seeded=source.seeded)\n    return",
+        "    return",
+        (RELEASE,),
+    ),
+    Mutant(
+        "ballots forgotten in carried costs",
+        "ledger/carry.py",
+        "total = total + number * meter.vector_cost(",
+        "total = total + 0 * number * meter.vector_cost(",
+        (f"{RELEASE}::test_carried_ballots_cost_the_whole_vector_under_any_bound",),
+    ),
+    Mutant(
+        "carried ballots at the price of a label",
+        "ledger/carry.py",
+        "meter.vector_cost(sensitivity=sensitivity, sigma=sigma)",
+        "meter.worst_label(sensitivity=sensitivity, sigma=sigma)",
+        (f"{RELEASE}::test_carried_ballots_cost_the_whole_vector_under_any_bound",),
+    ),
+    Mutant(
+        "cells depend on the block of rows",
+        "public/features.py",
+        "    return np.clip(np.rint(np.nan_to_num(values",
+        "    return np.clip((np.nan_to_num(values",
+        ("tests/public/test_features.py::test_any_private_row_becomes_a_point_on_the_grid",),
     ),
 )
 

@@ -65,6 +65,15 @@ def test_units_of_columns_do_not_matter():
     )
 
 
+def test_columns_of_two_values_keep_their_distance():
+    rare = (np.arange(200) < 4).astype(float)
+    mixed = np.column_stack([TABLE[:, 0], rare, 5 * (np.arange(200) % 2)])
+    found = fit_features(mixed, n_classes=2).transform(mixed)
+    apart = np.ptp(found, axis=0)
+    assert apart[1] == pytest.approx(apart[2], abs=1)
+    assert apart[1] == pytest.approx(found[:, 0].std(), rel=0.01)
+
+
 def test_constant_columns_are_ignored():
     constant = np.column_stack([TABLE, np.full(200, 3.0)])
     assert not fit_features(constant, n_classes=2).transform(constant)[:, -1].any()

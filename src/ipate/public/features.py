@@ -2,10 +2,10 @@
 
 The rule (docs/ballots.md has its measurements) needs the pool and the number of classes only:
 
-- A *table* is standardised by the pool's means and deviations. Every column then gets the weight √s, where s is the
-  share of its variance that k-means with four clusters per class explains beyond chance: columns in which the pool has
-  no structure would only blur the cells (compare Witten and Tibshirani, "A framework for feature selection in
-  clustering", 2010).
+- A *table* is standardised by the pool's means and deviations. Every numeric column then gets the weight √s, where s
+  is the share of its variance that k-means with four clusters per class explains beyond chance: columns in which the
+  pool has no structure would only blur the cells (compare Witten and Tibshirani, "A framework for feature selection in
+  clustering", 2010). Columns of two values, such as those of categories, have the distance 1 between the two.
 - *Images* become histograms of oriented gradients (`ipate.public.hog`), or stay pixels below 16 pixels a side.
 - *Given* features, such as the user's own embeddings, are taken as they are.
 - Tables beyond 64 columns and all images are rotated to their principal components: those that hold 90% of the
@@ -146,9 +146,7 @@ def fit_features(
     inputs -= centre
     gain = np.ones(width)
     if kind == "table":
-        spread = inputs.std(axis=0)
-        gain = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
-        gain = gain * _structure(inputs * gain, 4 * n_classes)
+        gain = _table_gain(inputs, 4 * n_classes)
     gain = gain * _TOP / max(float(np.abs(inputs * gain).max()), 1e-300)
     points = on_grid(inputs * gain)
     rotate = kind == "image" or (kind == "table" and width > DIMENSIONS)
@@ -156,6 +154,22 @@ def fit_features(
         kind=kind, shape=own, gradients=oriented, centre=centre, gain=gain,
         components=_principal(points) if rotate else None,
     )  # fmt: skip
+
+
+def _table_gain(inputs: Floats, clusters: int) -> Floats:
+    """Return the factor of every centred column: √s over its deviation, or 1 over the range of a two-valued column.
+
+    A rare category has a small deviation and a cluster of its own: standardised, it would drown the other columns.
+    """
+    low, high, spread = inputs.min(axis=0), inputs.max(axis=0), inputs.std(axis=0)
+    two = (spread > 0) & np.all((inputs == low) | (inputs == high), axis=0)
+    gain = np.where(spread > 0, 1 / np.where(spread > 0, np.where(two, high - low, spread), 1.0), 0.0)
+    numeric = ~two & (spread > 0)
+    if numeric.any():
+        weights = np.ones(len(gain))
+        weights[numeric] = _structure(inputs[:, numeric] * gain[numeric], clusters)
+        gain = gain * weights
+    return np.asarray(gain)
 
 
 def _structure(table: Floats, clusters: int) -> Floats:
