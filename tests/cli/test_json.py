@@ -87,3 +87,4 @@ def test_page_lists_keys_of_vote_commands(tmp_path, capsys):
     (tmp_path / "people.csv").write_text("level\n" + "high\nlow\n" * 60_000)
     found = printed(capsys, "consent", tmp_path / "people.csv", "--policy", tmp_path / "policy.toml")
     assert set(found) == documented("consent") | {"groups"}
+    assert set(printed(capsys, "schema", tmp_path / "people.csv")) == documented("schema")

@@ -20,6 +20,7 @@ from ipate.cli import (
     reproduce,
     run,
     runs,
+    schema,
     statement,
     withdraw,
 )
@@ -52,7 +53,21 @@ def _root(
     context.with_resource(logged())
 
 
-for module in (run, runs, plan, account, design, label, predict, report, consent, withdraw, statement, reproduce):
+for module in (
+    run,
+    runs,
+    schema,
+    plan,
+    account,
+    design,
+    label,
+    predict,
+    report,
+    consent,
+    withdraw,
+    statement,
+    reproduce,
+):
     app.command(module.__name__.rpartition(".")[2], epilog=module.EXAMPLE)(module.command)
 app.add_typer(parties.party, name="party")
 app.add_typer(parties.parties, name="parties")
