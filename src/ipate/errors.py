@@ -48,6 +48,14 @@ class ReproductionWarning(UserWarning):
     """A rule for comparison with the paper only, which gives large strict groups more weight."""
 
 
+class SimilarIdsWarning(UserWarning):
+    """Ids of people differ only in case or leading zeros, so one person may have two budgets."""
+
+
+class LedgerWarning(UserWarning):
+    """A fit without a ledger: budgets are counted for this fit alone, and the next fit spends them again."""
+
+
 class LostWorkersError(IpateError):
     """Worker processes cannot be started or replaced, so some teachers could not be trained."""
 

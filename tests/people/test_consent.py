@@ -110,7 +110,7 @@ def test_file_without_usable_rows_has_no_counts(tmp_path):
 def test_ids_differing_only_in_case_are_noted(tmp_path):
     found = check(tmp_path, ["Ann,low,3", "ann,low,4", "bob,high,1"])
     assert found.people == 3
-    assert "1 id differs from another only in case ('Ann' and 'ann')" in found.notes[0]
+    assert "1 id differs from another only in case or leading zeros ('Ann' and 'ann')" in found.notes[0]
 
 
 def test_delta_defaults_to_policy_or_number_of_people(tmp_path):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ipate.data import cells
 from ipate.errors import LIMITS, InputError, nearest, show
+from ipate.people.ids import ALLOWED, plain_ids
 
 Where = Callable[[int], str]
 """Returns the place of a row for a message: its line in a csv file, its row number in other formats."""
@@ -73,7 +74,7 @@ def one_text(column: Any, row: int) -> str:
 
 
 def read_texts(column: Any, what: str, where: Where) -> NDArray[np.str_]:
-    """Return ids or consent levels as text; a missing one is refused."""
+    """Return consent levels as text; a missing one is refused."""
     if not isinstance(column, np.ndarray):
         import pyarrow as pa
 
@@ -82,6 +83,25 @@ def read_texts(column: Any, what: str, where: Where) -> NDArray[np.str_]:
     elif column.dtype.kind not in "OT":
         return as_text(column, what, where)
     return _complete(cells.texts(column), what, where)
+
+
+def read_ids(column: Any, what: str, where: Where) -> NDArray[np.str_]:
+    """Return the ids of people in their one form, the same for every file format; an invalid one is refused."""
+    if not isinstance(column, np.ndarray):
+        import pyarrow as pa
+
+        numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        column = column.to_numpy() if numeric else cells.texts(column)
+    elif column.dtype.kind in "OT":
+        column = cells.texts(column)
+    if column.dtype.kind in "iu":
+        return np.asarray(column.astype(np.str_))
+    ids = plain_ids(column)
+    if "" in ids:
+        row = ids.index("")
+        wrong = "missing" if str(column[row]).strip() in ("", "nan") else show(column[row])
+        raise InputError(f"{where(row)}: {what} is {wrong}: {ALLOWED}, in every row")
+    return np.array(ids)
 
 
 def check_finite(X: NDArray[Any], names: Sequence[str], where: Where) -> None:

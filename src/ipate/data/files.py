@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.data.columns import Roles, check_classes, class_codes, one_text, read_epsilon, read_texts
+from ipate.data.columns import Roles, check_classes, class_codes, one_text, read_epsilon, read_ids, read_texts
 from ipate.data.dataset import Dataset, Partition, partition
 from ipate.data.making import Declared, declare_types, feature_columns, make_schema
 from ipate.data.overlap import check_overlap
@@ -178,7 +178,7 @@ class _People:
         return read(self.table.column(name, role=role), f"{role} {show(name)}", self.table.where)
 
     def _texts(self, role: str) -> NDArray[np.str_] | None:
-        found: NDArray[np.str_] | None = self._read(role, read_texts)
+        found: NDArray[np.str_] | None = self._read(role, read_ids if role == "person" else read_texts)
         return found
 
     def dataset(self) -> Dataset:
@@ -368,4 +368,4 @@ def _ids(table: Table, people: _People) -> NDArray[np.str_] | None:
     name = people.roles.person
     if name is None or name not in table.columns:
         return None
-    return read_texts(table.column(name), f"person {show(name)}", table.where)
+    return read_ids(table.column(name), f"person {show(name)}", table.where)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ipate.errors import LIMITS, InputError, check_number, nearest, show
 from ipate.files import FilePath, Table, read_table
 from ipate.people.budgets import GroupRow
+from ipate.people.ids import alike, alike_sentence, plain_ids
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 
@@ -86,7 +87,7 @@ def _explain(cell: str, column: str, policy: Policy, numbers: bool) -> tuple[str
 
 def read_ids(table: Table, column: str) -> tuple[tuple[Problem, ...], NDArray[np.bool_]]:
     """Return the problems, and which rows have a valid person id."""
-    good = np.array([0 < len(cell) <= 200 and "\0" not in cell for cell in table.columns[column]])
+    good = np.array([bool(text) for text in plain_ids(table.columns[column])])
     rows = np.flatnonzero(~good).tolist()
     text = f"{column} is missing or not a valid id: an id has 1 to 200 characters"
     return ((_problem(table, rows, "missing", text),) if rows else ()), good
@@ -253,14 +254,7 @@ def _conflicts(people: People, torn: NDArray[np.bool_], usable: Usable) -> Itera
 
 
 def _lookalikes(ids: Sequence[str] | None) -> Iterator[str]:
-    """Yield a note on ids that differ only in case: one person with two ids would have two budgets."""
-    names = dict.fromkeys(ids or ())
-    if len(set(map(str.casefold, names))) == len(names):
-        return
-    seen: dict[str, str] = {}
-    twins = [(first, name) for name in names if (first := seen.setdefault(name.casefold(), name)) != name]
-    shown = ", ".join(f"{show(one)} and {show(other)}" for one, other in twins[:NAMED])
-    yield (
-        f"{len(twins):,} {'id differs' if len(twins) == 1 else 'ids differ'} from another only in case ({shown}): "
-        "if they are one person, use one id; otherwise each id has its own budget."
-    )
+    """Yield a note on ids that differ only in case or leading zeros: one person would have two budgets."""
+    pairs = alike(dict.fromkeys(plain_ids(ids or ())))
+    if pairs:
+        yield f"{alike_sentence(pairs)}."

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ipate.errors import LIMITS, DeltaWarning, InputError, check_number, show
 from ipate.people.budgets import Budget, Group, usual_delta
+from ipate.people.ids import ALLOWED, plain_ids
 from ipate.people.policy import Policy
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -224,22 +225,13 @@ def find_rows(person_id: Any, n_rows: int, place: Where) -> Rows:
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "iu":
         first, person = _first_appearance(cells)
         return Rows(ids=cells[first].astype(np.str_), person=person, place=place)
-    texts = [_person(cell) for cell in (cells.tolist() if isinstance(cells, np.ndarray) else cells)]
+    texts = plain_ids(cells)
     if "" in texts:
         row = texts.index("")
-        allowed = "it must be a whole number or text of 1 to 200 characters"
-        raise InputError(f"{place(row)}: person is {show(cells[row])}: {allowed}")
+        raise InputError(f"{place(row)}: person is {show(cells[row])}: {ALLOWED}")
     seen: dict[str, int] = {}
     person = np.fromiter((seen.setdefault(text, len(seen)) for text in texts), np.int64, n_rows)
     return Rows(ids=np.array(list(seen)), person=person, place=place)
-
-
-def _person(cell: object) -> str:
-    """Return the id as stripped text, or "" if it is invalid; 7 and '7' are the same person."""
-    if isinstance(cell, str):
-        text = cell.strip()
-        return text if len(text) <= 200 and "\0" not in text else ""
-    return str(cell) if isinstance(cell, int | np.integer) and not isinstance(cell, bool) else ""
 
 
 def row_name(row: int) -> str:

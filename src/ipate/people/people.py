@@ -16,6 +16,8 @@ from ipate.errors import InputError, show
 from ipate.files import FilePath, read_table
 from ipate.people.budgets import MIN_GROUP_SIZE, Group
 from ipate.people.grouping import by_level, by_number, find_rows, number_column, row_name
+from ipate.people.ids import plain_id
+from ipate.people.merging import MIN_GROUP_SIZE, merge_groups, regrouped
 from ipate.people.merging import merge_groups, regrouped
 from ipate.people.policy import Policy
 
@@ -190,8 +192,9 @@ class People:
     def index_of(self, person: str | int) -> int:
         """Return a person's index in `ids` and `group_of_person`."""
         order, ids = self._sorted_ids
-        place = int(np.searchsorted(ids, str(person)))
-        if place == len(ids) or ids[place] != str(person):
+        wanted = plain_id(person)
+        place = int(np.searchsorted(ids, wanted))
+        if place == len(ids) or ids[place] != wanted:
             raise InputError(f"person is {show(person)}: nobody has this id")
         return int(order[place])
 
