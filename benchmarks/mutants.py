@@ -884,7 +884,7 @@ MUTANTS = (
         "runs/task.py",
         "persons = private if data.person_id is None",
         "persons = np.arange(len(private)) if data.person_id is None",
-        (f"{RUN_LEDGERS}::test_balances_follow_person_ids_across_splits",),
+        (f"{RUN_LEDGERS}::test_run_keeps_own_ledger_and_records_head",),
     ),
     Mutant(
         "a seeded run shares a ledger with private ones",
@@ -1094,7 +1094,7 @@ MUTANTS = (
     Mutant(
         "a group that everybody left begins afresh",
         "ledger/carry.py",
-        "pasts[account] = {past[person] for person in _last_members(account, runs)}",
+        "pasts[account] = {past[person] for person in last_members(account, runs)}",
         "pasts[account] = set()",
         (f"{LEAVING}::test_empty_group_keeps_its_earlier_cost",),
     ),

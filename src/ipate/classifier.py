@@ -19,7 +19,9 @@ from ipate.data.overlap import check_overlap
 from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
+from ipate.ledger.admission import Roster
 from ipate.people.budgets import MIN_GROUP_SIZE
+from ipate.people.ids import warn_alike
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit
@@ -98,7 +100,11 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         A seed that makes the noise reproducible: the result is then NOT private.
     ledger : path, optional
         A ledger on disk that several fits share: every label is charged there before it is used, and each fit starts
-        with the remaining budgets. It needs `person_id`. By default costs are kept in memory only.
+        with the remaining budgets. It needs `person_id`. By default costs are kept in memory only, with a
+        `LedgerWarning`: the next fit spends the same budgets again.
+    fresh_ledger, new_people, accept_larger_budgets : bool
+        Answers to what a ledger asks: begin a new ledger for people who have another one in its folder, accept people
+        who are mostly unknown to it, and accept budgets that are larger than in the last fit.
     verbose : int
         If 1, print the automatically chosen parameters and the reason to stderr.
 
@@ -165,6 +171,9 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     random_state: int | None = None
     noise_seed: int | None = None
     ledger: Any = None
+    fresh_ledger: bool = False
+    new_people: bool = False
+    accept_larger_budgets: bool = False
     verbose: int = 1
 
     def fit(
@@ -225,12 +234,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         rules: dict[str, Any] = {
             "policy": policy, "epsilon": uniform, "delta": self.delta, "merge_within": self.merge_within,
         }  # fmt: skip
-        if self.ledger is not None and person_id is None:
-            raise InputError(
-                f"ledger is {str(self.ledger)!r} without person_id: give the person's id of each row, so that later "
-                "fits find what each person has spent"
-            )
+        fitting.check_ledger_use(self.ledger, seeded=self.noise_seed is not None, named=person_id is not None)
         people = make_people(len(codes), **by_row, **rules)  # refuses bad budgets before anything else
+        everybody = people.ids.tolist()
+        warn_alike(everybody if person_id is not None else (), where="person_id")
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         if X_public is not None:
             pool, truth = self._public(X_public, y_public, "X_public", like=X)
@@ -261,6 +268,11 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             votes, self.allocation_, settings,
             path=self.ledger, pool=fingerprint(self.classes_, *parts(pool)), noise_seed=self.noise_seed, order=order,
             overlap=self.allow_overlap,
+            roster=Roster(
+                people=self.allocation_.members(), unprotected=set(everybody) - set(people.ids.tolist()),
+                new_people=self.new_people, accept_larger_budgets=self.accept_larger_budgets,
+            ),
+            fresh=self.fresh_ledger,
         )  # fmt: skip
         self._record = Record.of(self.labelling_, n_public=n_rows(pool), ledger_head=self._extract.head)
         self.labels_ = self._record.labels

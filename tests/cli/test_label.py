@@ -115,7 +115,7 @@ def test_seed_repeats_labels_and_warns_not_private(files, capsys):
 def test_unseeded_runs_draw_different_noise(files, capsys):
     runs = []
     for number in range(3):
-        run_json(files, capsys, "--ledger", str(files / f"{number}.sqlite"))
+        run_json(files, capsys, "--ledger", str(files / f"{number}.sqlite"), "--fresh-ledger")
         runs.append(read_labels(files))
     assert runs[0] != runs[1] or runs[1] != runs[2]
 
@@ -123,8 +123,8 @@ def test_unseeded_runs_draw_different_noise(files, capsys):
 def test_repeated_command_returns_stored_labels_without_charge(files, capsys):
     first = run_json(files, capsys)
     labels = read_labels(files)
-    assert first["ledger"] == str(files / "labels.ledger.sqlite")
-    assert (files / "labels.ledger.sqlite").stat().st_mode & 0o077 == 0
+    assert first["ledger"] == str(files / "votes.ledger.sqlite")
+    assert (files / "votes.ledger.sqlite").stat().st_mode & 0o077 == 0
     (files / "labels.csv").unlink()
     assert run_json(files, capsys) == first
     assert read_labels(files) == labels
@@ -178,7 +178,7 @@ def test_name_of_a_run_is_the_same_in_every_version(tmp_path, capsys):
 
 def test_missing_or_rolled_back_ledger_is_refused(files, capsys):
     run_json(files, capsys, "--max-labels", "5")
-    ledger = files / "labels.ledger.sqlite"
+    ledger = files / "votes.ledger.sqlite"
     old = ledger.read_bytes()
     run_json(files, capsys, "--max-labels", "9")
     ledger.write_bytes(old)
@@ -194,15 +194,15 @@ def test_ledger_missing_after_interruption_is_refused(files, capsys, monkeypatch
     monkeypatch.setattr("ipate.cli.label._write_labels", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     assert _run(arguments(files, "--max-labels", "5")) == 130
     monkeypatch.undo()
-    (files / "labels.ledger.sqlite").rename(files / "aside")
+    (files / "votes.ledger.sqlite").rename(files / "aside")
     assert _run(arguments(files, "--max-labels", "5")) == 1
     assert "restore it, do not start anew" in capsys.readouterr().err
-    (files / "aside").rename(files / "labels.ledger.sqlite")
+    (files / "aside").rename(files / "votes.ledger.sqlite")
     assert run_json(files, capsys, "--max-labels", "5")["labels"] == 5
 
 
 def test_missing_output_folder_is_refused_before_charging(files, capsys):
-    assert "no such folder" in refusal(files, capsys, "--ledger", str(files / "nowhere" / "x.sqlite"))
+    assert "does not exist; create it first" in refusal(files, capsys, "--ledger", str(files / "nowhere" / "x.sqlite"))
     assert "no such folder" in refusal(files, capsys, "--out", str(files / "nowhere" / "labels.csv"))
     (files / "folder").mkdir()
     assert "is a folder" in refusal(files, capsys, "--ledger", str(files / "folder"))
@@ -214,7 +214,7 @@ def test_missing_output_folder_is_refused_before_charging(files, capsys):
 @pytest.mark.parametrize("option", ["--order-seed", "--split-seed"])
 def test_negative_seed_is_refused_with_clear_message(files, capsys, option):
     assert option in refusal(files, capsys, option, "-1", "--variant", "vanishing")
-    assert not (files / "labels.ledger.sqlite").exists()
+    assert not (files / "votes.ledger.sqlite").exists()
 
 
 def test_seeded_and_private_labels_cannot_share_ledger(files, capsys):
@@ -223,6 +223,7 @@ def test_seeded_and_private_labels_cannot_share_ledger(files, capsys):
     run_json(files, capsys, "--seed", "3", "--ledger", shared)
     (files / "labels.csv").unlink()
     assert "must not share" in refusal(files, capsys, "--ledger", shared)
+    assert run_json(files, capsys)["ledger"] == str(files / "votes.ledger.sqlite")  # a seeded one is nobody's ledger
 
 
 def test_order_seed_shuffles_queries_and_output_rows(files, capsys):
@@ -379,7 +380,9 @@ def test_interruption_message_says_how_to_continue(files, capsys, monkeypatch):
 
     monkeypatch.setattr("ipate.labelling.loop.label", stopped)
     assert _run(arguments(files)) == 130
-    assert capsys.readouterr().err == "ipate: interrupted; run the same command again to continue or repeat it\n"
+    charged, told = capsys.readouterr().err.splitlines()
+    assert charged == "ipate: charging votes.ledger.sqlite: new"
+    assert told == "ipate: interrupted; run the same command again to continue or repeat it"
 
 
 def test_interrupt_while_a_module_loads_ends_like_any_other(files, capsys, monkeypatch):

@@ -13,6 +13,7 @@ from ipate.labelling.aggregators import Confident, Interactive, Mechanism
 from ipate.labelling.loop import account_terms, label
 from ipate.labelling.noise import SecureNoise
 from ipate.labelling.tested import label_tested
+from ipate.ledger.admission import Roster
 from ipate.ledger.base import MemoryLedger
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account, Budget, Group
@@ -24,6 +25,7 @@ K, CLASSES, POOL = 60, 3, 90
 MECHANISM = Mechanism(sigma=8.0, check_sigma=20.0, threshold=40.0)
 CONFIDENT = Confident(mechanism=MECHANISM)
 PTR = Meter("ptr")
+NEW = Roster(people={"bob": "all"}, new_people=True)
 
 
 def panel(epsilon=2.0, delta=1e-3):
@@ -347,7 +349,7 @@ def test_reused_private_answers_make_tested_release_private(cautious, tmp_path, 
     with SqliteLedger.open(tmp_path / "l", terms, run="one", pool="pool", people={"ann": "all"}) as ledger:
         first = label(clear_votes(), GENEROUS, CONFIDENT, tight, max_queries=9, ledger=ledger)
     terms = account_terms(GENEROUS, PTR, CONFIDENT)
-    with SqliteLedger.open(tmp_path / "l", terms, run="two", pool="pool", people={"bob": "all"}) as ledger:
+    with SqliteLedger.open(tmp_path / "l", terms, run="two", pool="pool", people=NEW) as ledger:
         result = label_tested(clear_votes(seed=1), GENEROUS, CONFIDENT, cautious, noise=Noise(says), ledger=ledger)
     assert result.passed is (says == PASS)
     assert np.array_equal(result.labels[:9], first.labels)
@@ -366,7 +368,10 @@ def test_tested_release_and_other_runs_share_no_budget(design, tmp_path, first):
             label(clear_votes(), panel(), CONFIDENT, meters[first], max_queries=1, ledger=ledger)
     for unit in {second, "ptr"}:
         with pytest.raises(BudgetExceededError, match="takes a whole budget"):
-            SqliteLedger.open(tmp_path / "l", account_terms(panel(epsilon=9.0), meters[unit], CONFIDENT), run="two")
+            SqliteLedger.open(tmp_path / "l", account_terms(panel(), meters[unit], CONFIDENT), run="two")
+        entries, larger = account_terms(panel(epsilon=9.0), meters[unit], CONFIDENT), Roster(accept_larger_budgets=True)
+        with pytest.raises(BudgetExceededError, match="takes a whole budget"):
+            SqliteLedger.open(tmp_path / "l", entries, run="two", people=larger)
 
 
 def test_people_outside_the_test_keep_their_budget(design, tmp_path):
@@ -376,7 +381,7 @@ def test_people_outside_the_test_keep_their_budget(design, tmp_path):
         label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(PASS), ledger=ledger)
     with pytest.raises(BudgetExceededError):
         SqliteLedger.open(tmp_path / "l", terms, run="two", people={"bob": "all", "cid": "all"})
-    with SqliteLedger.open(tmp_path / "l", terms, run="two", people={"cid": "all"}) as ledger:
+    with SqliteLedger.open(tmp_path / "l", terms, run="two", people=replace(NEW, people={"cid": "all"})) as ledger:
         assert ledger.epsilon("all") == 0.0
         events = []
         result = label_tested(clear_votes(), panel(), CONFIDENT, design, noise=Noise(PASS, events), ledger=ledger)

@@ -8,6 +8,7 @@ from ipate.errors import IpateError
 from ipate.labelling.aggregators import Confident, Mechanism
 from ipate.labelling.loop import account_terms, label
 from ipate.labelling.noise import SeededNoise
+from ipate.ledger.admission import Roster
 from ipate.ledger.base import MemoryLedger
 from ipate.ledger.records import Charge, Terms
 from ipate.ledger.sqlite import SqliteLedger
@@ -26,6 +27,11 @@ CONFIDENT = Confident(mechanism=Mechanism(sigma=20.0, check_sigma=30.0, threshol
 def terms(name, epsilon, *, group=None, meter=None):
     owner = Group(id=group or name, budget=Budget(epsilon, DELTA))
     return Terms(account=Account(id=name, group=owner, sensitivity=1.0), meter=meter or Meter())
+
+
+def larger(people=None, **more):
+    """People whose budgets may be larger than before."""
+    return Roster(people=people, accept_larger_budgets=True, **more)
 
 
 def all_terms(names=tuple(BUDGETS)):

@@ -12,7 +12,7 @@ from ipate.labelling.loop import account_terms, label
 from ipate.labelling.noise import SeededNoise
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
-from ledger.making import BUDGETS, CONFIDENT, DELTA, LIMITS, all_terms, charge, opened, terms, voting
+from ledger.making import BUDGETS, CONFIDENT, DELTA, LIMITS, all_terms, charge, larger, opened, terms, voting
 
 PEOPLE = {"ada": "strict", "bob": "strict", "cem": "lax", "dia": "middle"}
 
@@ -42,9 +42,8 @@ def path(tmp_path):
 
 def test_new_account_starts_from_its_worst_member(path):
     mixed = [terms("one", 3.0), terms("two", 3.0), terms("new", 3.0)]
-    with SqliteLedger.open(
-        path, mixed, run="second", people={"ada": "one", "cem": "one", "bob": "two", "eve": "new", "dia": "two"}
-    ) as book:
+    people = {"ada": "one", "cem": "one", "bob": "two", "eve": "new", "dia": "two"}
+    with SqliteLedger.open(path, mixed, run="second", people=larger(people)) as book:
         assert book.spent("one")[0] == pytest.approx(mu2((10, 3.0)))
         assert book.spent("two")[0] == pytest.approx(mu2((10, 2.0)))
         assert book.spent("new").tolist() == [0.0]
@@ -80,7 +79,7 @@ def test_changed_consent_applies_from_the_next_run(path):
     with SqliteLedger.open(path, [terms("lax", 1.5)], run="stricter", people={"cem": "lax"}) as book:
         assert book.limit("lax") == Meter().limit(1.5, DELTA)
         assert book.spent("lax")[0] == pytest.approx(before)
-    with SqliteLedger.open(path, [terms("lax", 9.0)], run="laxer", people={"cem": "lax"}) as book:
+    with SqliteLedger.open(path, [terms("lax", 9.0)], run="laxer", people=larger({"cem": "lax"})) as book:
         book.charge(labels_charge({"lax": 3.0}, 5))
         assert book.spent("lax")[0] == pytest.approx(before + mu2((5, 3.0)))
         records = book.person("cem")
@@ -95,7 +94,7 @@ def test_changed_consent_applies_from_the_next_run(path):
 
 
 def test_earlier_run_can_no_longer_be_charged(path):
-    people = {"ada": "strict", "cem": "strict"}
+    people = larger({"ada": "strict", "cem": "strict"})
     SqliteLedger.open(path, [terms("strict", 3.0)], run="second", people=people).close()
     with SqliteLedger.open(path, all_terms(), run="run") as book:
         assert len(book.stored().answers) == 10
@@ -104,7 +103,7 @@ def test_earlier_run_can_no_longer_be_charged(path):
 
 
 def test_only_runs_on_the_same_pool_share_answers(path):
-    people = {"ada": "strict"}
+    people = larger({"ada": "strict"})
     with SqliteLedger.open(path, [terms("strict", 3.0)], run="second", people=people, pool="images") as book:
         assert len(book.stored().answers) == 10
     with SqliteLedger.open(path, [terms("strict", 3.0)], run="third", people=people) as book:
@@ -123,7 +122,8 @@ def test_accounts_with_unknown_people_are_refused(path, tmp_path):
         SqliteLedger.open(nameless, [terms("one", 3.0)], run="second")
     with pytest.raises(InputError, match="names no people"):
         SqliteLedger.open(nameless, all_terms(), run="second", people=PEOPLE)
-    with SqliteLedger.open(nameless, [terms("lax", 4.0), terms("strict", 1.0)], run="second") as book:
+    entries = [terms("lax", 4.0), terms("strict", 1.0)]
+    with SqliteLedger.open(nameless, entries, run="second", people=larger()) as book:
         assert book.spent("lax")[0] == pytest.approx(mu2((10, 3.0)))
         assert book.spent("strict")[0] == pytest.approx(mu2((10, 1.0)))
 
@@ -141,13 +141,13 @@ def test_carried_costs_equal_those_of_account_for(tmp_path, old, new, aggregator
     generous = dict.fromkeys(BUDGETS, 1000.0)
     _, wide = voting(40, budgets=generous)
     entries = account_terms(wide, Meter(new), aggregator)
-    orders = entries[0].meter.orders
-    account = account_for(votes, wide, aggregator.mechanism, Meter(new, orders=orders), answered=asked)
-    with SqliteLedger.open(tmp_path / "ledger.sqlite", entries, run="releasable", noise="seeded") as book:
-        for group in account.groups:
-            if book.terms[group.id].meter.orders == orders:
-                assert book.epsilon(group.id) == pytest.approx(group.cost, rel=1e-9)
-        assert book.epsilon("lax") > 0
+    with SqliteLedger.open(tmp_path / "ledger.sqlite", entries, run="now", noise="seeded", people=larger()) as book:
+        for name, held in book.terms.items():  # every group at the order that it keeps
+            unit = Meter(new, orders=held.meter.orders)
+            account = account_for(votes, wide, aggregator.mechanism, unit, answered=asked)
+            cost = next(group.cost for group in account.groups if group.id == name)
+            assert cost > 0
+            assert book.epsilon(name) == pytest.approx(cost, rel=1e-9)
 
 
 def test_recorded_costs_carry_only_under_the_same_bound(tmp_path):

@@ -20,10 +20,9 @@ def quiet(*_):
     yield lambda done: None
 
 
-def config(*, ledger=None, seed=None, split_seed=0, compare=False, **sections):
-    values = {name: {**SMALL[name], **sections.get(name, {})} for name in SMALL}
-    more = {"ledger": ledger, "seed": seed, "split_seed": split_seed, "compare": compare}
-    return RunConfig.from_mapping({**values, **more})
+def config(**options):
+    values = {name: {**SMALL[name], **options.pop(name, {})} for name in SMALL}
+    return RunConfig.from_mapping({**values, **options})
 
 
 def resumed(path):

@@ -60,20 +60,12 @@ def test_second_run_carries_balances_and_reuses_answers(tmp_path):
     assert before(alone) == {"high": 0.0, "low": 0.0}
 
 
-def test_balances_follow_person_ids_across_splits(tmp_path):
-    """The second split has other private people; the largest opening balance belongs to one who was in both."""
+def test_other_split_of_the_same_rows_is_refused(tmp_path):
     ledger = tmp_path / "shared.sqlite"
-    first = run(tmp_path / "a", ledger=ledger, budgets=ALIKE, labelling=labels(4))
-    second = run(tmp_path / "b", ledger=ledger, budgets=ALIKE, split_seed=4, labelling=labels(3))
-    before, after = set(first.allocation.people.ids), set(second.allocation.people.ids)
-    assert after - before
-    assert before - after
-    stays, comes = str(min(before & after)), str(min(after - before))
-    with SqliteLedger.open(ledger, readonly=True) as book:
-        assert book.opening("eps=20")[0] == pytest.approx(_charged(first, stays))
-        assert book.cost_of(stays, Meter())[0] == pytest.approx(_charged(first, stays) + _charged(second, stays))
-        assert book.cost_of(comes, Meter())[0] == pytest.approx(_charged(second, comes))
-    assert second.record.n_labels == 3
+    run(tmp_path / "a", ledger=ledger, budgets=ALIKE, labelling=labels(4))
+    for more in ({"split_seed": 4}, {"data": {"public": 400}}):
+        with pytest.raises(InputError, match=r"were (protected|pool or test data) in an earlier run on this ledger"):
+            run(tmp_path / f"b{len(more['data']) if 'data' in more else 0}", ledger=ledger, budgets=ALIKE, **more)
 
 
 def _charged(summary, person):
@@ -104,7 +96,10 @@ def test_exhausted_budget_is_refused_before_training(tmp_path):
 def test_changed_consent_applies_to_later_runs(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger)
-    laxer = run(tmp_path / "b", ledger=ledger, budgets={"policy": {"high": 9.0, "low": 30.0}})
+    more = {"budgets": {"policy": {"high": 9.0, "low": 30.0}}, "ledger": ledger}
+    with pytest.raises(InputError, match=r"budgets of 997 people are larger .* such as .* --accept-larger-budgets"):
+        run(tmp_path / "refused", **more)
+    laxer = run(tmp_path / "b", **more, accept_larger_budgets=True)
     assert 5 < before(laxer)["high"] <= 6
     assert 6 < cost(laxer)["high"] <= 9
     with SqliteLedger.open(ledger, readonly=True) as book:
@@ -154,6 +149,12 @@ def test_rolled_back_shared_ledger_is_refused(tmp_path):
     old = ledger.read_bytes()
     run(tmp_path / "b", ledger=ledger, labelling=labels(6))
     ledger.write_bytes(old)
+    with pytest.raises(IpateError, match="older copy of the ledger"):  # a new run finds the head beside the ledger
+        run(tmp_path / "c", ledger=ledger)
+    ledger.with_name("shared.sqlite.head").unlink()
+    with pytest.raises(IpateError, match="older copy of the ledger"):  # and those in the folders of other runs
+        run(tmp_path / "d", ledger=ledger)
+    assert not (tmp_path / "d" / "private" / "votes").exists()
     assert resumed(tmp_path / "a").record.n_labels == 4
     with pytest.raises(IpateError, match="older copy of the ledger"):
         resumed(tmp_path / "b")
@@ -232,7 +233,7 @@ def test_superseded_interrupted_run_cannot_be_resumed(tmp_path):
     stated = RunFolder.read(tmp_path / "a" / "settings.json")
     stated["max_labels"] = 9
     RunFolder.write(tmp_path / "a" / "settings.json", stated)
-    run(tmp_path / "b", ledger=ledger, budgets=ALIKE, data={"public": 400}, labelling=labels(2))
+    run(tmp_path / "b", ledger=ledger, budgets=ALIKE, labelling=labels(5))
     with pytest.raises(IpateError, match="has ended: a later run continues its balances, so begin a new one"):
         resumed(tmp_path / "a")
     record.write_text(text)

@@ -1,6 +1,6 @@
 """`ipate label`: label public points with teachers trained elsewhere, within every budget.
 
-Charges are kept in a ledger on disk, by default beside the labels; the same command continues an interrupted run.
+Charges are kept in a ledger on disk, by default beside the votes; the same command continues an interrupted run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,9 @@ from ipate.cli.output import (
 
 if TYPE_CHECKING:
     from ipate.labelling.results import Labelling
+    from ipate.ledger.admission import Roster
     from ipate.ledger.base import Ledger
+    from ipate.ledger.finding import Choice
     from ipate.ledger.records import Terms
     from ipate.votes import Votes
 
@@ -73,8 +75,10 @@ def command(
     seed: Annotated[int | None, Option(help="Seed of the noise: the run is then NOT private.")] = None,
     ledger: Annotated[
         Path | None,
-        Option(help="The ledger of charges; an existing one continues its balances. Default: beside the labels."),
+        Option(help="The ledger that is charged; default: beside the votes, shared by all labellings of them."),
     ] = None,
+    fresh_ledger: options.FreshLedger = False,
+    accept_larger_budgets: options.AcceptLargerBudgets = False,
     design: Annotated[Path | None, Option(help="ptr: the design file, made by ipate design.")] = None,
     accuracy: options.Accuracy = None,
     spread: options.Spread = None,
@@ -97,6 +101,8 @@ def command(
     from ipate.labelling.loop import Stop, account_terms, label
     from ipate.labelling.noise import make_noise
     from ipate.labelling.tested import label_tested
+    from ipate.ledger.admission import Roster
+    from ipate.ledger.finding import Choice, choose_ledger
     from ipate.people.budgets import read_groups
     from ipate.planning.reference import write_design
     from ipate.votes import read_votes
@@ -134,8 +140,15 @@ def command(
     request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed, digest)
     run, pool = _name_run(ballot, panel.groups, panel.weights, repr(chosen), meter, probs, *request, seed)
     terms = account_terms(panel, meter, chosen)
+    options.check_out(out, "a file of labels")
+    where = None if seed is None else Choice(path=ledger or out, announcement="")
+    if where is None:
+        merged = votes.absolute().parents[1].glob("*/") if (votes.parent / "sites.json").is_file() else ()
+        where = choose_ledger(ledger, beside=votes, pool=pool, fresh=fresh_ledger, further=merged)
+    roster = Roster(accept_larger_budgets=accept_larger_budgets)
     with (
-        _opened_ledger(out, ledger, terms, run=run, pool=pool, seeded=seed is not None) as book,
+        _announced(where.announcement),
+        _opened_ledger(out, ledger, where, terms, run=run, pool=pool, roster=roster, seeded=seed is not None) as book,
         progress_bar("labelling", ballot.n_queries, quiet=as_json) as progress,
     ):
         if book is not None:
@@ -167,24 +180,43 @@ def _name_run(votes: "Votes", *inputs: Any) -> tuple[str, str]:
 
 
 @contextmanager
+def _announced(line: str) -> "Iterator[None]":
+    """Print which ledger is charged when that is settled; bad input prints its own message only."""
+    import logging
+
+    from ipate.errors import InputError
+
+    refused = False
+    try:
+        yield
+    except InputError:
+        refused = True
+        raise
+    finally:
+        if line and not refused:
+            logging.getLogger("ipate").info(line)
+
+
+@contextmanager
 def _opened_ledger(
-    out: Path, ledger: Path | None, terms: "Sequence[Terms]", *, run: str, pool: str, seeded: bool
-) -> "Iterator[Ledger | None]":
+    out: Path, named: Path | None, where: "Choice", terms: "Sequence[Terms]", *, run: str, pool: str, roster: "Roster",
+    seeded: bool,
+) -> "Iterator[Ledger | None]":  # fmt: skip
     """Open the ledger of a labelling; None for a seeded one without --ledger, which has no guarantee."""
     from ipate.ledger.records import noise_kind
     from ipate.ledger.sqlite import SqliteLedger
 
-    options.check_out(out, "a file of labels")
-    if ledger is None and seeded:
+    if named is None and seeded:
         yield None
         return
-    path = ledger or out.with_suffix(".ledger.sqlite")
+    path, seen, noise = where.path, None, noise_kind(seeded=seeded)
     options.check_out(path, "a ledger")
-    seen, noise = None, noise_kind(seeded=seeded)
     if _head_file(out).is_file():
         head, _, charged = _head_file(out).read_text(encoding="utf-8").strip().partition("\n")
-        seen = head if ledger is None or charged == str(path.resolve()) else None  # None: another ledger's head
-    with SqliteLedger.open(path, terms, run=run, pool=pool, noise=noise, expected_head=seen) as book:
+        seen = head if charged == str(path.resolve()) else None  # None: another ledger's head
+    with SqliteLedger.open(
+        path, terms, run=run, pool=pool, people=roster, noise=noise, replaces=where.replaces, expected_head=seen
+    ) as book:
         yield book
 
 

@@ -59,6 +59,10 @@ Reserve = Annotated[
     float | None, Option(help="ptr: how much more than the reference the votes may cost; default: 0.1 (10 %).")
 ]
 Fallback = Annotated[bool, Option(help="ptr: reserve (ε/2, δ/10) for a data-independent run after a failed test.")]
+FreshLedger = Annotated[
+    bool, Option(help="Begin a new ledger for people who have one: a second budget, which the report states.")
+]
+AcceptLargerBudgets = Annotated[bool, Option(help="Accept budgets that grew since the last run on the ledger.")]
 _MOST_ORDERS = 10_000  # time and memory grow with orders × queries; the paper uses 49
 
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, echo
 
-from ipate.cli.options import AsJson, CpuSeconds, MaxGroups, MergeWithin, MinGroupSize, whole_number
+from ipate.cli.options import (
+    AcceptLargerBudgets,
+    AsJson,
+    CpuSeconds,
+    FreshLedger,
+    MaxGroups,
+    MergeWithin,
+    MinGroupSize,
+    whole_number,
+)
 from ipate.cli.output import (
     BUDGET_COLUMNS,
     CLOSED,
@@ -96,8 +105,11 @@ def command(
     ] = False,
     ledger: Annotated[
         Path | None,
-        Option(help="A ledger shared by several runs, whose costs add up per person; default: the run's own."),
+        Option(help="The ledger that is charged; default: beside the data file, shared by all runs about its people."),
     ] = None,
+    fresh_ledger: FreshLedger = False,
+    new_people: Annotated[bool, Option(help="Accept people who are mostly unknown to the ledger.")] = False,
+    accept_larger_budgets: AcceptLargerBudgets = False,
     seed: Annotated[int | None, Option(help="Seed of the noise: the run is then NOT private.")] = None,
     split_seed: Annotated[int | None, Option(help="Seed of partition, allocation and training.")] = None,
     min_labels: Annotated[
@@ -155,6 +167,9 @@ def command(
         compare=compare or None,
         benchmark=benchmark or None,
         ledger=ledger,
+        fresh_ledger=fresh_ledger or None,
+        new_people=new_people or None,
+        accept_larger_budgets=accept_larger_budgets or None,
     )
     if resume is None:
         wanted = _config(config, given)

@@ -149,18 +149,19 @@ class Engine:
         if self.prepaid:  # the whole release was charged before the first query
             nothing = np.zeros((1, len(self.panel.account_ids), self.meter.width))
             return nothing, nothing
-        mechanism = self.aggregator.mechanism
-        fixed = fixed_costs(self.meter, mechanism, self.panel)
+        mechanism, meter = self.aggregator.mechanism, self.meter
+        if meter.fixes_order:  # every account at the orders that it has fixed, whatever the run's settings say
+            orders = [self.ledger.terms[account].meter.orders for account in self.panel.account_ids]
+            meter = Meter(meter.bound, meter.conversion, sorted({order for own in orders for order in own}))
+        fixed = fixed_costs(meter, mechanism, self.panel)
         if fixed is not None:
             checks, labels = (cost[None] for cost in fixed)
         else:
             maxima = self.aggregator.maxima(tally.counts, total_weight=self.panel.total_weight, probs=probs)
-            checks = check_costs(self.meter, mechanism, self.panel, tally, maxima)
-            labels = label_costs(self.meter, mechanism, self.panel, tally, abstain=self.votes.abstains)
-        if self.meter.fixes_order:
-            terms = self.ledger.terms
-            orders = [terms[account].meter.orders[0] for account in self.panel.account_ids]
-            column = np.array([self.meter.orders.index(order) for order in orders])[None, :, None]
+            checks = check_costs(meter, mechanism, self.panel, tally, maxima)
+            labels = label_costs(meter, mechanism, self.panel, tally, abstain=self.votes.abstains)
+        if meter.fixes_order:
+            column = np.array([[meter.orders.index(order) for order in own] for own in orders])[None]
             checks, labels = (np.take_along_axis(cost, column, axis=2) for cost in (checks, labels))
         return checks, labels
 
@@ -168,7 +169,9 @@ class Engine:
         """Return which accounts could pay each query if it were answered: (B, accounts)."""
         active = np.array([group.id not in self.gone for group in self.panel.groups])[self.panel.account_group]
         free = ~np.any(cost - spent, axis=2)  # a zero cost can always be paid
-        return np.asarray(np.any(cost <= self.limit * (1 - _MARGIN), axis=2) | free | ~active)
+        within = cost <= self.limit * (1 - _MARGIN)
+        paid = within.all(axis=2) if self.meter.fixes_order else within.any(axis=2)
+        return np.asarray(paid | free | ~active)
 
     def _charge(self, names: tuple[str, ...], answers: Answers, total: Floats, tally: Tally) -> None:
         """Charge these new queries, and pass their answers to the ledger with the charge."""

@@ -30,6 +30,8 @@ class Extract:
     own: Mapping[str, float]  # ε of the run alone, by group id
     history: tuple[Point, ...]  # ε of all runs while the run went on; the first point is before any query
     opening: Mapping[str, float]  # group id to the spending of earlier runs in the account's unit, where there was any
+    orders: Mapping[str, float]  # group id to the Rényi order that decides its cost, where accounts have fixed theirs
+    replaces: tuple[str, ...]  # other ledgers of these people whose charges are not counted
     reused: frozenset[int]  # queries whose answers earlier runs had paid for
     private_history: bool  # whether one of those runs was charged by private costs
     head: str  # of the ledger's hash chain; empty in memory
@@ -51,8 +53,16 @@ class Extract:
                 for i, (queries, labels, _) in enumerate(path)
             ),
             opening={
-                terms[account].account.group.id: float(cost[0]) for account, cost in opening.items() if cost.any()
+                terms[account].account.group.id: float(cost[_decisive(terms[account], spent[account][-1])])
+                for account, cost in opening.items()
+                if cost.any()
             },
+            orders={
+                entry.account.group.id: entry.meter.orders[_decisive(entry, spent[account][-1])]
+                for account, entry in terms.items()
+                if entry.meter.fixes_order
+            },
+            replaces=ledger.replaces,
             reused=frozenset(map(int, reused)),
             private_history=bool(ledger.private_history),
             head=str(ledger.head) if ledger.durable else "",
@@ -60,12 +70,23 @@ class Extract:
         )
 
 
+def _decisive(terms: Terms, spent: Floats) -> int:
+    """Return the place of the fixed order that decides an account's ε, the first one in all other units."""
+    if not terms.meter.fixes_order:
+        return 0
+    found = [
+        terms.meter.at_order(order).epsilon(spent[[place]], terms.account.delta)[0]
+        for place, order in enumerate(terms.meter.orders)
+    ]
+    return int(np.argmax(found))
+
+
 def _epsilon(terms: Mapping[str, Terms], spent: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return ε by group id; costs by account id may have the shape (..., width)."""
     worst: dict[str, Floats] = {}
     for account, cost in spent.items():
         held = terms[account]
-        epsilon = np.where(cost.any(axis=-1), held.meter.epsilon(cost, held.account.delta)[0], 0.0)
+        epsilon = np.where(cost.any(axis=-1), held.epsilons(cost), 0.0)
         worst[held.account.group.id] = np.maximum(worst.get(held.account.group.id, 0.0), epsilon)
     return worst
 

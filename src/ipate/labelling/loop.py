@@ -190,9 +190,7 @@ def check_fits(panel: Panel, votes: Votes, ledger: Ledger, meter: Meter, probs: 
                 f"{kept.group.id!r}, the panel {own.epsilon:g} at {own.delta:g} for {own.group.id!r}: they must agree"
             )
         unit = terms.meter
-        orders_agree = unit.orders == meter.orders
-        if meter.fixes_order:  # the account fixed one order when it was opened
-            orders_agree = len(unit.orders) == 1 and unit.orders[0] in meter.orders
+        orders_agree = meter.fixes_order or unit.orders == meter.orders  # an account keeps the order it fixed first
         if (unit.bound, unit.conversion) != (meter.bound, meter.conversion) or not orders_agree:
             raise InputError(
                 f"account {account!r} is kept in {unit.bound}, {unit.conversion}, and this run charges {meter.bound}, "

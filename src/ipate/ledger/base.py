@@ -26,6 +26,7 @@ from ipate.ledger.records import (
     now,
     refuse_mixed_noise,
 )
+from ipate.people.ids import plain_id
 
 _ROUNDING = 1e-9  # relative: a smaller difference of two sums counts as zero
 
@@ -161,7 +162,7 @@ class Ledger(ABC):
         return tuple(
             account
             for account, vector in vectors.items()
-            if vector.any() and not np.any(self._balance(account) + vector <= self._limits[account])
+            if vector.any() and not self._terms[account].fits(self._balance(account) + vector)
         )
 
     def require(self, charge: Charge) -> None:
@@ -186,13 +187,24 @@ class Ledger(ABC):
 
     def person(self, person: str) -> tuple[PersonRecord, ...]:
         """Return a person's history, run by run; without people, an account id replaces the person's id."""
-        return person_records(self._runs, self._charged(), person)
+        return person_records(self._runs, self._charged(), self._id(person))
 
     def cost_of(self, person: str, meter: Meter) -> Floats:
         """Return the cost of all releases of a person, in any unit."""
         releases = gather(self._runs, self._charged())
-        costs = [recharge(releases[place], meter) for place in histories(self._runs.values()).get(person, ())]
+        own = histories(self._runs.values()).get(self._id(person), ())
+        costs = [recharge(releases[place], meter) for place in own]
         return np.asarray(np.sum([np.zeros(meter.width), *costs], axis=0))
+
+    @property
+    def unprotected(self) -> frozenset[str]:
+        """The people whose rows some run used as pool or test data, without protection."""
+        return frozenset().union(*(run.unprotected for run in self._runs.values()))
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """Other ledgers of these people, by file name, whose charges are not counted here (`fresh_ledger`)."""
+        return tuple(dict.fromkeys(run.replaces for run in self._runs.values() if run.replaces is not None))
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -205,6 +217,10 @@ class Ledger(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _id(self, person: str) -> str:
+        """Return a person's id in its one form; account ids, where no people are named, stay as they are."""
+        return plain_id(person) if self._run.named else person
 
     def _account(self, run: str, account: str) -> tuple[int, AccountRow]:
         for found in self._runs.values():
@@ -249,8 +265,8 @@ class MemoryLedger(Ledger):
             spent = _vector(entry, given.pop(entry.account.id, np.zeros(entry.meter.width)))
             rows.append(AccountRow(terms=entry, opening=spent.copy()))
         run = RunRow(
-            entry=0, time=now(), name="run", pool="run", named=False, noise=noise, parent=None, reason=None,
-            accounts=tuple(rows), members=(),
+            entry=0, time=now(), name="run", pool="run", identity="account", noise=noise, parent=None, reason=None,
+            replaces=None, accounts=tuple(rows), members=(), unprotected=(),
         )  # fmt: skip
         super().__init__(None, {0: run}, run, {(0, row.id): row.opening for row in rows})
         self._charges: list[Charge] = []

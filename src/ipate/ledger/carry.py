@@ -87,8 +87,7 @@ def histories(runs: Iterable[RunRow]) -> dict[str, tuple[Place, ...]]:
     """Return every person's accounts by run; in a run without people, the account id replaces the person's id."""
     found: dict[str, tuple[Place, ...]] = {}
     for run in runs:
-        pairs = run.members if run.named else tuple((row.id, row.id) for row in run.accounts)
-        for person, account in pairs:
+        for person, account in run.places:
             found[person] = (*found.get(person, ()), (run.entry, account))
     return found
 
@@ -115,7 +114,7 @@ def openings(
     for person, account in people.items():
         pasts[account].add(past.get(person, ()))
     for account in (account for account, found in pasts.items() if not found):
-        pasts[account] = {past[person] for person in _last_members(account, runs)}
+        pasts[account] = {past[person] for person in last_members(account, runs)}
     counted = cache(lambda place, meter: recharge(releases[place], meter))
     opened = {}
     for entry in terms:
@@ -138,7 +137,7 @@ def _worst_of_group(
     return total
 
 
-def _last_members(account: str, runs: Mapping[int, RunRow]) -> tuple[str, ...]:
+def last_members(account: str, runs: Mapping[int, RunRow]) -> tuple[str, ...]:
     """Return the members of an account in the last run in which it had any."""
     for run in reversed(tuple(runs.values())):
         found = tuple(person for person, where in run.members if where == account)
@@ -153,18 +152,10 @@ def _check_people(terms: Sequence[Terms], people: Mapping[str, str] | None, runs
     unknown = sorted(set((people or {}).values()) - accounts)
     if unknown:
         raise InputError(f"people: account {unknown[0]!r} is unknown: the accounts are {', '.join(accounts)}")
-    named = people is not None
-    for run in runs.values():
-        if run.named != named:
-            old, new = ("names its people", "does not") if run.named else ("names no people", "does")
-            raise InputError(
-                f"run {run.name!r} of this ledger {old} and the new run {new}: earlier spending could not be matched "
-                "to people; give people (person → account) in every run, or in none"
-            )
     rows = [row for run in runs.values() for row in run.accounts]
     known = {row.id for row in rows} | {row.terms.account.group.id for row in rows}
     wanted = accounts | {entry.account.group.id for entry in terms}
-    strangers = sorted(wanted - known) if runs and not named else []
+    strangers = sorted(wanted - known) if runs and people is None else []
     if strangers:
         raise InputError(
             f"account {strangers[0]!r} is new and this ledger names no people: its members and their earlier "
@@ -174,7 +165,7 @@ def _check_people(terms: Sequence[Terms], people: Mapping[str, str] | None, runs
 
 def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
     """Return the opening balance of an account; refuse it if no budget is left."""
-    if not opening.any() or (np.any(opening < terms.limit) and not terms.meter.whole):
+    if not opening.any() or (terms.fits(np.nextafter(opening, np.inf)) and not terms.meter.whole):
         return opening
     if terms.meter.whole or not np.all(np.isfinite(opening)):
         raise BudgetExceededError(

@@ -29,6 +29,11 @@ def lock_for_writing(path: Path, *, timeout: float) -> FileLock:
         ) from None
 
 
+def head_file(path: Path) -> Path:
+    """Return the file beside a ledger that records its newest head, for rollback detection."""
+    return path.with_name(f"{path.name}.head")
+
+
 def connect(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection:
     """Open the file with all pragmas, after rolling back the unfinished write of a killed process.
 
@@ -141,10 +146,11 @@ _TABLES = {
         entry INTEGER PRIMARY KEY REFERENCES entries,
         name TEXT NOT NULL UNIQUE,
         pool TEXT NOT NULL,
-        named INTEGER NOT NULL CHECK (named IN (0, 1)),
+        identity TEXT NOT NULL CHECK (identity IN ('person', 'row', 'account')),
         noise TEXT NOT NULL CHECK (noise IN ('secure', 'seeded')),
         parent TEXT REFERENCES runs (name),
-        reason TEXT""",
+        reason TEXT,
+        replaces TEXT""",
     "accounts": """
         run INTEGER NOT NULL REFERENCES runs,
         position INTEGER NOT NULL,
@@ -165,6 +171,10 @@ _TABLES = {
         account TEXT NOT NULL,
         PRIMARY KEY (run, person),
         FOREIGN KEY (run, account) REFERENCES accounts""",
+    "unprotected": """
+        run INTEGER NOT NULL REFERENCES runs,
+        person TEXT NOT NULL,
+        PRIMARY KEY (run, person)""",
     "batches": """
         entry INTEGER PRIMARY KEY REFERENCES entries,
         run INTEGER NOT NULL REFERENCES runs,

@@ -22,6 +22,7 @@ Noise: TypeAlias = Literal["gaussian", "laplace"]
 NoiseKind: TypeAlias = Literal["secure", "seeded"]
 ReleaseKind: TypeAlias = Literal["labels", "test", "ballots"]
 Reason: TypeAlias = Literal["withdrawal"]
+Identity: TypeAlias = Literal["person", "row", "account"]  # what the ids of a run's members are
 Answer: TypeAlias = tuple[int, bool, bool]  # label, answered, reinforced
 # checks and labels of queries; the test of a release that is tested as a whole; the histogram of all ballots
 RELEASES = ("labels", "test", "ballots")
@@ -46,9 +47,24 @@ class Terms:
         group = self.account.group.id
         return f"group {group!r}" + ("" if self.account.id == group else f" (account {self.account.id!r})")
 
+    def fits(self, cost: Floats) -> bool:
+        """Whether a cost is within the limit: at every order that the account has fixed, or else in one place."""
+        within = cost <= self.limit
+        return bool(within.all() if self.meter.fixes_order else within.any())
+
     def epsilon(self, cost: Floats) -> float:
         """Return ε of a cost."""
-        return float(self.meter.epsilon(cost, self.account.delta)[0])
+        return float(self.epsilons(cost)[()])
+
+    def epsilons(self, costs: Floats) -> Floats:
+        """Return ε of costs (..., width): the largest over the orders that the account has fixed, else the best."""
+        if not self.meter.fixes_order:
+            return self.meter.epsilon(costs, self.account.delta)[0]
+        found = [
+            self.meter.at_order(order).epsilon(costs[..., [place]], self.account.delta)[0]
+            for place, order in enumerate(self.meter.orders)
+        ]
+        return np.asarray(np.max(found, axis=0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,12 +210,24 @@ class RunRow:
     time: str
     name: str
     pool: str  # what the query ids belong to
-    named: bool  # whether `members` names the people
+    identity: Identity  # "account" where no members are named
     noise: NoiseKind | None  # None only in memory, before the first charge
     parent: str | None  # the name of the run that this one continues
     reason: Reason | None  # why it does
+    replaces: str | None  # the other ledgers of these people whose charges are not counted here
     accounts: tuple[AccountRow, ...]
-    members: tuple[tuple[str, str], ...]
+    members: tuple[tuple[str, str], ...]  # person and account
+    unprotected: tuple[str, ...]  # people whose rows were used as pool or test data
+
+    @property
+    def named(self) -> bool:
+        """Whether `members` names the people."""
+        return self.identity != "account"
+
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """The members and their accounts; without people, an account id replaces the person's id."""
+        return self.members if self.named else tuple((row.id, row.id) for row in self.accounts)
 
 
 def now() -> str:

@@ -2,20 +2,29 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
 from ipate.errors import InputError, IpateError
-from ipate.files import FileLock
+from ipate.files import FileLock, write_text
+from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger, check_ids
 from ipate.ledger.carry import openings
-from ipate.ledger.file import connect, create_schema, is_blank, lock_for_writing, plain_errors, transaction
+from ipate.ledger.file import (
+    connect,
+    create_schema,
+    head_file,
+    is_blank,
+    lock_for_writing,
+    plain_errors,
+    transaction,
+)
+from ipate.ledger.orders import keep_orders
 from ipate.ledger.records import (
     REASONS,
     AccountRow,
     Charge,
-    Floats,
     Head,
     NoiseKind,
     Reason,
@@ -41,7 +50,7 @@ class SqliteLedger(Ledger):
         self, path: Path, connection: sqlite3.Connection, lock: FileLock | None, contents: Contents, run: RunRow
     ) -> None:
         super().__init__(path, contents.runs, run, contents.spent)
-        self._connection, self._lock, self._contents = connection, lock, contents
+        self._file, self._connection, self._lock, self._contents = path, connection, lock, contents
 
     @classmethod
     def open(
@@ -51,10 +60,11 @@ class SqliteLedger(Ledger):
         *,
         run: str | None = None,
         pool: str | None = None,
-        people: Mapping[str, str] | None = None,
+        people: Mapping[str, str] | Roster | None = None,
         noise: NoiseKind | None = None,
         parent: str | None = None,
         reason: Reason | None = None,
+        replaces: str | None = None,
         expected_head: Head | str | None = None,
         timeout: float = _TIMEOUT,
         readonly: bool = False,
@@ -69,12 +79,15 @@ class SqliteLedger(Ledger):
         ----------
         pool : str, optional
             The pool that the query ids refer to. Runs on the same pool share its answers. Default: a separate pool.
-        people : mapping, optional
-            Person to account id, so that balances follow people into other groups. Give it in all runs or in none.
+        people : mapping or Roster, optional
+            Person to account id, so that balances follow people into other groups. Give it in all runs or in none. A
+            `Roster` also names people who are not protected, and answers what a new run may be asked.
         noise : {"secure", "seeded"}, optional
             The kind of noise of a new run. Default: secure. All runs of a ledger have the same kind.
         parent, reason : str, optional
             The run that a new run continues, and why ("withdrawal").
+        replaces : str, optional
+            Other ledgers of these people whose charges are not counted here, for the report.
         expected_head : Head or str, optional
             A head that was seen before, for rollback detection: a file whose chain does not contain it is refused.
         timeout : float
@@ -82,10 +95,11 @@ class SqliteLedger(Ledger):
         readonly : bool
             Open without the write lock; such a ledger cannot charge.
         """
-        file = Path(path)
-        wanted = Head.parse(expected_head) if isinstance(expected_head, str) else expected_head
+        file, roster = Path(path), Roster.of(people)
+        heads = [Head.parse(expected_head) if isinstance(expected_head, str) else expected_head, _kept_head(file)]
+        wanted = max((head for head in heads if head is not None), key=lambda head: head.entries, default=None)
         if not file.exists() and (readonly or terms is None or wanted is not None):
-            raise IpateError(f"{file}: there is no ledger here; if it was moved or lost, restore it, do not start anew")
+            raise _lost(file)
         with ExitStack() as held, plain_errors(str(file)):
             lock = None if readonly else held.enter_context(lock_for_writing(file, timeout=timeout))
             connection = held.enter_context(closing(connect(file, readonly=readonly, timeout=timeout)))
@@ -94,11 +108,12 @@ class SqliteLedger(Ledger):
                     create_schema(connection, time=now())
             with transaction(connection, write=False):
                 contents = read(connection, name=str(file))
-            _check_head(str(file), contents, wanted)
+            for head in heads:
+                _check_head(str(file), contents, head)
             name = run if run is not None or contents.runs else "run"
             chosen = contents.run_named(name)
             if chosen is not None:
-                _check_same(chosen, terms, pool=pool, people=people, noise=noise, parent=parent)
+                _check_same(chosen, terms, pool=pool, people=roster.people, noise=noise, parent=parent)
             elif readonly or terms is None or name is None:
                 raise InputError(f"run {name!r} is not in this ledger, and no accounts are given to begin it")
             else:
@@ -109,15 +124,18 @@ class SqliteLedger(Ledger):
                     time=now(),
                     name=name,
                     pool=pool or name,
-                    named=people is not None,
+                    identity=roster.identity,
                     noise=noise or "secure",
                     parent=parent,
                     reason=reason,
-                    accounts=_opened(connection, contents, terms, people),
-                    members=tuple(sorted((people or {}).items())),
+                    replaces=replaces,
+                    accounts=_opened(connection, contents, terms, roster, parent),
+                    members=tuple(sorted((roster.people or {}).items())),
+                    unprotected=tuple(sorted(roster.unprotected)),
                 )
                 append(connection, contents, chosen)
             ledger = cls(file, connection, lock, contents, chosen)
+            ledger._keep_head()
             held.pop_all()  # the ledger closes them
         return ledger
 
@@ -196,27 +214,48 @@ class SqliteLedger(Ledger):
             return read(self._connection, name=str(self.path)).head
 
     def close(self) -> None:
-        """Close the file and release the write lock."""
+        """Record the head, close the file and release the write lock."""
+        self._keep_head()
         self._connection.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
+    def _keep_head(self) -> None:
+        """Record the head beside the file, so that an older copy is noticed; a failure to do so is no error."""
+        if self._lock is not None and _kept_head(self._file) != self.head:
+            with suppress(OSError):
+                write_text(head_file(self._file), f"{self.head}\n")
 
-def opening_balances(
-    path: str | Path, terms: Sequence[Terms], *, run: str, noise: NoiseKind, people: Mapping[str, str] | None = None
-) -> dict[str, Floats]:
-    """Return the opening balances that a new run would have, without writing.
 
-    This refuses a run with the other kind of noise, or without budget, before any teacher is trained. The result is
-    empty if the ledger is new or already holds the run.
+def opening_accounts(
+    path: str | Path,
+    terms: Sequence[Terms],
+    *,
+    run: str,
+    noise: NoiseKind,
+    people: Mapping[str, str] | Roster | None = None,
+    heads: Sequence[Head] = (),
+) -> tuple[AccountRow, ...]:
+    """Return the accounts with the opening balances that a new run would have, without writing.
+
+    This refuses a run that the ledger does not admit, with the other kind of noise, or without budget, and a ledger
+    without one of the heads that were seen before, all before any teacher is trained. The result is empty if the
+    ledger is new or already holds the run.
     """
-    with _looked_at(Path(path)) as found:
-        if found is None or not found[1].runs or found[1].run_named(run) is not None:
-            return {}
+    file = Path(path)
+    if not file.exists() and (heads or _kept_head(file) is not None):
+        raise _lost(file)
+    with _looked_at(file) as found:
+        if found is None:
+            return ()
         connection, contents = found
-        _check_noise(str(path), contents, noise)
-        return openings(terms, people, contents.runs, charges(connection, contents.runs))
+        for head in (*heads, _kept_head(file)):
+            _check_head(str(file), contents, head)
+        if not contents.runs or contents.run_named(run) is not None:
+            return ()
+        _check_noise(str(file), contents, noise)
+        return _opened(connection, contents, terms, Roster.of(people), None)
 
 
 def run_names(path: str | Path) -> tuple[str, ...]:
@@ -270,7 +309,7 @@ def _check_same(
     )
     if terms is not None:
         check_ids(terms)
-        if {entry.account.id: entry for entry in terms} != {row.id: row.terms for row in run.accounts}:
+        if {entry.account.id: _settings(entry) for entry in terms} != {r.id: _settings(r.terms) for r in run.accounts}:
             raise InputError(f"other accounts or budgets: {way_out}")
     if pool is not None and pool != run.pool:
         raise InputError(f"pool is {pool!r}, not {run.pool!r}: {way_out}")
@@ -296,9 +335,35 @@ def _check_parent(contents: Contents, parent: str | None, reason: Reason | None)
 
 
 def _opened(
-    connection: sqlite3.Connection, contents: Contents, terms: Sequence[Terms], people: Mapping[str, str] | None
+    connection: sqlite3.Connection, contents: Contents, terms: Sequence[Terms], roster: Roster, parent: str | None
 ) -> tuple[AccountRow, ...]:
-    """Return the accounts of a new run with their opening balances."""
+    """Return the accounts of a new run with the orders that they keep and their opening balances."""
     check_ids(terms)
-    opened = openings(terms, people, contents.runs, charges(connection, contents.runs))
-    return tuple(AccountRow(terms=entry, opening=opened[entry.account.id]) for entry in terms)
+    if parent is None:
+        roster.admit(terms, contents.runs)
+    kept = keep_orders(terms, roster.people, contents.runs, parent)
+    opened = openings(kept, roster.people, contents.runs, charges(connection, contents.runs))
+    return tuple(AccountRow(terms=entry, opening=opened[entry.account.id]) for entry in kept)
+
+
+def _settings(terms: Terms) -> object:
+    """Return what must be the same to continue a run; orders that an account has fixed stay as they are."""
+    meter = terms.meter
+    return terms.account, meter.bound, meter.conversion, () if meter.fixes_order else meter.orders
+
+
+def _lost(file: Path) -> IpateError:
+    return IpateError(
+        f"{file}: there is no ledger here; if it was moved or lost, restore it, do not start anew: what its people "
+        "have spent would be forgotten"
+    )
+
+
+def _kept_head(file: Path) -> Head | None:
+    """Return the newest head that was recorded beside a ledger; None if there is none."""
+    try:
+        return Head.parse(head_file(file).read_text(encoding="ascii"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise IpateError(f"{head_file(file)}: not readable ({error}); restore it together with the ledger") from None

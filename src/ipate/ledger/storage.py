@@ -278,11 +278,14 @@ def charges(connection: sqlite3.Connection, runs: Mapping[int, RunRow]) -> Itera
 
 def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
     row = connection.execute("SELECT * FROM runs WHERE entry = ?", (entry,)).fetchone()
-    _, name, pool, named, noise, parent, reason = row
+    _, name, pool, identity, noise, parent, reason, replaces = row
     accounts = connection.execute("SELECT * FROM accounts WHERE run = ? ORDER BY position", (entry,))
     members = connection.execute("SELECT person, account FROM members WHERE run = ? ORDER BY person", (entry,))
-    rows = tuple(AccountRow.read(row[2:]) for row in accounts)
-    return RunRow(entry, time, name, pool, bool(named), noise, parent, reason, rows, tuple(members.fetchall()))
+    unprotected = connection.execute("SELECT person FROM unprotected WHERE run = ? ORDER BY person", (entry,))
+    rows, bare = tuple(AccountRow.read(row[2:]) for row in accounts), tuple(person for (person,) in unprotected)
+    return RunRow(
+        entry, time, name, pool, identity, noise, parent, reason, replaces, rows, tuple(members.fetchall()), bare
+    )
 
 
 def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
@@ -321,7 +324,7 @@ def _check_balances(connection: sqlite3.Connection, name: str, contents: Content
             spent = contents.spent[run.entry, row.id]
             if not np.array_equal(from_bytes(kept[run.entry, row.id]), spent):
                 raise damaged(name, f"the balance of account {row.id!r} is not the sum of its charges")
-            if spent.any() and not np.any(spent <= row.terms.limit):
+            if spent.any() and not row.terms.fits(spent):
                 raise damaged(name, f"account {row.id!r} is over its budget")
 
 
@@ -345,11 +348,12 @@ def append(connection: sqlite3.Connection, contents: Contents, entry: RunRow | B
 
 def _insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
     """Write a run with its accounts, their opening balances and their people."""
-    row = (run.entry, run.name, run.pool, int(run.named), run.noise, run.parent, run.reason)
+    row = (run.entry, run.name, run.pool, run.identity, run.noise, run.parent, run.reason, run.replaces)
     _insert(connection, "runs", [row])
     _insert(connection, "accounts", ((run.entry, place, *row.columns()) for place, row in enumerate(run.accounts)))
     _insert(connection, "balances", ((run.entry, row.id, to_bytes(row.opening)) for row in run.accounts))
     _insert(connection, "members", ((run.entry, *pair) for pair in run.members))
+    _insert(connection, "unprotected", ((run.entry, person) for person in run.unprotected))
 
 
 def _insert_batch(connection: sqlite3.Connection, batch: BatchRow) -> None:

@@ -30,6 +30,7 @@ from ipate.parties.exchange import DeclaredGroup, DeclaredTeacher, Encoding, Man
 from ipate.parties.models import fit_one, load_and_vote, note, pickled, store, teacher_file
 from ipate.parties.queries import Queries
 from ipate.people.budgets import MIN_GROUP_SIZE
+from ipate.people.ids import warn_alike
 from ipate.people.people import make_people
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit, usual_points
@@ -353,6 +354,8 @@ def _allocate_people(rows: Dataset, options: SiteOptions, data: Path) -> Allocat
         rows.n_rows, budgets=rows.epsilon, levels=rows.levels, policy=options.policy, epsilon=options.epsilon,
         delta=delta, person_id=rows.person_id, merge_within=options.merge_within, source=str(data),
     )  # fmt: skip
+    if rows.person_id is not None:
+        warn_alike(people.ids.tolist(), where=str(data))
     most = group_limit(
         options.max_groups, n_people=people.n_people, n_classes=rows.n_classes, n_teachers=options.n_teachers or "auto",
         points_per_teacher=options.points_per_teacher,

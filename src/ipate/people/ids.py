@@ -1,6 +1,5 @@
 """The one form of a person's id, whatever file, table or argument it comes from, and ids that look alike."""
 
-import math
 import re
 import unicodedata
 import warnings
@@ -36,8 +35,9 @@ def plain_id(value: object) -> str:
         return ""
     if isinstance(value, int | np.integer):
         return str(int(value))
-    if isinstance(value, float | np.floating) and math.isfinite(value) and value == int(value) and abs(value) < _EXACT:
-        return str(int(value))
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        return str(int(number)) if number.is_integer() and abs(number) < _EXACT else ""
     return ""
 
 

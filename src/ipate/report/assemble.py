@@ -9,7 +9,6 @@ import numpy as np
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.files import write_text
-from ipate.labelling.costs import fixed_orders
 from ipate.labelling.history import Extract
 from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
 from ipate.planning.settings import Settings
@@ -88,6 +87,7 @@ def _public(source: Source) -> Facts:
         stopped_by=stopped_by,
         ledger_head=record.ledger_head or None,
         private_history=source.extract.private_history and stopped_by == "other",
+        replaces=source.extract.replaces,
     )
 
 
@@ -122,9 +122,6 @@ def _groups(allocation: Allocation) -> tuple[GroupFacts, ...]:
 def _parameters(source: Source) -> Parameters:
     allocation, settings, design = source.allocation, source.settings, source.settings.design
     mechanism = settings.aggregator(allocation.scale).mechanism
-    panel = allocation.panel()
-    orders = fixed_orders(panel, settings.meter, mechanism)
-    names = [panel.groups[index].id for index in panel.account_group]
     return Parameters(
         variant=allocation.variant,
         rule=allocation.layout.rule,
@@ -134,7 +131,7 @@ def _parameters(source: Source) -> Parameters:
         threshold=mechanism.threshold,
         bound=settings.meter.bound,
         conversion=settings.meter.conversion,
-        orders={} if orders is None else dict(zip(names, orders, strict=True)),
+        orders=source.extract.orders,
         stop=settings.stop,
         max_labels=settings.max_labels,
         teacher_model=source.teacher_model,

@@ -280,6 +280,12 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
         "Whatever lies in the run's private folder (votes, partition by name, comparisons), if it gets out.",
         "Errors in programs and computers, and what can be learnt from running times or access to the machine.",
     ]
+    if facts.replaces:
+        found.insert(
+            0,
+            f"What was charged to another ledger: this run began a new one (--fresh-ledger) although the ledger "
+            f"{', '.join(facts.replaces)} knows people of this run. Their budgets there and here add up.",
+        )
     if facts.owner is not None and facts.owner.comparison is not None:
         found.append(
             "The comparison with standard PATE: it used the private data a second time, and part of it without noise."

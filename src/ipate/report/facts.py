@@ -197,6 +197,7 @@ class Facts(About):
     stopped_by: StoppedBy | None
     ledger_head: str | None = None
     private_history: bool = False
+    replaces: tuple[str, ...] = ()  # other ledgers of these people whose charges are not counted here
     released: Outcome | None = None
     owner: Owner | None = None
 

@@ -177,8 +177,9 @@ class StudentConfig(_Section):
 class RunConfig(_Section):
     """The configuration of a run. `seed` seeds the noise: a seeded run is reproducible and NOT private.
 
-    `benchmark` states that nobody in the data is real, which `compare` needs on files. `ledger` is a file shared by
-    several runs, so that balances carry over; by default a run has its own.
+    `benchmark` states that nobody in the data is real, which `compare` needs on files. `ledger` is the file that is
+    charged. By default it lies beside a file of people, is found again by their ids, and is shared by all runs about
+    them; seeded runs, benchmarks and data sets of this package have one in the run's folder.
     """
 
     data: DataConfig
@@ -192,6 +193,9 @@ class RunConfig(_Section):
     compare: bool = False
     benchmark: bool = False
     ledger: Path | None = None
+    fresh_ledger: bool = False
+    new_people: bool = False
+    accept_larger_budgets: bool = False
 
     @model_validator(mode="after")
     def _only_benchmarks(self) -> "RunConfig":

@@ -1,5 +1,6 @@
 """The steps of `PATEClassifier.fit`, and the labelling, which `ipate run` shares."""
 
+import logging
 import secrets
 import sys
 import warnings
@@ -15,13 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation, single_class_groups
 from ipate.data.frames import is_frame, n_rows
-from ipate.errors import ClassesWarning, InputError, PublicRowsWarning, RepeatedFitWarning
+from ipate.errors import ClassesWarning, InputError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
 from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms, label, open_ledger
 from ipate.labelling.noise import make_noise
 from ipate.labelling.results import Labelling, Record
 from ipate.labelling.tested import label_tested
+from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger, MemoryLedger
+from ipate.ledger.finding import choose_ledger
 from ipate.ledger.records import noise_kind
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
@@ -53,6 +56,22 @@ def find_classes(y: NDArray[Any], classes: Sequence[Any] | None) -> NDArray[Any]
     if len(found) < 2:
         raise InputError(f"there is one class, {found.tolist()[0]!r}: a classifier needs at least 2 classes")
     return found
+
+
+def check_ledger_use(ledger: Any, *, seeded: bool, named: bool) -> None:
+    """Refuse a ledger without person ids; warn that without a ledger the next fit spends the same budgets again."""
+    if ledger is not None and not named:
+        raise InputError(
+            f"ledger is {str(ledger)!r} without person_id: give the person's id of each row, so that later fits find "
+            "what each person has spent"
+        )
+    if ledger is None and not seeded:
+        warnings.warn(
+            "no ledger is named, so budgets are counted for this fit alone and the next fit spends them again: pass "
+            "ledger= and person_id=",
+            LedgerWarning,
+            stacklevel=3,
+        )
 
 
 def encode(classes: NDArray[Any], y: ArrayLike, what: str) -> Ints:
@@ -227,6 +246,8 @@ def charge_labels(
     pool: str,
     noise_seed: int | None,
     order: NDArray[np.int64],
+    roster: Roster,
+    fresh: bool,
     overlap: bool = False,
 ) -> tuple[Labelling, Ledger, Extract]:
     """Label the pool; with a path, every label is charged to that ledger before it is released.
@@ -238,11 +259,16 @@ def charge_labels(
     if path is None:
         result, ledger = run_labelling(votes, allocation, settings, **how)
         return result, ledger, Extract.of(ledger)
-    noise = noise_kind(seeded=noise_seed is not None)
+    noise, replaces = noise_kind(seeded=noise_seed is not None), None
+    if noise_seed is None:
+        chosen = choose_ledger(Path(path), beside=None, people=roster.everybody, fresh=fresh)
+        path, replaces = chosen.path, chosen.replaces
+        logging.getLogger("ipate").info(chosen.announcement)
     terms = account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale))
     with SqliteLedger.open(
-        path, terms, run=f"fit {secrets.token_hex(8)}", pool=pool, people=allocation.members(), noise=noise
+        path, terms, run=f"fit {secrets.token_hex(8)}", pool=pool, people=roster, noise=noise, replaces=replaces
     ) as book:
         result, _ = run_labelling(votes, allocation, settings, ledger=book, **how)
-        kept = MemoryLedger(terms, opening={account: book.spent(account) for account in book.terms}, noise=noise)
+        opening = {account: book.spent(account) for account in book.terms}
+        kept = MemoryLedger(tuple(book.terms.values()), opening=opening, noise=noise)
         return result, kept, Extract.of(book)

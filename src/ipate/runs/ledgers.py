@@ -1,5 +1,6 @@
 """The ledger of a run, with rollback detection, and the record of what it charged and released."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -13,9 +14,11 @@ from ipate.errors import BudgetExceededError, InputError
 from ipate.files import write_csv
 from ipate.labelling.loop import account_terms
 from ipate.labelling.results import GroupResult, Record
+from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger
+from ipate.ledger.finding import Choice, choose_ledger
 from ipate.ledger.records import Head
-from ipate.ledger.sqlite import SqliteLedger, opening_balances, run_names
+from ipate.ledger.sqlite import SqliteLedger, opening_accounts, run_names
 from ipate.people.budgets import shown_count
 from ipate.planning.settings import Settings
 from ipate.runs.fitting import run_labelling
@@ -27,13 +30,58 @@ Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]  # a t
 
 
 def ledger_path(folder: RunFolder) -> Path:
-    """Return the path of the ledger: the configured file, or one in the run's private folder."""
+    """Return the ledger that a run is charged to, from its record; before it is opened, the one that is named.
+
+    The ledger of a file of people lies beside that file and is found by `choose`; a seeded run and a data set of this
+    package have one of their own.
+    """
+    kept = folder.read(folder.private / "ledger.json")
+    if kept is not None:
+        return folder.path / str(kept["path"])  # a ledger of the run's own is found after the folder was moved
     path = folder.config.ledger
     if path is None:
         return folder.private / "ledger.sqlite"
     if path.resolve().is_relative_to(folder.public.resolve()):
         raise InputError(f"ledger is {str(path)!r}: a ledger is private and must not lie in the run's public folder")
     return path
+
+
+def choose(folder: RunFolder, roster: Roster) -> Choice:
+    """Return the ledger to charge: the recorded one, the run's own, or the one that knows these people."""
+    path, config = ledger_path(folder), folder.config
+    own = config.seed is not None or config.benchmark or config.data.file is None
+    if own or (folder.private / "ledger.json").is_file():
+        return Choice(path=path, announcement=f"charging {path}")
+    return choose_ledger(
+        config.ledger,
+        beside=config.data.file,
+        people=None if roster.rows else roster.everybody,
+        run=folder.id,
+        fresh=config.fresh_ledger,
+    )
+
+
+def roster_of(folder: RunFolder, allocation: Allocation, unprotected: NDArray[np.str_]) -> Roster:
+    """Return the people of a run for its ledger, with the answers of the configuration."""
+    config = folder.config
+    return Roster(
+        people=allocation.members(),
+        unprotected=unprotected.tolist(),
+        rows=config.data.file is None or config.data.person is None,
+        new_people=config.new_people,
+        accept_larger_budgets=config.accept_larger_budgets,
+    )
+
+
+def heads_beside(folder: RunFolder, path: Path) -> tuple[Head, ...]:
+    """Return the heads of a ledger that other runs in the same parent folder have recorded: rollback detection."""
+    found: list[Head] = []
+    for stated in folder.path.absolute().parent.glob("*/private/ledger.json"):
+        kept = folder.read(stated) or {}
+        other = RunFolder(stated.parents[1], folder.config)
+        if (other.path / str(kept.get("path"))).absolute() == path.absolute():
+            found += known_heads(other).values()
+    return tuple(found)
 
 
 def known_heads(folder: RunFolder) -> dict[str, Head]:
@@ -71,27 +119,34 @@ def _parent(folder: RunFolder, left: int) -> str | None:
 
 
 @contextmanager
-def opened(folder: RunFolder, allocation: Allocation, settings: Settings, *, pool: str) -> Iterator[Ledger]:
+def opened(
+    folder: RunFolder, allocation: Allocation, settings: Settings, *, pool: str, unprotected: NDArray[np.str_]
+) -> Iterator[Ledger]:
     """Open the ledger to charge this run; balances carry over from earlier runs by person id.
 
     `pool` is the fingerprint of the public points, from `data.json`: runs on the same pool share answers.
     """
-    path, left = ledger_path(folder), len(allocation.withdrawn)
-    parent = _parent(folder, left)
+    left = len(allocation.withdrawn)
+    roster = roster_of(folder, allocation, unprotected)
+    chosen = choose(folder, roster)
+    path, parent = chosen.path, _parent(folder, left)
     with SqliteLedger.open(
         path,
         account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale)),
         run=run_name(folder, left),
         pool=pool,
-        people=allocation.members(),
+        people=roster,
         noise=folder.config.noise,
         parent=parent,
         reason=None if parent is None else "withdrawal",
+        replaces=chosen.replaces,
         expected_head=newest_head(folder),
     ) as ledger:
         kept = folder.private / "ledger.json"
         if (folder.read(kept) or {}).get("run") != ledger.run:  # from now on an older or missing ledger is refused
-            folder.write(kept, {"path": str(path), "run": ledger.run, "ledger_head": str(ledger.head)})
+            inside = path.is_relative_to(folder.path)
+            stated = path.relative_to(folder.path) if inside else path
+            folder.write(kept, {"path": str(stated), "run": ledger.run, "ledger_head": str(ledger.head)})
         yield ledger
 
 
@@ -105,36 +160,40 @@ def reading(folder: RunFolder) -> Iterator[Ledger]:
         yield ledger
 
 
-def check_affordable(folder: RunFolder, allocation: Allocation, settings: Settings) -> None:
-    """Refuse a run whose people have no budget left, before any teacher is trained.
+def check_affordable(
+    folder: RunFolder, allocation: Allocation, settings: Settings, *, unprotected: NDArray[np.str_]
+) -> None:
+    """Choose the ledger, and refuse a run that it does not admit or cannot pay for, before any teacher is trained.
 
     Under a data-independent bound, the budget left must pay for at least one query. A run that has begun
     labelling continues with whatever is left, also after a withdrawal.
     """
+    roster = roster_of(folder, allocation, unprotected)
+    chosen = choose(folder, roster)
+    logging.getLogger("ipate").info(chosen.announcement)
     if (folder.private / "ledger.json").is_file():
         return
-    path = ledger_path(folder)
+    path, panel, aggregator = chosen.path, allocation.panel(), settings.aggregator(allocation.scale)
     if not path.parent.is_dir():
         raise InputError(f"ledger is {str(path)!r}: the folder {path.parent} does not exist; create it first")
     if path.is_dir():
         raise InputError(f"ledger is {str(path)!r}: it is a folder; name a file")
-    people, panel = allocation.members(), allocation.panel()
-    aggregator = settings.aggregator(allocation.scale)
     terms = account_terms(panel, settings.meter, aggregator)
-    before = opening_balances(path, terms, run=folder.id, noise=folder.config.noise, people=people)
+    accounts = opening_accounts(
+        path, terms, run=folder.id, noise=folder.config.noise, people=roster, heads=heads_beside(folder, path)
+    )
     if settings.meter.whole or panel.rotating or not settings.meter.data_independent:
         return
     noise = aggregator.mechanism
     poor = []
-    for entry in terms:
-        account, spent = entry.account, before.get(entry.account.id, np.zeros(entry.meter.width))
+    for row in accounts:
+        entry, account = row.terms, row.terms.account
         check, label = entry.meter.worst_query(
             sensitivity=account.sensitivity, sigma=noise.sigma, check_sigma=noise.check_sigma, noise=noise.noise
         )
-        affordable = np.any(spent + check + label <= entry.limit)
-        if spent.any() and not affordable:
-            poor.append((entry, entry.epsilon(spent)))
-    if poor and (settings.stop != "drop" or len(poor) == len(terms)):
+        if row.opening.any() and not entry.fits(row.opening + check + label):
+            poor.append((entry, entry.epsilon(row.opening)))
+    if poor and (settings.stop != "drop" or len(poor) == len(accounts)):
         entry, so_far = poor[0]
         raise BudgetExceededError(
             f"{path}: group {entry.account.group.id!r} cannot pay for one more query: earlier runs spent ε = "
@@ -194,7 +253,7 @@ def label_once(
             record.check_answers({query: answer[0] for query, answer in ledger.stored().answers.items()})
         return record
     with (
-        opened(folder, allocation, settings, pool=task.pool) as ledger,
+        opened(folder, allocation, settings, pool=task.pool, unprotected=task.unprotected) as ledger,
         bar("queries labelled", votes.n_queries) as progress,
     ):
         result, _ = run_labelling(

@@ -89,7 +89,7 @@ def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, fir
         records=_whole_runs(ledger, records),
         labels=sum(record.labels for record in own),
         checks=sum(record.checks for record in own),
-        epsilon=float(meter.epsilon(cost, last.delta)[0]) if cost.any() else 0.0,
+        epsilon=ledger.terms[last.account].epsilon(cost) if cost.any() else 0.0,
         budget=last.budget,
         kind=_least_of(kinds | ({"private"} if ledger.private_history else set())),
     )

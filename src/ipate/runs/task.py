@@ -15,6 +15,7 @@ from ipate.data.schema import Schema
 from ipate.errors import InputError
 from ipate.files import fingerprint
 from ipate.people.grouping import find_rows, row_name
+from ipate.people.ids import warn_alike
 from ipate.people.people import People, make_people
 from ipate.planning.choose import group_limit
 from ipate.planning.reference import Reference, Simulator, read_design
@@ -66,9 +67,12 @@ def prepare(config: RunConfig) -> Task:
     data, parts = (_named if config.data.file is None else _own_files)(config)
     pool = fingerprint(data.classes, data.X[parts.public])
     people = _people(data, parts.private, config)
+    unprotected = _unprotected(data, parts)
+    if data.person_id is not None:
+        warn_alike([*people.ids.tolist(), *unprotected.tolist()], where=data.name)
     own_pool, own_test = data.separate
     return Task(
-        data=data, parts=parts, people=people, unprotected=_unprotected(data, parts), pool=pool,
+        data=data, parts=parts, people=people, unprotected=unprotected, pool=pool,
         overlap=config.data.allow_overlap, public_truth=own_pool > 0, public_test=own_test > 0,
     )  # fmt: skip
 
