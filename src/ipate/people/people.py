@@ -17,7 +17,6 @@ from ipate.files import FilePath, read_table
 from ipate.people.budgets import MIN_GROUP_SIZE, Group
 from ipate.people.grouping import by_level, by_number, find_rows, number_column, row_name
 from ipate.people.ids import plain_id
-from ipate.people.merging import MIN_GROUP_SIZE, merge_groups, regrouped
 from ipate.people.merging import merge_groups, regrouped
 from ipate.people.policy import Policy
 
