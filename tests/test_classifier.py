@@ -442,7 +442,7 @@ def test_cross_validation_on_a_ledger_does_not_warn(tmp_path):
     X, y = task(600)
     people = np.array([f"p{index}" for index in range(600)])
     given = {"X_public": task(200, seed=1)[0], "person_id": people}
-    model = small(ledger=tmp_path / "people.sqlite", max_labels=5)
+    model = small(ledger=tmp_path / "people.sqlite", new_people=True, max_labels=5)
     cross_val_score(model, X, y, cv=2, params=given, error_score="raise")
 
 
