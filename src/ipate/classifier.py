@@ -19,9 +19,7 @@ from ipate.data.overlap import check_overlap
 from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
-from ipate.ledger.admission import Roster
 from ipate.people.budgets import MIN_GROUP_SIZE
-from ipate.people.ids import warn_alike
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit
@@ -100,8 +98,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         A seed that makes the noise reproducible: the result is then NOT private.
     ledger : path, optional
         A ledger on disk that several fits share: every label is charged there before it is used, and each fit starts
-        with the remaining budgets. It needs `person_id`. By default costs are kept in memory only, with a
-        `LedgerWarning`: the next fit spends the same budgets again.
+        with the remaining budgets. It needs `person_id`. By default costs are in memory only, with a `LedgerWarning`.
     fresh_ledger, new_people, accept_larger_budgets : bool
         Answers to what a ledger asks: begin a new ledger for people who have another one in its folder, accept people
         who are mostly unknown to it, and accept budgets that are larger than in the last fit.
@@ -236,8 +233,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         }  # fmt: skip
         fitting.check_ledger_use(self.ledger, seeded=self.noise_seed is not None, named=person_id is not None)
         people = make_people(len(codes), **by_row, **rules)  # refuses bad budgets before anything else
-        everybody = people.ids.tolist()
-        warn_alike(everybody if person_id is not None else (), where="person_id")
+        everybody = fitting.check_ids(people, named=person_id is not None)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         if X_public is not None:
             pool, truth = self._public(X_public, y_public, "X_public", like=X)
@@ -268,11 +264,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             votes, self.allocation_, settings,
             path=self.ledger, pool=fingerprint(self.classes_, *parts(pool)), noise_seed=self.noise_seed, order=order,
             overlap=self.allow_overlap,
-            roster=Roster(
-                people=self.allocation_.members(), unprotected=set(everybody) - set(people.ids.tolist()),
-                new_people=self.new_people, accept_larger_budgets=self.accept_larger_budgets,
-            ),
-            fresh=self.fresh_ledger,
+            roster=fitting.roster_of(self, everybody), fresh=self.fresh_ledger,
         )  # fmt: skip
         self._record = Record.of(self.labelling_, n_public=n_rows(pool), ledger_head=self._extract.head)
         self.labels_ = self._record.labels

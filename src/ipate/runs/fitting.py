@@ -28,6 +28,7 @@ from ipate.ledger.finding import choose_ledger
 from ipate.ledger.records import noise_kind
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
+from ipate.people.ids import warn_alike
 from ipate.people.people import People
 from ipate.planning.settings import Settings, designed
 from ipate.teachers.dry import dry_fit
@@ -72,6 +73,22 @@ def check_ledger_use(ledger: Any, *, seeded: bool, named: bool) -> None:
             LedgerWarning,
             stacklevel=3,
         )
+
+
+def check_ids(people: People, *, named: bool) -> tuple[str, ...]:
+    """Return everybody's id, and warn about given ids that look alike."""
+    ids = tuple(people.ids.tolist())
+    warn_alike(ids if named else (), where="person_id")
+    return ids
+
+
+def roster_of(model: Any, everybody: Sequence[str]) -> Roster:
+    """Return the people of a fit for its ledger, with the answers that the classifier's parameters give."""
+    people = model.allocation_.people.ids.tolist()
+    return Roster(
+        people=model.allocation_.members(), unprotected=set(everybody) - set(people), new_people=model.new_people,
+        accept_larger_budgets=model.accept_larger_budgets,
+    )  # fmt: skip
 
 
 def encode(classes: NDArray[Any], y: ArrayLike, what: str) -> Ints:
