@@ -48,6 +48,8 @@ POOL = "tests/attacks/test_08_private_rows_as_pool.py"
 CELLS = "tests/data/test_private_cells.py"
 MISALIGNED = "tests/attacks/test_03_misaligned_budgets.py"
 PTR = "tests/accounting/ptr"
+STUDENT = "tests/runs/test_student.py"
+DEPLOYED = "tests/students/test_deployed.py"
 LAW = "tests/ballots/test_law.py"
 DESIGN = "tests/ballots/test_design.py"
 COUNTING = "tests/ballots/test_counting.py"
@@ -83,6 +85,42 @@ class Mutant:
 
 
 MUTANTS = (
+    # What a deployed student holds, and how it is read.
+    Mutant(
+        "a student without a guarantee is public",
+        "runs/ledgers.py",
+        'return (folder.public if record.publishable else folder.private) / "student"',
+        'return folder.public / "student"',
+        (f"{STUDENT}::test_seeded_run_deploys_into_private_folder",),
+    ),
+    Mutant(
+        "notes on private labels are logged",
+        "runs/teaching.py",
+        "    if record.publishable:  # the notes follow from released labels",
+        "    if record:",
+        (f"{STUDENT}::test_seeded_run_deploys_into_private_folder",),
+    ),
+    Mutant(
+        "a pickled student is read unasked",
+        "students/storage.py",
+        'if kind == "pickle" and not allow_pickle:',
+        "if False:",
+        (f"{DEPLOYED}::test_custom_type_is_a_pickle_that_needs_a_flag",),
+    ),
+    Mutant(
+        "untrusted types are read from skops",
+        "students/storage.py",
+        "unknown = sorted(set(_extra_types(data)) - set(TRUSTED))",
+        "unknown: list[str] = []",
+        (f"{DEPLOYED}::test_skops_file_with_unknown_type_is_refused",),
+    ),
+    Mutant(
+        "private costs stand in the model card",
+        "students/card.py",
+        '"cost": g.cost if open_ else None',
+        '"cost": g.cost',
+        ("tests/test_classifier.py::test_card_of_seeded_fit_says_do_not_publish",),
+    ),
     # What a release costs.
     Mutant(
         "gdp label at half sigma",

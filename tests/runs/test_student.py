@@ -11,7 +11,7 @@ from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.listing import state_of
 from ipate.runs.stages import execute
-from runs.making import quiet, resumed
+from runs.making import quiet, resumed, run
 
 NAMES = np.array(["home", "ward"])
 
@@ -68,21 +68,46 @@ def test_student_predicts_the_users_own_table(made, tmp_path):
     assert np.mean(student.predict(new[["unit", "outcome", "sex", "age"]]) == new.outcome) > 0.8
 
 
-def test_student_folder_holds_nothing_private(made):
-    summary = made()
-    texts = [path.read_text() for path in summary.student.iterdir() if path.suffix != ".skops"]
-    assert len(texts) == 5
-    private = {f"{value:.6f}" for name, value in summary.metrics.items() if isinstance(value, float) and value < 1}
+def texts_of(folder):
+    return {path.name: path.read_text() for path in folder.iterdir() if path.suffix != ".skops"}
+
+
+def test_student_folder_holds_nothing_private(tmp_path):
+    """Test rows and pool are rows of people here, so scores are private."""
+    summary = run(tmp_path / "run")
+    found = texts_of(summary.student)
+    assert set(found) == {"README.md", "example.py", "student.json"}
+    private = {f"{value:.4f}" for value in summary.metrics.values() if isinstance(value, float) and value < 1}
     assert private
-    for text in texts:
-        assert "patient-" not in text
+    for text in found.values():
         assert "accuracy" not in text
         assert not any(value in text for value in private)
-    facts = json.loads((summary.student / "student.json").read_text())
+    facts = json.loads(found["student.json"])
     counts = facts["made"]["labels_by_class"]
     released = summary.record.labels[summary.record.labels >= 0]
-    assert list(counts.values()) == np.bincount(released, minlength=2).tolist()
+    assert list(counts.values()) == np.bincount(released, minlength=10).tolist()
     assert facts["scores"] is None
+
+
+def test_scores_on_public_files_are_in_the_card(made):
+    summary = made()
+    found = texts_of(summary.student)
+    assert set(found) == {"README.md", "example.csv", "example.py", "schema.json", "student.json"}
+    assert not any("patient-" in text for text in found.values())
+    scores = json.loads(found["student.json"])["scores"]
+    assert scores["balanced_accuracy"] == summary.metrics["balanced_accuracy"]
+    assert f"balanced accuracy: {scores['balanced_accuracy']:.1%}" in found["README.md"]
+
+
+def test_report_names_student_and_labels_by_class(made, tmp_path):
+    summary = made()
+    page = summary.report.read_text()
+    assert "is in public/student of the run&#x27;s folder" in page or "is in public/student of the run's folder" in page
+    assert "Labels given, by class" in page
+    assert "right if the class of most labels is always said" in page
+    told = json.loads(summary.report.with_suffix(".json").read_text())
+    counts = np.bincount(summary.record.labels[summary.record.labels >= 0], minlength=2).tolist()
+    assert f'"by_class": {json.dumps(dict(zip(NAMES.tolist(), counts, strict=True)))}' in json.dumps(told)
 
 
 def test_seeded_run_deploys_into_private_folder(made, tmp_path, caplog):

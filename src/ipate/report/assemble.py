@@ -15,6 +15,7 @@ from ipate.planning.settings import Settings
 from ipate.report.exports import as_json
 from ipate.report.facts import About, Audience, DesignFacts, Facts, GroupFacts, Outcome, Owner, Parameters, for_audience
 from ipate.report.page import page
+from ipate.students.scores import label_counts, label_notes
 
 _AGREE = 1e-9  # relative tolerance: the same charges are added in the same order
 
@@ -182,6 +183,8 @@ def _outcome(source: Source) -> Outcome:
         reused_queries=len(free),
         reused_labels=reused_labels,
         passed=record.passed,
+        by_class=label_counts(record.labels, source.classes),
+        notes=label_notes(record.labels, source.classes),
     )
 
 

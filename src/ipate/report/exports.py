@@ -164,6 +164,7 @@ def _publishable(facts: Facts) -> dict[str, Any]:
         ],
         "labelling": None if outcome is None else _labelling(facts, outcome),
         "scores": None if facts.public_scores is None else _given(facts.public_scores),
+        "student_folder": facts.student_folder or None,
         "parameters": asdict(facts.parameters),
         "noise": "seeded" if facts.guarantee.seeded else "secure",
         "split_seed": facts.split_seed,
@@ -233,6 +234,8 @@ def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
         "balance": claims.balance(outcome.groups),
         "labels": outcome.n_labels,
         "queries": outcome.n_queries,
+        "by_class": dict(outcome.by_class),
+        "notes": list(outcome.notes),
         "reused": {"labels": outcome.reused_labels, "queries": outcome.reused_queries},
         "history": {
             "groups": [group.id for group in facts.groups],

@@ -99,6 +99,8 @@ class Scores:
     queries: int | None = None
     label_accuracy: float | None = None
     student_accuracy: float | None = None
+    balanced_accuracy: float | None = None  # the mean of the student's recall over the classes
+    majority_accuracy: float | None = None  # of always saying the class of most released labels
     by_class: Mapping[str, float] | None = None
     by_level: Mapping[str, float] | None = None
 
@@ -122,6 +124,8 @@ class Outcome:
     reused_queries: int = 0
     reused_labels: int = 0
     passed: bool | None = None
+    by_class: Mapping[str, int] = field(default_factory=dict)  # labels of each class
+    notes: tuple[str, ...] = ()  # what the labels of each class mean for a student
 
     @property
     def carried(self) -> bool:
@@ -172,6 +176,7 @@ class About:
     unprotected: int = 0  # people of the private file whose rows are pool or test data
     min_group_size: int = MIN_GROUP_SIZE  # smaller groups are not counted
     public_scores: "Scores | None" = None  # found with public labels alone
+    student_folder: str = ""  # where the deployed student lies in the run's folder
     levels: bool = True  # whether groups are consent levels, rather than numbers that people chose
 
 

@@ -7,7 +7,7 @@ from ipate.accounting.bounds import find_bound
 from ipate.allocation import find_variant
 from ipate.report import claims
 from ipate.report.exports import recipe, ways_to_check
-from ipate.report.facts import WITHHELD, Facts, GroupFacts, Owner
+from ipate.report.facts import WITHHELD, Facts, GroupFacts, Outcome, Owner, Scores
 from ipate.report.figures import history_figure, influence_figure
 from ipate.report.formats import Markup, bullets, element, percent, plain, signed_points, small, table, used
 
@@ -189,21 +189,51 @@ def _results(facts: Facts) -> Markup:
         return Markup("")
     rows = [["queries asked", f"{outcome.n_queries:,}"], ["labels given", f"{outcome.n_labels:,}"]]
     if owner is None:
-        return _section("Labels", table("Results", ["result", "value"], rows), element("p", _NO_SCORES, class_="soft"))
-    shares = {
-        "labels that are right": owner.scores.label_accuracy,
-        "student right on test data": owner.scores.student_accuracy,
+        scores = facts.public_scores
+        rows += [] if scores is None else _shares(scores)
+        said = _NO_SCORES if scores is None else "The scores were found with public labels alone."
+        return _section(
+            "Labels",
+            table("Results", ["result", "value"], rows),
+            element("p", said, class_="soft"),
+            *_balance(facts, outcome),
+        )
+    of_teachers = {
         "single teachers right on the pool": owner.teacher_accuracy,
         "most teachers right on the pool": owner.plurality_accuracy,
     }
-    rows += [[what, percent(share)] for what, share in shares.items() if share is not None]
+    rows += _shares(owner.scores)
+    rows += [[what, percent(share)] for what, share in of_teachers.items() if share is not None]
     if owner.standard_labels is not None and find_variant(facts.parameters.variant).individual:
         rows.append(["labels that standard PATE affords, by its account", f"{owner.standard_labels:,}"])
     return _section(
         "Labels and student (private)",
         table("Results", ["result", "value"], rows),
         *(_student_tables(owner) if owner.comparison is None else ()),
+        *_balance(facts, outcome),
     )
+
+
+def _shares(scores: Scores) -> list[list[str]]:
+    """Return the rows of a table of scores."""
+    shares = {
+        "labels that are right": scores.label_accuracy,
+        "student right on test data": scores.student_accuracy,
+        "student right, mean over classes": scores.balanced_accuracy,
+        "right if the class of most labels is always said": scores.majority_accuracy,
+    }
+    return [[what, percent(share)] for what, share in shares.items() if share is not None]
+
+
+def _balance(facts: Facts, outcome: Outcome) -> Iterator[Markup]:
+    """Yield the released labels of each class, what they mean for a student, and where the student is."""
+    if outcome.n_labels:
+        rows = [[name, f"{count:,}"] for name, count in outcome.by_class.items()]
+        yield table("Labels given, by class", ["class", "labels"], rows)
+        yield bullets([f"{note[0].upper()}{note[1:]}." for note in outcome.notes]) if outcome.notes else Markup("")
+    if facts.student_folder:
+        where = f"The student, with its model card, is in {facts.student_folder} of the run's folder."
+        yield element("p", where)
 
 
 def _comparison(facts: Facts) -> Markup:

@@ -7,11 +7,12 @@ from typing import Any
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.labelling.history import Extract
+from ipate.labelling.results import Record
 from ipate.report.assemble import Report, Source, assemble, check_target, write_facts
 from ipate.report.facts import Audience, Comparison, Outcome, Owner, Scores
 from ipate.report.statement import owed
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import read_record, reading
+from ipate.runs.ledgers import read_record, reading, student_folder
 from ipate.runs.person import withdrawals
 
 
@@ -77,6 +78,7 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
         unprotected=int(data["unprotected"]),
         min_group_size=config.budgets.min_group_size,
         public_scores=_public_scores(folder, data),
+        student_folder=_student(folder, record),
         teacher_model=config.teachers.model,
         student_model=config.student.model,
         noise_seed=config.seed,
@@ -89,8 +91,14 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
 
 
 def _scores(found: Mapping[str, Any]) -> Scores:
-    same = ("labels", "queries", "student_accuracy", "by_class", "by_level")
+    same = ("labels", "queries", "student_accuracy", "balanced_accuracy", "majority_accuracy", "by_class", "by_level")
     return Scores(label_accuracy=found.get("voting_accuracy"), **{name: found.get(name) for name in same})
+
+
+def _student(folder: RunFolder, record: Record) -> str:
+    """Return the path of the deployed student below the run's folder, or nothing if there is none."""
+    path = student_folder(folder, record)
+    return path.relative_to(folder.path).as_posix() if (path / "student.json").is_file() else ""
 
 
 def _public_scores(folder: RunFolder, data: Mapping[str, Any]) -> Scores | None:

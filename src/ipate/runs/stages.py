@@ -1,7 +1,6 @@
 """The stages of a run in order; a resumed run reads the files of completed stages. All scores are private."""
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,15 @@ from ipate.labelling.results import COMPARED, Record
 from ipate.planning.reference import write_design
 from ipate.planning.settings import Settings, designed
 from ipate.report.facts import Audience
-from ipate.runs.config import RunConfig
-from ipate.runs.fitting import run_labelling, standard_labels
+from ipate.runs.fitting import run_labelling
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, publish, student_folder
 from ipate.runs.outlook import chosen_settings
 from ipate.runs.person import settle
 from ipate.runs.reporting import write_report
-from ipate.runs.task import Task, check_models, make_student, prepare
+from ipate.runs.task import Task, check_models, prepare
+from ipate.runs.teaching import evaluate, public_metrics, student_scores, taught, teach
 from ipate.runs.voting import collect_votes
-from ipate.students import find_student
-from ipate.students.card import origin
-from ipate.students.deployed import DeployedStudent, name_inputs, plain_schema
-from ipate.students.named import class_names
-from ipate.students.scores import label_notes, score
 from ipate.votes.counting import count_votes
 
 
@@ -67,17 +61,6 @@ class RunSummary:
         return {name: value for name, value in self.metrics.items() if name not in known}
 
 
-def public_metrics(task: Task) -> frozenset[str]:
-    """Return the names of the metrics that depend on releases and public data alone.
-
-    The student is public, so its scores on a public test file are too; on rows of people they are not.
-    """
-    known = {"labels", "queries", "labels_of_standard_pate", "label_notes"}
-    known |= {"voting_accuracy"} if task.public_truth else set()
-    known |= {"student_accuracy", "balanced_accuracy", "majority_accuracy", "by_class"} if task.public_test else set()
-    return frozenset(known)
-
-
 def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSummary:
     """Run every stage that is not complete yet; notes are logged under the name ipate.
 
@@ -106,7 +89,7 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
                 "the private test was not passed: no label was released, and the budgets are spent, as they would be "
                 f"after a pass; {report} states it. People's budgets pay for one test; do not run it again"
             )
-        metrics = _taught(folder, task, settings, allocation, record)
+        metrics = taught(folder, task, settings, allocation, record)
         compare = _compared(folder, task, settings, allocation.withdrawn, bar) if folder.config.compare else None
         report = write_report(folder, audience=audience).html
     return RunSummary(
@@ -215,93 +198,6 @@ def _same(kept: Allocation, made: Allocation) -> bool:
     return values == other_values and all(map(np.array_equal, arrays, others))
 
 
-def _taught(
-    folder: RunFolder, task: Task, settings: Settings, allocation: Allocation, record: Record
-) -> dict[str, Any]:
-    """Train, deploy and score the student, unless that stage is complete."""
-    path = folder.private / "metrics.json"  # computed with true labels, which are not released
-    kept, shown = folder.read(path), student_folder(folder, record)
-    if kept is not None and (shown / "student.json").is_file():
-        return kept
-    student = _teach(task, folder.config, task.parts.public, record.labels)
-    metrics = _evaluate(task, student, record, folder.config.student.model)
-    metrics["labels_of_standard_pate"] = standard_labels(settings, task.people.groups, record)
-    n_features = None if task.data.kind == "image" else task.data.X.shape[1]
-    notes = metrics["label_notes"] = label_notes(record.labels, task.data.classes, n_features=n_features)
-    if record.publishable:  # the notes follow from released labels
-        for note in notes:
-            logging.getLogger("ipate").warning("warning: %s", note)
-    given: dict[str, Any] = {"allocation": allocation, "record": record, "student": student, "notes": notes}
-    _deployed(folder, task, settings, **given).save(shown)
-    folder.write(path, metrics)
-    return metrics
-
-
-def _deployed(
-    folder: RunFolder,
-    task: Task,
-    settings: Settings,
-    *,
-    allocation: Allocation,
-    record: Record,
-    student: Any,
-    notes: Sequence[str],
-) -> DeployedStudent:
-    """Return the student with everything that it needs to be used, all of it public or released."""
-    data, config = task.data, folder.config
-    image = data.X.shape[1:] if data.kind == "image" else None
-    schema = data.schema
-    if schema is None and image is None:
-        schema = plain_schema(data.feature_names, data.X[task.parts.public])
-    if schema is not None:
-        name_inputs(student, schema.encoded_names)
-    mechanism = settings.aggregator(allocation.scale).mechanism
-    made: dict[str, Any] = {
-        "run": folder.id, "variant": allocation.variant, "teachers": allocation.n_teachers,
-        "teacher": config.teachers.model, "student": config.student.model, "sigma": mechanism.sigma,
-        "check_sigma": mechanism.check_sigma, "threshold": mechanism.threshold,
-    }  # fmt: skip
-    facts = origin(
-        record, data=data.name, classes=data.classes, n_people=task.people.n_people,
-        unprotected=len(task.unprotected), notes=notes, **made,
-    )  # fmt: skip
-    return DeployedStudent(
-        model=student, classes_=class_names(data.classes), schema=schema, image=image,
-        channels_first=image is not None and find_student(config.student.model).images, facts=facts,
-    )  # fmt: skip
-
-
-def _teach(task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> Any:
-    """Train the student on these rows and their labels, −1 for none."""
-    X, model = task.features(rows, model=config.student.model), make_student(config)
-    return find_student(config.student.model).teach(model, X, labels, classes=task.data.classes)
-
-
-def _accuracy(student: Any, task: Task, model: str, *, majority: int | None = None) -> dict[str, Any]:
-    """Return the scores on the test rows, with the accuracy by consent level if there are levels."""
-    rows = task.parts.test[task.data.y[task.parts.test] >= 0]  # a test file may have no labels
-    if not len(rows):
-        return {"student_accuracy": None}
-    truth, place = task.data.y[rows], {name: index for index, name in enumerate(task.data.classes)}
-    predicted = np.array([place[name] for name in student.predict(task.features(rows, model=model)).tolist()])
-    scores = score(truth, predicted, task.data.classes, majority=majority)
-    if task.data.levels is not None and not task.data.separate[1]:
-        levels, right = task.data.levels[rows], predicted == truth
-        scores["by_level"] = {str(level): float(right[levels == level].mean()) for level in np.unique(levels)}
-    return scores
-
-
-def _evaluate(task: Task, student: Any, record: Record, model: str) -> dict[str, Any]:
-    """Score labels and student with the true labels, which are not released: the scores are private."""
-    truth = task.data.y[task.parts.public]
-    given = (record.labels >= 0) & (truth >= 0)
-    voting = float(np.mean(record.labels[given] == truth[given])) if given.any() else None
-    released = record.labels[record.labels >= 0]
-    majority = int(np.bincount(released).argmax()) if len(released) else None
-    scores = _accuracy(student, task, model, majority=majority)
-    return {"labels": record.n_labels, "queries": record.n_queries, "voting_accuracy": voting, **scores}
-
-
 def _teachers(folder: RunFolder, task: Task) -> dict[str, float | None]:
     """Return the accuracy of the run's teachers and of their plurality on the pool, from private votes."""
     votes = np.load(folder.private / "votes" / "votes.npy", mmap_mode="r")
@@ -338,7 +234,7 @@ def _compared(
     record = Record.of(result, n_public=votes.n_queries)
     model, standard = config.student.model, {"labels": 0, "student_accuracy": None}
     if record.n_labels:
-        standard = _evaluate(task, _teach(task, config, task.parts.public, record.labels), record, model)
+        standard = evaluate(task, teach(task, config, task.parts.public, record.labels), record, model)
     here = task.parts.private[~np.isin(task.people.person_of_row, allocation.withdrawn)]
     found = {
         "guarantee": "none",
@@ -346,7 +242,7 @@ def _compared(
         "note": "for benchmark data only: on real people this would spend their budgets a second time",
         "teachers": _teachers(folder, task),
         "standard": standard,
-        "ceiling": _accuracy(_teach(task, config, here, task.data.y[here]), task, model),
+        "ceiling": student_scores(teach(task, config, here, task.data.y[here]), task, model),
     }
     folder.write(path, found)
     return found

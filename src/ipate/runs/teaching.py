@@ -1,0 +1,122 @@
+"""The stage of a run that trains, scores and deploys the student. Scores with labels of people are private."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.allocation.allocation import Allocation
+from ipate.labelling.results import Record
+from ipate.planning.settings import Settings
+from ipate.runs.config import RunConfig
+from ipate.runs.fitting import standard_labels
+from ipate.runs.folder import RunFolder
+from ipate.runs.ledgers import student_folder
+from ipate.runs.task import Task, make_student
+from ipate.students import find_student
+from ipate.students.card import origin
+from ipate.students.deployed import DeployedStudent, name_inputs, plain_schema
+from ipate.students.named import class_names
+from ipate.students.scores import label_notes, score
+
+
+def public_metrics(task: Task) -> frozenset[str]:
+    """Return the names of the metrics that depend on releases and public data alone.
+
+    The student is public, so its scores on a public test file are too; on rows of people they are not.
+    """
+    known = {"labels", "queries", "labels_of_standard_pate", "label_notes"}
+    known |= {"voting_accuracy"} if task.public_truth else set()
+    known |= {"student_accuracy", "balanced_accuracy", "majority_accuracy", "by_class"} if task.public_test else set()
+    return frozenset(known)
+
+
+def taught(folder: RunFolder, task: Task, settings: Settings, allocation: Allocation, record: Record) -> dict[str, Any]:
+    """Train, deploy and score the student, unless that stage is complete."""
+    path = folder.private / "metrics.json"  # computed with true labels, which are not released
+    kept, shown = folder.read(path), student_folder(folder, record)
+    if kept is not None and (shown / "student.json").is_file():
+        return kept
+    student = teach(task, folder.config, task.parts.public, record.labels)
+    metrics = evaluate(task, student, record, folder.config.student.model)
+    metrics["labels_of_standard_pate"] = standard_labels(settings, task.people.groups, record)
+    n_features = None if task.data.kind == "image" else task.data.X.shape[1]
+    notes = metrics["label_notes"] = label_notes(record.labels, task.data.classes, n_features=n_features)
+    if record.publishable:  # the notes follow from released labels
+        for note in notes:
+            logging.getLogger("ipate").warning("warning: %s", note)
+    public = public_metrics(task) - {"label_notes"}
+    scores = {name: value for name, value in metrics.items() if name in public and isinstance(value, float)}
+    given: dict[str, Any] = {"allocation": allocation, "record": record, "student": student, "notes": notes}
+    given["scores"] = scores or None
+    _deployed(folder, task, settings, **given).save(shown)
+    folder.write(path, metrics)
+    return metrics
+
+
+def _deployed(
+    folder: RunFolder,
+    task: Task,
+    settings: Settings,
+    *,
+    allocation: Allocation,
+    record: Record,
+    student: Any,
+    notes: Sequence[str],
+    scores: Mapping[str, float] | None,
+) -> DeployedStudent:
+    """Return the student with everything that it needs to be used, all of it public or released."""
+    data, config = task.data, folder.config
+    image = data.X.shape[1:] if data.kind == "image" else None
+    schema = data.schema
+    if schema is None and image is None:
+        schema = plain_schema(data.feature_names, data.X[task.parts.public])
+    if schema is not None:
+        name_inputs(student, schema.encoded_names)
+    mechanism = settings.aggregator(allocation.scale).mechanism
+    made: dict[str, Any] = {
+        "run": folder.id, "variant": allocation.variant, "teachers": allocation.n_teachers,
+        "teacher": config.teachers.model, "student": config.student.model, "sigma": mechanism.sigma,
+        "check_sigma": mechanism.check_sigma, "threshold": mechanism.threshold,
+    }  # fmt: skip
+    facts = origin(
+        record, data=data.name, classes=data.classes, n_people=task.people.n_people,
+        unprotected=len(task.unprotected), notes=notes, scores=scores, **made,
+    )  # fmt: skip
+    return DeployedStudent(
+        model=student, classes_=class_names(data.classes), schema=schema, image=image,
+        channels_first=image is not None and find_student(config.student.model).images, facts=facts,
+    )  # fmt: skip
+
+
+def teach(task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> Any:
+    """Train the student on these rows and their labels, −1 for none."""
+    X, model = task.features(rows, model=config.student.model), make_student(config)
+    return find_student(config.student.model).teach(model, X, labels, classes=task.data.classes)
+
+
+def student_scores(student: Any, task: Task, model: str, *, majority: int | None = None) -> dict[str, Any]:
+    """Return the scores on the test rows, with the accuracy by consent level if there are levels."""
+    rows = task.parts.test[task.data.y[task.parts.test] >= 0]  # a test file may have no labels
+    if not len(rows):
+        return {"student_accuracy": None}
+    truth, place = task.data.y[rows], {name: index for index, name in enumerate(task.data.classes)}
+    predicted = np.array([place[name] for name in student.predict(task.features(rows, model=model)).tolist()])
+    scores = score(truth, predicted, task.data.classes, majority=majority)
+    if task.data.levels is not None and not task.data.separate[1]:
+        levels, right = task.data.levels[rows], predicted == truth
+        scores["by_level"] = {str(level): float(right[levels == level].mean()) for level in np.unique(levels)}
+    return scores
+
+
+def evaluate(task: Task, student: Any, record: Record, model: str) -> dict[str, Any]:
+    """Score labels and student with the true labels, which are not released: the scores are private."""
+    truth = task.data.y[task.parts.public]
+    given = (record.labels >= 0) & (truth >= 0)
+    voting = float(np.mean(record.labels[given] == truth[given])) if given.any() else None
+    released = record.labels[record.labels >= 0]
+    majority = int(np.bincount(released).argmax()) if len(released) else None
+    scores = student_scores(student, task, model, majority=majority)
+    return {"labels": record.n_labels, "queries": record.n_queries, "voting_accuracy": voting, **scores}
