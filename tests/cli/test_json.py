@@ -71,7 +71,7 @@ def test_page_lists_keys_of_run_commands(tmp_path, capsys):
         person += 1
     assert set(json.loads(capsys.readouterr().out)) == documented("statement")
     assert set(printed(capsys, "runs", run.parent)["runs"][0]) | {"folder", "runs"} == documented("runs")
-    assert set(printed(capsys, "withdraw", run, person)) == documented("withdraw")
+    assert set(printed(capsys, "withdraw", run, person, "--yes")) == documented("withdraw")
 
 
 def test_page_lists_keys_of_vote_commands(tmp_path, capsys):

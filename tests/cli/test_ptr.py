@@ -216,7 +216,7 @@ def test_statement_mentions_test_even_without_labels(config, run, says):
     assert (said["labels"], said["checks"], said["left"], said["spent"]) == (0, 0, 0.0, said["budget"])
     assert "the answer of a private test, 0 labels that their data could have changed" in said["sentences"][1]
     (config / "r/private/labelling.json").unlink()
-    left = json.loads(run("withdraw", "r", person, "--json").out)
+    left = json.loads(run("withdraw", "r", person, "--yes", "--json").out)
     assert left["labelling"] == "begun"
     assert "the answer of a private test, 0 labels had been released" in left["sentences"][-1]
     assert run("run", "--resume", "r").code == 1  # no second test without them
@@ -247,7 +247,7 @@ def test_statement_includes_cost_of_failed_test(config, run, says):
     assert "This run released the answer of a private test, 0 labels" in said
     assert "Of their latest budget" in said
     assert "ε = 0 is left" in said
-    assert "the answer of a private test, 0 labels had been released" in run("withdraw", "r", person).out
+    assert "the answer of a private test, 0 labels had been released" in run("withdraw", "r", person, "--yes").out
 
 
 def test_unwritable_design_path_is_refused_first(files, run):

@@ -180,6 +180,32 @@ def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
+    """Return sentences on what a withdrawal would do and what it could not undo."""
+    place = f"teacher{'s' if len(entry.teachers) > 1 else ''} {', '.join(map(str, entry.teachers))}"
+    found = [
+        f"If person {entry.person} (group {entry.group}) withdraws from {run}, their place in {place} stays empty.",
+        "Nobody else moves. This cannot be undone.",
+    ]
+    if entry.trained:
+        found.append(
+            f"What {place} learnt and voted would be erased, and ipate run --resume {run} would train them again "
+            "without this person before any further label."
+        )
+    else:
+        found.append("Nothing has been learnt from their data, so no teacher would be trained again.")
+    if entry.labelling == "complete":
+        found.append("Labelling is complete: the labels and the student would stay as they are.")
+    if entry.labels is None or entry.checks is None or entry.epsilon is None:
+        found.append("What has been released stays released and charged; how much it is, is private.")
+    else:
+        found.append(
+            f"{entry.labels:,} labels and {entry.checks:,} checks have been released that their data could have "
+            f"changed: they stay released, and ε = {up(entry.epsilon, 4)} at δ = {small(entry.delta)} stays charged."
+        )
+    return tuple(found)
+
+
 def owed(entry: Withdrawal) -> str:
     """Return a sentence on releases before a withdrawal, with figures only where the entry has them."""
     who = f"Person {entry.person} (group {entry.group}, withdrew {entry.when})"

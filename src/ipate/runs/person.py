@@ -170,20 +170,24 @@ def withdrawals(folder: RunFolder) -> tuple[Withdrawal, ...]:
         raise InputError(f"{path}: not readable ({error}); {advice}") from None
 
 
+def planned_withdrawal(folder: RunFolder, allocation: Allocation, person: str) -> Withdrawal:
+    """Return the withdrawal as it would be recorded now, or was if it was interrupted; nothing is changed."""
+    index = find_person(allocation, person)
+    earlier = [entry for entry in withdrawals(folder) if entry.person == str(allocation.people.ids[index])]
+    if index in allocation.withdrawn:
+        when = f" on {earlier[0].when}" if earlier else ""
+        raise InputError(f"person {show(person)} has withdrawn already{when}: nothing was changed")
+    return earlier[0] if earlier else _made(folder, allocation, index)
+
+
 def withdraw(folder: RunFolder, allocation: Allocation, person: str) -> Withdrawal:
     """Remove a person from a run permanently; the caller must hold the folder's lock.
 
     The record is written before the allocation. If interrupted in between, the next process that opens the run
     completes the withdrawal (`settle`) before anything is trained or released.
     """
-    index = find_person(allocation, person)
-    known = withdrawals(folder)
-    earlier = [entry for entry in known if entry.person == str(allocation.people.ids[index])]
-    if index in allocation.withdrawn:
-        when = f" on {earlier[0].when}" if earlier else ""
-        raise InputError(f"person {show(person)} has withdrawn already{when}: nothing was changed")
-    entry = earlier[0] if earlier else _made(folder, allocation, index)
-    if not earlier:
+    entry, known = planned_withdrawal(folder, allocation, person), withdrawals(folder)
+    if entry not in known:
         folder.write(folder.private / "withdrawals.json", {"withdrawals": [asdict(entry) for entry in (*known, entry)]})
     settle(folder, allocation)
     _erase(folder, entry.teachers)
