@@ -781,8 +781,8 @@ MUTANTS = (
     Mutant(
         "a design that knows the votes",
         "labelling/tested.py",
-        "if design.reference_hash == votes_hash(votes):",
-        "if design.reference_hash is votes:",
+        "if design.reference_hash == votes_hash(votes) or is_copy",
+        "if is_copy",
         ("tests/planning/test_reference.py",),
     ),
     Mutant(
@@ -1035,6 +1035,28 @@ MUTANTS = (
         "stopped_by=None, ledger_head=None, public_scores",
         "stopped_by=None, public_scores",
         (f"{CARRIED}::test_ledger_head_of_private_run_stays_private",),
+    ),
+    # What a reference may know of the votes.
+    Mutant(
+        "a part of the votes is their own reference",
+        "labelling/tested.py",
+        " or is_copy(design.reference_queries, votes):",
+        ":",
+        ("tests/attacks/test_07_private_reference.py",),
+    ),
+    Mutant(
+        "other ids hide a copy of the votes",
+        "votes/likeness.py",
+        " or _mostly(*once, fewest=_FEWEST_UNNAMED)",
+        "",
+        ("tests/votes/test_likeness.py", "tests/attacks/test_07_private_reference.py"),
+    ),
+    Mutant(
+        "a design is not compared with the votes beside it",
+        "cli/options.py",
+        "        refuse_own_votes(found, votes)\n",
+        "",
+        ("tests/attacks/test_07_private_reference.py",),
     ),
     # Budgets that arithmetic cannot account for, and what a guarantee is called.
     Mutant(

@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 EXAMPLE = (
     "Examples: ipate design votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
-    "--accuracy 0.92 --out design.json; ipate design --check design.json. Only public facts of the votes "
-    "file are used: the number of teachers of each group, the classes and the query ids."
+    "--accuracy 0.92 --out design.json; ipate design --check design.json. A design is made from "
+    "public facts: the number of teachers of each group, the classes, the query ids and the reference. The votes are "
+    "compared with the reference, which must not be a copy of them."
 )
 
 
 def command(
     votes: Annotated[
-        Path | None, Argument(help="The npz file that will be labelled; its votes are not used.", metavar="VOTES.npz")
+        Path | None,
+        Argument(help="The npz file that will be labelled; the reference must not be a copy.", metavar="VOTES.npz"),
     ] = None,
     groups: Annotated[Path | None, Option(help="csv file of group budgets.", metavar="GROUPS.csv")] = None,
     out: Annotated[Path | None, Option(help="The design file to write.", metavar="DESIGN.json")] = None,
@@ -101,7 +103,8 @@ def _show(design: "Design", title: str, as_json: bool) -> None:
         [[group.id, f"{group.epsilon:g}", f"{group.delta:g}", f"{group.sensitivity:.4g}"] for group in groups],
         [
             f"Made from: {design.reference}; reserve {design.reserve:.0%}.",
-            f"Votes as clear as that pass with probability {float(design.pi[-1]):.2f}; privacy does not depend on it.",
+            f"Votes as clear as that pass with probability {float(design.pi[-1]):.2f}.",
+            "The design may be published if the reference is independent of these people.",
             "The whole budget is charged before the test, whatever its answer"
             + ("; after a no, (ε/2, δ/10) of it pays for a data-independent run." if design.fallback else "."),
             f"Hash: {design.digest}",

@@ -153,9 +153,10 @@ def chosen_design(
 ) -> "Design":  # fmt: skip
     """Read and verify the named design, or make one from the options for the queries in this order.
 
-    Only public facts of the votes are used: query ids, numbers of teachers, and classes.
+    Only public facts of the votes are used: query ids, numbers of teachers, and classes. The votes themselves serve
+    to refuse a reference that is a copy of them.
     """
-    from ipate.labelling.tested import query_ids
+    from ipate.labelling.tested import query_ids, refuse_own_votes
     from ipate.planning.reference import design_for, read_design
 
     with waiting("designing the test", quiet=quiet):
@@ -165,7 +166,9 @@ def chosen_design(
         names = query_ids(votes)
         asked = names if order is None else [names[index] for index in order.tolist()]
         made = make_reference(**options, classes=votes.n_classes)
-        return design_for(made, panel, mechanism, n_classes=votes.n_classes, queries=asked[:max_queries])
+        found = design_for(made, panel, mechanism, n_classes=votes.n_classes, queries=asked[:max_queries])
+        refuse_own_votes(found, votes)
+        return found
 
 
 def refuse_unused(why: str, **options: Any) -> None:

@@ -299,7 +299,10 @@ def _show(
                 [row.variant, f"{row.answer_rate:.0%}", *(str(row.labels[bound]) for bound in ("gdp", "sup", "ptr"))]
                 for row in expected
             ],
-            ["gdp and sup hold for all votes. ptr asks one private yes/no question first. All three may be published."],
+            [
+                "gdp and sup hold for all votes. ptr asks one private yes/no question first.",
+                "These figures may be published if the reference is independent of these people.",
+            ],
         )
     names = list(plan.more[0].labels)
     print_table(
@@ -309,7 +312,7 @@ def _show(
             [str(row.n_teachers), f"{row.people_per_teacher:.4g}", *(cell(row.labels[name]) for name in names)]
             for row in plan.more
         ],
-        [FEWER_POINTS, "From public information only: budgets, numbers and noise."],
+        [FEWER_POINTS, "From budgets, numbers of people and noise alone."],
     )
 
 

@@ -26,6 +26,7 @@ from ipate.ledger.records import Charge, ReleaseKind, ReleaseTest, Stored
 from ipate.people.budgets import Budget
 from ipate.votes import Votes
 from ipate.votes.counting import count_votes
+from ipate.votes.likeness import MOST_ALIKE, is_copy
 from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
@@ -263,11 +264,12 @@ def votes_hash(votes: Votes) -> str:
 
 
 def refuse_own_votes(design: Design, votes: Votes) -> None:
-    """Refuse a design that was made from these votes, since it would depend on private data."""
-    if design.reference_hash == votes_hash(votes):
+    """Refuse a design that was made from these votes or from a copy of most of them: it depends on private data."""
+    if design.reference_hash == votes_hash(votes) or is_copy(design.reference_queries, votes):
         raise InputError(
-            "the design was made from these very votes: a reference must be public, "
-            "either votes of other teachers or simulated votes"
+            "the design was made from these very votes: its reference agrees with them on over "
+            f"{MOST_ALIKE:.0%} of the queries that are not unanimous; a reference must be public and independent of "
+            "these people, either votes of other teachers or simulated votes"
         )
 
 

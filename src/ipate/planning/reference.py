@@ -1,8 +1,9 @@
 """Public references for graded propose-test-release: expected votes that do not depend on the private votes.
 
 A design needs an estimate of how clearly teachers will agree. It comes from votes of other teachers on public data or
-from a simulator with a few public parameters, never from the private votes. Privacy does not depend on the estimate,
-but the probability of passing the test does, so a *reserve* is added to its costs.
+from a simulator with a few public parameters, never from the private votes: a design is published, and what it was made
+from with it. If the reference is independent of the people behind the votes, privacy does not depend on how good the
+estimate is; the probability of passing the test does, so a *reserve* is added to its costs.
 
 In the simulator, a query's difficulty is normal on the logit scale: a teacher votes for the truth with probability
 p = 1/(1 + e^{−(c + spread·z)}), z ~ N(0, 1) per query, with c such that the mean of p is the teachers' accuracy. Every
@@ -29,6 +30,7 @@ from ipate.labelling.aggregators import Mechanism
 from ipate.labelling.tested import count_blocks, setting_for, votes_hash
 from ipate.planning.plan import Plan, VariantPlan, afforded, labels_in
 from ipate.votes import Votes
+from ipate.votes.likeness import sketch
 from ipate.votes.panel import Panel
 
 
@@ -82,8 +84,13 @@ class Simulator:
         )
 
 
-def votes_profile(setting: Setting, panel: Panel, votes: Votes, *, source: str, radii: int | None = None) -> Profile:
-    """Make a profile from reference votes of as many teachers as the panel has, with the panel's weights."""
+def votes_profile(
+    setting: Setting, panel: Panel, votes: Votes, *, source: str, queries: str = "", radii: int | None = None
+) -> Profile:
+    """Make a profile from reference votes of as many teachers as the panel has, with the panel's weights.
+
+    `queries` is the sketch of votes that are not simulated, by which copies of them are recognised.
+    """
     if votes.n_teachers != panel.n_teachers:
         raise InputError(
             f"the reference has {votes.n_teachers} teachers, the panel {panel.n_teachers}: the numbers must be equal"
@@ -91,7 +98,9 @@ def votes_profile(setting: Setting, panel: Panel, votes: Votes, *, source: str, 
     if votes.n_classes != setting.classes:
         raise InputError(f"the reference has {votes.n_classes} classes: it must have {setting.classes}")
     counts = np.concatenate([*count_blocks(votes, panel)])
-    return profile_of(setting, counts, source=source, source_hash=votes_hash(votes), radii=radii)
+    return profile_of(
+        setting, counts, source=source, source_hash=votes_hash(votes), source_queries=queries, radii=radii
+    )
 
 
 def simulated_profile(setting: Setting, panel: Panel, simulator: Simulator, *, radii: int | None = None) -> Profile:
@@ -142,7 +151,9 @@ def design_for(
     """Return the design for as many of these queries, in this order, as the reference affords."""
     setting = setting_for(panel, mechanism, n_classes=n_classes)
     votes = reference.votes_of(panel.n_teachers, n_classes)
-    profile = votes_profile(setting, panel, votes, source=str(reference.simulator or reference.source))
+    known = "" if reference.votes is None else sketch(votes)
+    source = str(reference.simulator or reference.source)
+    profile = votes_profile(setting, panel, votes, source=source, queries=known)
     most = most_queries(profile, pool=len(queries), reserve=reference.reserve, fallback=reference.fallback)
     if most == 0:
         raise InputError(

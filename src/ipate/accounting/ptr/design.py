@@ -66,6 +66,7 @@ class Design:
     reserve: float  # by how much, relatively, the reference's costs were raised
     reference: str  # where the reference profile comes from, in words
     reference_hash: str  # hash of the reference's votes
+    reference_queries: str  # what its queries are recognised by (`ipate.votes.likeness`); empty for simulated votes
     version: int = VERSION
 
     def __post_init__(self) -> None:

@@ -35,9 +35,18 @@ class Profile:
     means: Floats
     source: str
     source_hash: str
+    source_queries: str
 
 
-def profile_of(setting: Setting, counts: Floats, *, source: str, source_hash: str, radii: int | None = None) -> Profile:
+def profile_of(
+    setting: Setting,
+    counts: Floats,
+    *,
+    source: str,
+    source_hash: str,
+    source_queries: str = "",
+    radii: int | None = None,
+) -> Profile:
     """Work out what reference histograms (Q, C) cost every group, at radii up to .4 of the total weight by default.
 
     The reference must be public: votes of other teachers, of a proxy task, or simulated ones.
@@ -49,7 +58,7 @@ def profile_of(setting: Setting, counts: Floats, *, source: str, source_hash: st
     steps = np.arange(radii)
     totals = [total_costs(setting, group, counts, steps) for group in setting.groups]
     means = np.stack(totals) / len(counts)
-    return Profile(setting=setting, means=means, source=source, source_hash=source_hash)
+    return Profile(setting=setting, means=means, source=source, source_hash=source_hash, source_queries=source_queries)
 
 
 def most_queries(
@@ -95,6 +104,7 @@ def make_design(
         reserve=reserve,
         reference=profile.source,
         reference_hash=profile.source_hash,
+        reference_queries=profile.source_queries,
     )
 
 
