@@ -146,3 +146,14 @@ def test_consent_counts_match_a_plain_loop(tmp_path, rows):
     if not found.problems:
         people = People.from_levels([level for _, level in good], policy=POLICY, person_id=[who for who, _ in good])
         assert [(row.group, row.epsilon) for row in found.groups] == [(g.id, g.epsilon) for g in people.groups]
+
+
+def test_other_columns_refuse_nothing(tmp_path):
+    path = tmp_path / "people.csv"
+    rows = [b"p1,high,\xff\xfe", b"p2,low,a,b,c", b"p3,low", b'p4,high,"two\nlines"', b"p5,high," + b"x" * 200_000]
+    path.write_bytes(b"who,level,note\n" + b"\n".join(rows) + b"\n")
+    found = check_consent(path, policy=Policy(levels={"high": 1.0, "low": 2.0}), person="who", delta=1e-5)
+    assert (found.people, found.problems) == (5, ())
+    path.write_bytes(b"who,note,level\np1,a,high\np2,a,b,low\n")
+    with pytest.raises(InputError, match="line 3 has 4 cells"):
+        check_consent(path, policy=Policy(levels={"high": 1.0, "low": 2.0}), person="who", delta=1e-5)

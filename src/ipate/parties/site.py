@@ -22,9 +22,10 @@ from ipate.allocation import VARIANTS, allocate
 from ipate.allocation.allocation import Allocation, single_class_groups
 from ipate.data.dataset import Dataset
 from ipate.data.files import read_data
+from ipate.data.overlap import check_overlap, row_hashes
 from ipate.data.schema import LIMIT, Feature, Schema
 from ipate.errors import InputError, check_count, refuse_name, show
-from ipate.files import FileLock, fingerprint, read_npz, write_text
+from ipate.files import FileLock, fingerprint, read_npy, read_npz, replacing, write_text
 from ipate.parties import exchange
 from ipate.parties.exchange import DeclaredGroup, DeclaredTeacher, Encoding, Manifest, check_site, sha256
 from ipate.parties.models import fit_one, load_and_vote, note, pickled, store, teacher_file
@@ -43,6 +44,7 @@ Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 SITE_FORMAT = "ipate site 1"
 _BACKEND = "loky"  # worker processes, also for one job, so that a crash stays inside a worker
 _DELTA = 1e-5  # a δ computed from the number of people would reveal that number
+_OTHER_QUERIES = "ask for queries that are public"
 _README = """This folder is private: it holds the allocation of people to teachers, and the teachers. It never leaves
 this site; only the vote files of `ipate party vote` do. The teachers are pickled: load them from no other place.
 """
@@ -129,6 +131,9 @@ class Site:
                 f"the encoding of the queries differs from that of {self.folder}: {difference}; use the queries file "
                 "that the site was fitted with, or fit it again"
             )
+        known = read_npy(self.folder / "private" / "rows.npy")
+        points = self.encoding.transform(queries.X)
+        check_overlap(known, points, what="the queries file", advice=_OTHER_QUERIES)
         others = [asked for asked in self._voted_on() if asked != queries.sha256]
         if others and not again:
             raise InputError(
@@ -266,6 +271,9 @@ def fit_site(
         raise InputError(f"{out}: already holds a fitted site; name another folder, or remove this one")
     rows = _read_rows(data, encoding, options)
     X = encoding.transform(rows.X)
+    hashes = row_hashes(X)
+    if points is not None:
+        check_overlap(hashes, encoding.transform(points), what="the queries file", advice=_OTHER_QUERIES)
     allocation = _allocate_people(rows, options, data)
     dealt = [allocation.rows_of_teacher(teacher) for teacher in range(allocation.n_teachers)]
     public = np.random.default_rng(0).random((200, *encoding.shape)) if points is None else points
@@ -277,6 +285,8 @@ def fit_site(
     mark = fingerprint(X, rows.y, *dealt, estimator, options.seed, name, budgets, allocation.teacher_groups)
     _start_folder(out, mark)
     allocation.save(private / "allocation.npz")
+    with replacing(private / "rows.npy", private=True) as file:
+        np.save(file, hashes)
     files = [teacher_file(private / "teachers", teacher) for teacher in range(allocation.n_teachers)]
     missing = [teacher for teacher, file in enumerate(files) if not file.exists()]
     shared = {
@@ -291,7 +301,7 @@ def fit_site(
             if done.failed:
                 store(files[teacher], pickled(constant_teacher()))
     single = single_class_groups(allocation, rows.y)
-    note(private, teachers=notes, groups=[str(group) for group in single])
+    note(private, data=list(rows.private_notes), teachers=notes, groups=[str(group) for group in single])
     facts = {
         "format": SITE_FORMAT,
         "ipate": __version__,
