@@ -1322,6 +1322,20 @@ MUTANTS = (
         (f"{MISALIGNED}::test_shuffled_budgets_reach_the_people_who_gave_them",),
     ),
     Mutant(
+        "small groups join a looser group",
+        "people/merging.py",
+        "stricter = (epsilon <= epsilon[place]) & (delta <= delta[place]) & (sizes > 0)",
+        "stricter = (epsilon >= epsilon[place]) & (delta >= delta[place]) & (sizes > 0)",
+        ("tests/people/test_merging.py",),
+    ),
+    Mutant(
+        "merged groups count with their largest budget",
+        "people/merging.py",
+        'home[own] = own[first[np.searchsorted(first, np.arange(len(own)), side="right") - 1]]',
+        "home[own] = own[-1]",
+        ("tests/people/test_merging.py",),
+    ),
+    Mutant(
         "repeated index labels are matched all the same",
         "data/frames.py",
         "if not labels.is_unique:",

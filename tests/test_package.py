@@ -187,3 +187,21 @@ def test_docstring_examples_are_true():
         assert result.failed == 0, name
         examples += result.attempted
     assert examples >= 5
+
+
+def test_every_module_imports_without_fcntl():
+    """Windows has msvcrt instead; heavy optional libraries are loaded by functions only."""
+    code = (
+        "import sys, types, importlib\n"
+        "import numpy, scipy.stats, sklearn.pipeline, joblib, typer, pydantic, rich.progress, matplotlib, randomgen\n"
+        "import multiprocessing.connection, asyncio, subprocess, sqlite3, narwhals\n"
+        "sys.modules['fcntl'] = None\n"
+        "sys.modules['msvcrt'] = types.SimpleNamespace(locking=None, LK_NBLCK=0, LK_UNLCK=0)\n"
+        "sys.platform = 'win32'\n"
+        "import ipate\n"
+        "for name in sys.argv[1:]: importlib.import_module(name)\n"
+    )
+    needs_torch = ("ipate.torch", "ipate.reproduce.training", "ipate.__main__")
+    names = [name for name in MODULES if not name.startswith(needs_torch)]
+    ran = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

@@ -323,3 +323,26 @@ def test_useless_run_is_refused_before_training(tmp_path, run):
     assert told.err.count("\n") == 1
     assert not out.exists()
     assert run("run", "--dataset", "digits", "--epsilon", "0.5", "--dry-run", "--min-labels", "0").code == 0
+
+
+def test_models_beside_the_configuration_are_found(tmp_path, run, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "ownmodels.py").write_text(
+        "from sklearn.naive_bayes import GaussianNB\n"
+        "from sklearn.pipeline import make_pipeline\n"
+        "from sklearn.preprocessing import StandardScaler\n\n"
+        "teacher = make_pipeline(StandardScaler(), GaussianNB(var_smoothing=0.1))\n\n\n"
+        "def student():\n    return GaussianNB(var_smoothing=0.1)\n"
+    )
+    config = tmp_path / "run.toml"
+    config.write_text(
+        SMALL.replace('model = "bayes"', 'model = "ownmodels:teacher"\nn_jobs = 2')
+        + '[student]\nmodel = "ownmodels:student"\n'
+    )
+    told = run("run", config, "--out", tmp_path / "out", "--json")
+    assert told.code == 0, told.err
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["code"] == str(tmp_path)
+    config.write_text(SMALL.replace('model = "bayes"', 'model = "nomodels:teacher"'))
+    refused = run("run", config, "--out", tmp_path / "other")
+    assert refused.code == 2
+    assert "the folder of the TOML file" in refused.err

@@ -93,3 +93,8 @@ def test_people_keep_ids_rows_and_stricter_groups():
     assert merged.ids.tolist() == list("abcde")
     np.testing.assert_array_equal(merged.person_of_row, people.person_of_row)
     assert any("min_group_size" in note for note in merged.notes)
+
+
+def test_repr_of_people_shows_no_ids():
+    people = People.from_budgets([1.0, 2.0, 1.0], delta=1e-9, person_id=["ada", "bob", "cleo"])
+    assert repr(people) == "People(3 people, 3 rows, 2 groups: eps=1: 2, eps=2: 1)"

@@ -480,3 +480,10 @@ def test_auto_delta_uses_policy_or_number_of_people():
     assert make_people(rows, epsilon=1.0, person_id=np.arange(rows) // 25).groups[0].delta == 1e-5
     for policy, delta in (({"low": 3.0}, 2e-6), ({"low": 3.0, "delta": 1e-6}, 1e-6)):
         assert make_people(rows, levels=["low"] * rows, policy=policy).groups[0].delta == delta
+
+
+def test_argument_of_wrong_length_is_named():
+    with pytest.raises(InputError, match="levels has 2 entries for 3 rows"):
+        make_people(3, levels=["high", "low"], policy={"high": 1.0, "low": 2.0}, person_id=[1, 2, 3])
+    with pytest.raises(InputError, match="person_id has 2 entries for 3 rows"):
+        make_people(3, epsilon=1.0, person_id=[1, 2])

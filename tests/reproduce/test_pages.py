@@ -100,3 +100,13 @@ def test_every_difference_has_a_reason():
             letters = {cell["note"] for cell in cells if cell["verdict"] == "differs"}
             for letter in letters:
                 assert any(note.startswith(f"{letter}:") for note in table["notes"]), (name, table["title"], letter)
+
+
+def test_every_letter_in_table_has_a_note():
+    """A quick run has one voting per cell, so that cells differ which have no explanation."""
+    quick = Cell(ours=spread([5.0]), theirs=50.0, note="a")
+    known = Cell(ours=spread([5.0]), theirs=50.0, note="b")
+    table = Table(title="Labels", columns=["50%", "75%"], rows=[("ln 4", [quick, known])], notes=["b: other nets."])
+    assert "≠a" in table.markdown()
+    assert "- b: other nets.\n- a: outside the spread" in table.markdown()
+    assert len(table.json()["notes"]) == 2

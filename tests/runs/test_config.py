@@ -74,3 +74,9 @@ def test_invalid_configuration_is_explained_in_one_line(tmp_path, text, words):
 def test_missing_configuration_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         RunConfig.from_file(tmp_path / "none.toml")
+
+
+def test_invalid_level_of_policy_is_named():
+    values = {"data": {"name": "digits"}, "budgets": {"policy": {"high": -1.0, "low": 3.0}}}
+    with pytest.raises(InputError, match=r"budgets\.policy\.high is -1\.0"):
+        RunConfig.from_mapping(values)

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 EMPTY = -1
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Allocation:
     """The people of every teacher, with the layout that says what their votes weigh and cost.
 
@@ -59,6 +59,10 @@ class Allocation:
         if self.persons.size and not -1 <= self.persons.min() <= self.persons.max() < self.people.n_people:
             raise InputError("the allocation's slots hold people that do not exist")
         self._refuse_undercharging()
+
+    def __repr__(self) -> str:
+        """Return the sizes, without anybody's id."""
+        return f"Allocation({self.variant}, {self.n_teachers} teachers, {self.people!r}, seed={self.seed})"
 
     def _refuse_undercharging(self) -> None:
         """Refuse an allocation in which somebody can move more than their group is charged for."""

@@ -33,7 +33,7 @@ class Merge:
     people: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Layout:
     """How budgets become influence, for k teachers; `rule` names the rule that the variant followed."""
 
@@ -52,6 +52,10 @@ class Layout:
 
     def __post_init__(self) -> None:
         self.weights.flags.writeable = False
+
+    def __repr__(self) -> str:
+        """Return the sizes, not every teacher."""
+        return f"Layout({self.variant}, {self.rule}, {self.n_teachers} teachers, {len(self.groups)} groups)"
 
     @property
     def n_teachers(self) -> int:

@@ -24,7 +24,7 @@ from ipate.cli import (
     statement,
     withdraw,
 )
-from ipate.cli.output import logged
+from ipate.cli.output import StoppedError, logged
 from ipate.errors import InputError, IpateError
 
 app = typer.Typer(
@@ -32,7 +32,7 @@ app = typer.Typer(
     help="Machine learning in which every person decides how well their own data is protected.",
     epilog="Example: ipate account votes.npz --groups groups.csv --sigma 40. Every command has --help.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -47,7 +47,9 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     context: typer.Context,
-    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Machine learning in which every person decides how well their own data is protected."""
     context.with_resource(logged())
@@ -69,8 +71,10 @@ for module in (
     reproduce,
 ):
     app.command(module.__name__.rpartition(".")[2], epilog=module.EXAMPLE)(module.command)
-app.add_typer(parties.party, name="party")
-app.add_typer(parties.parties, name="parties")
+app.add_typer(parties.party, name="party", short_help=parties.party.info.help)
+app.add_typer(parties.parties, name="parties", short_help=parties.parties.info.help)
+for made in (*app.registered_commands, *parties.party.registered_commands, *parties.parties.registered_commands):
+    made.short_help = str(made.callback.__doc__).partition("\n")[0]  # the whole summary, which click would cut
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -103,6 +107,8 @@ def _outcome(argv: list[str] | None) -> tuple[int, str]:
         result = app(args=argv, prog_name="ipate", standalone_mode=False)
     except usage_error as error:
         return 2, _usage(error)
+    except StoppedError as error:
+        return 130, f"ipate: interrupted; {error}"
     except (typer.Abort, KeyboardInterrupt):
         return 130, "ipate: interrupted"
     except ImportError as error:
@@ -115,10 +121,8 @@ def _outcome(argv: list[str] | None) -> tuple[int, str]:
     except (IpateError, OSError) as error:
         return 2 if isinstance(error, InputError) else 1, f"ipate: {_one_line(str(error))}"
     code = result if isinstance(result, int) else 0
-    begun = (sys.argv[1:] if argv is None else argv)[:1]
     again = "run the same command again to continue or repeat it"
-    how = "continue with `ipate run --resume FOLDER`" if begun == ["run"] else again
-    return code, f"ipate: interrupted; {how}" if code == 130 else ""
+    return code, f"ipate: interrupted; {again}" if code == 130 else ""
 
 
 def _usage(error: Any) -> str:

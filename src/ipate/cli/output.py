@@ -14,6 +14,10 @@ COST_COLUMNS = ("sensitivity", "cost ε", "used")
 OPEN, CLOSED = "MAY BE PUBLISHED", "NOT TO BE PUBLISHED"
 
 
+class StoppedError(Exception):
+    """The user interrupted a command; the message says how to continue."""
+
+
 def print_json(payload: dict[str, Any]) -> None:
     """Write one JSON object to stdout, and nothing else; NaN and infinities become null."""
     from ipate.files import json_text

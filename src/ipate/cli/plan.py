@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from ipate.cli import options
-from ipate.cli.output import cell, print_json, print_table, progress_bar, waiting
+from ipate.cli.output import cell, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
     from ipate.people.budgets import Group
@@ -217,8 +217,8 @@ def _forecasts(
         options.refuse_unused("it describes a reference; give --accuracy or --reference too", **testing)
     if known is None:
         return ()
-    with waiting("computing what the reference affords", quiet=quiet):
-        return forecast(plan, known, pool=pool)
+    with progress_bar("variants compared with the reference", len(plan.variants), quiet=quiet) as bar:
+        return forecast(plan, known, pool=pool, progress=bar)
 
 
 def _read_groups(

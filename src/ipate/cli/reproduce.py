@@ -10,7 +10,7 @@ from ipate.cli.output import print_json, progress_bar
 
 EXAMPLE = (
     "Examples: ipate reproduce adult-labels --data-dir DIR; ipate reproduce table1 --device cuda --data-dir DIR. "
-    "Without a GPU here: ipate reproduce table1 --jobs JOBS, then on the GPU machine "
+    "Without a GPU here: ipate reproduce table1 --job-files JOBS, then on the GPU machine "
     "python -m ipate.reproduce.training JOBS --data-dir DIR --device cuda --out CACHE, then the first command again "
     "with --cache CACHE."
 )
@@ -26,7 +26,7 @@ def command(
     cache: Annotated[
         Path | None, Option(help="The folder of stored votes; default: 'reproduce' in the data cache.")
     ] = None,
-    jobs: Annotated[
+    job_files: Annotated[
         Path | None, Option(help="Do not train: write the missing trainings as job files for another machine.")
     ] = None,
     out: Annotated[Path, Option(help="The folder for NAME.json, NAME.md and figures.")] = Path("results"),
@@ -50,7 +50,9 @@ def command(
         raise InputError(f"--device is {device!r}: it must be cpu, cuda or auto")
     options = Options(ensembles=1, votings=1) if quick else Options(ensembles=ensembles, votings=votings)
     kept, log = cache or cache_folder() / "reproduce", logging.getLogger("ipate").info
-    models = TrainedModels(cache=kept, data_dir=data_dir, device=device, jobs=jobs, log=log, progress_bar=progress_bar)
+    models = TrainedModels(
+        cache=kept, data_dir=data_dir, device=device, jobs=job_files, log=log, progress_bar=progress_bar
+    )
     found, pending = {}, []
     for wanted in EXPERIMENTS if name == "all" else (name,):
         try:
@@ -68,6 +70,6 @@ def command(
         print_json({"results": found, "pending_jobs": pending})
     elif pending:
         echo(
-            f"{len(pending)} jobs are in {jobs}. On a machine with a GPU: python -m ipate.reproduce.training {jobs} "
-            f"--data-dir DIR --device cuda --out CACHE; then run this command again with --cache CACHE."
+            f"{len(pending)} jobs are in {job_files}. On a machine with a GPU: python -m ipate.reproduce.training "
+            f"{job_files} --data-dir DIR --device cuda --out CACHE; then run this command again with --cache CACHE."
         )

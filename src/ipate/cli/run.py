@@ -22,6 +22,7 @@ from ipate.cli.output import (
     BUDGET_COLUMNS,
     CLOSED,
     COST_COLUMNS,
+    StoppedError,
     budget_cells,
     cell,
     cost_cells,
@@ -189,6 +190,8 @@ def command(
         folder, task = RunFolder.open(resume), None
     try:
         summary = execute(folder, task=task, bar=partial(progress_bar, quiet=as_json))
+    except KeyboardInterrupt:
+        raise StoppedError(f"continue with `ipate run --resume {folder.path}`") from None
     except InputError:
         if resume is None:
             folder.discard()
@@ -218,8 +221,11 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
         raise InputError("nothing to run: name a TOML file, a data set with --dataset, or a file with --file")
     for key, value in given.items():
         values[key] = {**values.get(key, {}), **value} if isinstance(value, dict) else value
+    models = [values.get(section, {}).get("model", "") for section in ("teachers", "student")]
+    if path is not None and any(":" in str(name) for name in models):  # modules may lie beside the file
+        values.setdefault("code", path.parent)
     paths = ("file", "public_file", "test_file", "schema_file", "data_dir")
-    for within, name in (*((values["data"], key) for key in paths), (values, "ledger")):
+    for within, name in (*((values["data"], key) for key in paths), (values, "ledger"), (values, "code")):
         if within.get(name) is not None:  # absolute, so that a run can be resumed from any directory
             within[name] = Path(within[name]).resolve()
     return RunConfig.from_mapping(values)

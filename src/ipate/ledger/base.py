@@ -43,6 +43,11 @@ class Ledger(ABC):
         self._terms = {row.id: row.terms for row in run.accounts}
         self._limits = {name: terms.limit for name, terms in self._terms.items()}
 
+    def __repr__(self) -> str:
+        """Return the file, the run and the number of accounts, without ids of people."""
+        where = "in memory" if self._path is None else str(self._path)
+        return f"{type(self).__name__}({where}, run {self.run!r}, {len(self._terms)} accounts)"
+
     @property
     @abstractmethod
     def head(self) -> Head | None:

@@ -24,7 +24,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class People:
     """People with their ids, groups and rows of the data.
 
@@ -53,6 +53,10 @@ class People:
     def __post_init__(self) -> None:
         for array in (self.ids, self.group_of_person, self.person_of_row):
             array.flags.writeable = False
+
+    def __repr__(self) -> str:
+        """Return sizes and groups, without anybody's id."""
+        return f"People({self.n_people} people, {self.n_rows} rows, {_named(self.groups)})"
 
     @classmethod
     def from_budgets(
@@ -208,6 +212,12 @@ class People:
         return self.groups[int(self.group_of_person[self.index_of(person)])]
 
 
+def _named(groups: Sequence[Group], most: int = 5) -> str:
+    """Return the first groups with their numbers of people, as a short text."""
+    shown = ", ".join(f"{group.id}: {group.people}" for group in groups[:most])
+    return f"{len(groups)} groups: {shown}{', …' if len(groups) > most else ''}"
+
+
 def make_people(
     n_rows: int,
     *,
@@ -224,6 +234,9 @@ def make_people(
 
     δ = "auto" means the policy's δ, or else `usual_delta`; `source` names the data in error messages.
     """
+    for name, values in (("budgets", budgets), ("levels", levels), ("person_id", person_id)):
+        if values is not None and np.ndim(values) and len(values) != n_rows:
+            raise InputError(f"{name} has {len(values)} entries for {n_rows} rows: there must be one per row")
     if budgets is not None and levels is not None:
         raise InputError("budgets and levels are both given: give only one of them")
     if epsilon is not None and (budgets is not None or levels is not None):
@@ -243,7 +256,4 @@ def make_people(
     else:
         rows = np.full(n_rows, epsilon, dtype=np.float64) if budgets is None else budgets
         people = People.from_budgets(rows, delta=delta, person_id=person_id, merge_within=merge_within)
-    if people.n_rows != n_rows:
-        name = "levels" if levels is not None else "budgets"
-        raise InputError(f"{name} has {people.n_rows} entries for {n_rows} rows: there must be one per row")
     return people

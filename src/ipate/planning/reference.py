@@ -11,7 +11,7 @@ query has a random order of its wrong classes: the first gets the share `confusi
 share of the rest, and so on; the last gets the remainder. Given the query, teachers vote independently.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -189,15 +189,20 @@ class Forecast:
     labels: dict[str, int]
 
 
-def forecast(plan: Plan, reference: Reference, *, pool: int) -> tuple[Forecast, ...]:
+def forecast(
+    plan: Plan, reference: Reference, *, pool: int, progress: Callable[[int], None] | None = None
+) -> tuple[Forecast, ...]:
     """Return the forecast of each variant except vanishing for `pool` points, if votes are like the reference's.
 
-    Reference votes have a fixed number of teachers, so variants with another number (upsampling) are skipped.
+    `progress` receives the number of variants that are done. Reference votes have a fixed number of teachers, so
+    variants with another number (upsampling) are skipped.
     """
     if plan.n_classes is None:
         raise InputError("classes is not given: a reference needs the number of classes")
     found = []
-    for variant in plan.variants:
+    for done, variant in enumerate(plan.variants):
+        if progress is not None:
+            progress(done)
         if variant.layout.participation is not None:
             continue
         votes = reference.votes_of(variant.n_teachers, plan.n_classes)

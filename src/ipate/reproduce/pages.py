@@ -93,6 +93,14 @@ class Table:
     rows: Sequence[Row]
     notes: Sequence[str] = ()
 
+    @property
+    def all_notes(self) -> list[str]:
+        """The notes, and one for every letter that a cell refers to and no note explains."""
+        cells = [cell for _, row in self.rows for cell in row if isinstance(cell, Cell)]
+        letters = {cell.note for cell in cells if cell.note and cell.theirs is not None and cell.verdict == "differs"}
+        unexplained = sorted(letters - {note.partition(":")[0] for note in self.notes})
+        return [*self.notes, *(f"{letter}: {_UNEXPLAINED}" for letter in unexplained)]
+
     def markdown(self) -> str:
         """Return the table, then its notes as a list."""
         lines = [f"### {self.title}", "", "| " + " | ".join(("", *self.columns)) + " |"]
@@ -100,7 +108,7 @@ class Table:
         for name, cells in self.rows:
             shown = (cell if isinstance(cell, str) else cell.text() for cell in cells)
             lines.append("| " + " | ".join((name, *shown)) + " |")
-        lines += ["", *(f"- {note}" for note in self.notes)] if self.notes else []
+        lines += ["", *(f"- {note}" for note in self.all_notes)] if self.all_notes else []
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
@@ -109,9 +117,13 @@ class Table:
             name: dict(zip(self.columns, (c if isinstance(c, str) else c.json() for c in cells), strict=True))
             for name, cells in self.rows
         }
-        return {"title": self.title, "rows": rows, "notes": list(self.notes)}
+        return {"title": self.title, "rows": rows, "notes": self.all_notes}
 
 
+_UNEXPLAINED = (
+    "outside the spread of these votings; one ensemble and one voting have no spread at all, so that --quick marks "
+    "more cells than the paper's 10 ensembles and 5 votings each would"
+)
 _LEGEND = (
     "Cells are ours ± standard deviation / the paper's. ✓: within two standard deviations; ≈: within 10% (accuracies: "
     "one point); ≠: neither, for the reason in the note of that letter."

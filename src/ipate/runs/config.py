@@ -180,6 +180,7 @@ class RunConfig(_Section):
     `benchmark` states that nobody in the data is real, which `compare` needs on files. `ledger` is the file that is
     charged. By default it lies beside a file of people, is found again by their ids, and is shared by all runs about
     them; seeded runs, benchmarks and data sets of this package have one in the run's folder.
+    `code` is the folder of the modules of teacher and student; by default it is the folder of the TOML file.
     """
 
     data: DataConfig
@@ -191,6 +192,7 @@ class RunConfig(_Section):
     split_seed: Annotated[int, Field(ge=0)] = 0
     seed: Annotated[int, Field(ge=0)] | None = None
     compare: bool = False
+    code: Path | None = None
     benchmark: bool = False
     ledger: Path | None = None
     fresh_ledger: bool = False
@@ -255,7 +257,9 @@ def _explain(model: type[BaseModel], error: ValidationError) -> str:
     keys = [part for part in place if not part.startswith(("constrained-", "literal", "function-"))]
     if not keys:  # the error concerns the whole configuration
         return str(first["msg"]).removeprefix("Value error, ")
-    name = ".".join(keys[:2])
+    fields: Any = getattr(model.model_fields[keys[0]].annotation, "model_fields", {})
+    keyed = len(keys) > 2 and "dict[" in str(fields[keys[1]].annotation)  # the key of a level or an option
+    name = ".".join(keys[: 3 if keyed else 2])
     stated = first["type"] != "missing" and not isinstance(first["input"], dict)
     value = f" is {first['input']!r}" if stated else ""
     return f"{name}{value}: {first['msg'].removeprefix('Value error, ')}"

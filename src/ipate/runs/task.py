@@ -21,7 +21,7 @@ from ipate.planning.choose import group_limit
 from ipate.planning.reference import Reference, Simulator, read_design
 from ipate.runs.config import ReferenceConfig, RunConfig
 from ipate.students import STUDENTS, find_student
-from ipate.teachers.models import NETS, make_model
+from ipate.teachers.models import NETS, import_from, make_model
 from ipate.votes import read_votes
 
 Ints = NDArray[np.int64]
@@ -194,6 +194,8 @@ def check_models(config: RunConfig) -> None:
     """Refuse an invalid student, teacher or engine before anything is written."""
     from ipate.teachers.engines import Engine
 
+    if config.code is not None:
+        import_from(config.code)
     wanted = config.teachers
     make_student(config)
     make_model(wanted.model, wanted.options)

@@ -1,8 +1,10 @@
 """Models of teachers and students, by name or as module:attribute of any scikit-learn classifier."""
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from ipate.errors import InputError, refuse_name
 
@@ -21,26 +23,44 @@ def make_model(name: Any = DEFAULT, options: Mapping[str, Any] | None = None, *,
     path, defaults = MODELS.get(name, (name, {})) if isinstance(name, str) else ("", {})
     maker: Callable[..., Any]
     if not isinstance(name, str):
-        from sklearn.base import clone
-
-        maker = clone(name).set_params
+        maker = _maker(name)
     elif name in NETS:
         maker = _net(name)
     elif ":" in path:
         module, _, attribute = path.partition(":")
         try:
-            maker = getattr(importlib.import_module(module), attribute)
+            found = getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError) as error:
-            raise InputError(f"model is {name!r}: it cannot be imported ({error})") from None
+            raise InputError(
+                f"model is {name!r}: it cannot be imported ({error}); a module is looked for on Python's path and in "
+                "the folder of the TOML file"
+            ) from None
+        maker = _maker(found)
     else:
         refuse_name("model", name, (*MODELS, *NETS, "module:attribute"))
     try:
         model = maker(**{**defaults, **(options or {})})
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"options of model {name!r}: {error}") from None
     if seed is not None and hasattr(model, "get_params") and model.get_params().get("random_state", 0) is None:
         model.set_params(random_state=seed)
     return model
+
+
+def _maker(found: Any) -> Callable[..., Any]:
+    """Return what makes a model: a class or a function itself, and for an estimator a clone with options set."""
+    if isinstance(found, type) or not hasattr(found, "get_params"):
+        return cast("Callable[..., Any]", found)
+    from sklearn.base import clone
+
+    return cast("Callable[..., Any]", clone(found).set_params)
+
+
+def import_from(folder: Path) -> None:
+    """Let `module:attribute` find modules of a folder; worker processes get the same path."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+        importlib.invalidate_caches()
 
 
 def _net(name: str) -> Callable[..., Any]:
