@@ -66,7 +66,8 @@ TOLD = f"{STATEMENT}::test_private_figures_are_shown_to_owner_only"
 INTERRUPTED = f"{LEAVING}::test_interrupted_withdrawal_is_completed_before_next_release"
 LEARN_AGAIN = f"{LEAVING}::test_withdrawal_retrains_only_teachers_of_that_person"
 FAILING = "tests/attacks/test_01_failing_teacher.py::test_failing_teacher_is_not_visible"
-SHARED = "tests/attacks/test_06_shared_random_state.py::test_one_person_moves_only_their_own_teacher"
+DRAWS = "tests/attacks/test_06_shared_random_state.py"
+SHARED = f"{DRAWS}::test_one_person_moves_only_their_own_teacher"
 QUIET = "tests/teachers/test_isolation.py"
 DRY = "tests/teachers/test_dry.py"
 VOTINGS = "tests/reproduce/test_voting.py"
@@ -1259,18 +1260,32 @@ MUTANTS = (
         (SHARED,),
     ),
     Mutant(
-        "teachers share the generator of Python",
+        "all teachers draw alike from Python",
         "teachers/isolation.py",
         "        random.seed(seed)\n",
-        "        random.random()\n",
-        (SHARED,),
+        "        pass\n",
+        (f"{DRAWS}::test_two_teachers_draw_different_numbers",),
     ),
     Mutant(
-        "teachers share the generator of torch",
+        "all teachers draw alike from torch",
         "teachers/isolation.py",
-        "torch.manual_seed(seed)",
-        "torch.rand(1)",
-        (SHARED,),
+        "            torch.manual_seed(seed)\n",
+        "            pass\n",
+        (f"{DRAWS}::test_two_teachers_draw_different_numbers",),
+    ),
+    Mutant(
+        "Python's generator is not put back",
+        "teachers/isolation.py",
+        "        random.setstate(python)\n",
+        "",
+        (f"{DRAWS}::test_caller_keeps_its_global_generators",),
+    ),
+    Mutant(
+        "torch's generator is not put back",
+        "teachers/isolation.py",
+        "            torch.set_rng_state(cpu)\n",
+        "",
+        (f"{DRAWS}::test_caller_keeps_its_global_generators",),
     ),
     Mutant(
         "the CPU-time limit is not enforced",

@@ -55,6 +55,7 @@ def train(estimator, kept, X, y, rows, pool, **options):
 def votes_of(estimator, folder, *, X, y, pool, rows, **options):
     kept = store(folder, rows, pool)
     train(estimator, kept, X, y, rows, pool, **options)
+    assert kept.missing == ()
     return np.array(kept.matrix)
 
 
