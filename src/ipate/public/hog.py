@@ -1,7 +1,7 @@
 """Histograms of oriented gradients (Dalal and Triggs 2005), in numpy, for images of any size.
 
-Pixels and the parts of gradients are whole numbers, so that every sum is exact and an image's result depends on that
-image alone.
+Pixels, the parts of gradients and the entries of cells are whole numbers, so that every sum is exact and an image's
+result depends on that image alone.
 """
 
 import numpy as np
@@ -24,15 +24,23 @@ def gradients(images: Floats, *, bytes_: bool) -> Floats:
     power = down * down + right * right
     size = np.sqrt(power)
     safe = np.where(power > 0, power, 1.0)
-    rows, columns = (np.linspace(0, side, min(_CELLS, side // 4) + 1).astype(int)[:-1] for side in pixels.shape[1:])
+    down_to, right_to = (_pooling(side) for side in pixels.shape[1:])
     histograms = []
     for angle in _ANGLES:  # the size of the gradient times cos⁸ of its angle to the orientation
         along = right * np.cos(angle) + down * np.sin(angle)
         cosine = along * along / safe
         part = np.rint(size * (cosine * cosine) * (cosine * cosine))
-        histograms.append(np.add.reduceat(np.add.reduceat(part, rows, axis=1), columns, axis=2))
+        histograms.append(np.rint(down_to.T @ part @ right_to))
     cells = np.stack(histograms, axis=3)
     corners = [cells[:, :-1, :-1], cells[:, 1:, :-1], cells[:, :-1, 1:], cells[:, 1:, 1:]]
     blocks = np.concatenate(corners, axis=3)
     norm = np.sqrt(np.square(blocks).sum(axis=3, keepdims=True) + (0.1 * _SCALE) ** 2)
     return np.asarray(np.minimum(blocks / norm, 0.2).reshape(len(images), -1))
+
+
+def _pooling(side: int) -> Floats:
+    """Return how much every pixel of a side counts in every cell: (pixels, cells), triangles in multiples of 1/256."""
+    cells = min(_CELLS, side // 4)
+    centres = (np.arange(cells) + 0.5) * side / cells - 0.5
+    away = np.abs(np.arange(side)[:, None] - centres) * cells / side
+    return np.asarray(np.rint(np.maximum(1 - away, 0.0) * 2.0**8) / 2.0**8)
