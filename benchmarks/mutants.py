@@ -71,6 +71,9 @@ SHARED = f"{DRAWS}::test_one_person_moves_only_their_own_teacher"
 QUIET = "tests/teachers/test_isolation.py"
 DRY = "tests/teachers/test_dry.py"
 VOTINGS = "tests/reproduce/test_voting.py"
+IDS = "tests/attacks/test_04_ids.py"
+PROTECTED = "tests/attacks/test_05_protected_then_public.py"
+FORGOTTEN = "tests/attacks/test_09_forgotten_ledger.py"
 PLAIN_SUM = f"{ACCOUNT}::test_account_equals_plain_sum_of_costs"
 
 
@@ -1547,6 +1550,140 @@ MUTANTS = (
         "    return np.clip(np.rint(np.nan_to_num(values",
         "    return np.clip((np.nan_to_num(values",
         ("tests/public/test_features.py::test_any_private_row_becomes_a_point_on_the_grid",),
+    ),
+    # The ledger belongs to the people.
+    Mutant(
+        "text of a whole float is another person",
+        "people/ids.py",
+        r'_WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)',
+        r'_WHOLE = re.compile(r"(-?\d+)\.0+x", re.ASCII)',
+        (f"{IDS}::test_ids_in_another_form_have_no_second_budget",),
+    ),
+    Mutant(
+        "both forms of an accent are two people",
+        "people/ids.py",
+        'text = unicodedata.normalize("NFC", value).strip()',
+        "text = value.strip()",
+        (f"{IDS}::test_both_forms_of_an_accent_are_one_person",),
+    ),
+    Mutant(
+        "strangers are welcome on a ledger",
+        "ledger/admission.py",
+        "if 2 * len(strangers) > len(here) and not self.new_people:",
+        "if len(strangers) > len(here) and not self.new_people:",
+        (f"{IDS}::test_mostly_unknown_people_need_an_answer",),
+    ),
+    Mutant(
+        "protected people may become pool or test data",
+        "ledger/admission.py",
+        "(protected & frozenset(self.unprotected), ",
+        "(protected & frozenset(), ",
+        (f"{PROTECTED}::test_other_split_is_refused_before_training",),
+    ),
+    Mutant(
+        "pool or test data may become protected",
+        "ledger/admission.py",
+        "(bare & (self.people or {}).keys(), ",
+        "(bare & set(), ",
+        (f"{PROTECTED}::test_public_people_cannot_become_protected",),
+    ),
+    Mutant(
+        "people without ids are any rows",
+        "ledger/admission.py",
+        "if self.rows and (strangers or known - here):",
+        "if self.rows and strangers and known - here:",
+        (f"{FORGOTTEN}::test_data_without_ids_is_known_by_its_path",),
+    ),
+    Mutant(
+        "labels in another file begin another ledger",
+        "cli/label.py",
+        "choose_ledger(ledger, beside=votes, pool=pool,",
+        "choose_ledger(ledger, beside=out, pool=None,",
+        (f"{FORGOTTEN}::test_labelling_to_other_file_names_spends_nothing_more",),
+    ),
+    Mutant(
+        "another folder begins another ledger",
+        "runs/ledgers.py",
+        "own = config.seed is not None or config.benchmark or config.data.file is None",
+        "own = config.ledger is None",
+        (f"{FORGOTTEN}::test_second_run_in_another_folder_is_refused",),
+    ),
+    Mutant(
+        "renamed data begins another ledger",
+        "ledger/finding.py",
+        "return next(iter(knowing), usual)",
+        "return usual",
+        (f"{FORGOTTEN}::test_renamed_and_corrected_data_finds_its_ledger",),
+    ),
+    Mutant(
+        "a mistyped ledger name begins another ledger",
+        "ledger/finding.py",
+        "if other.path != target and (lost or",
+        "if other.path == target and (lost or",
+        (f"{FORGOTTEN}::test_mistyped_ledger_name_begins_no_ledger",),
+    ),
+    Mutant(
+        "seeded runs spend people's budgets",
+        "runs/ledgers.py",
+        "own = config.seed is not None or config.benchmark or",
+        "own = config.benchmark or",
+        (f"{FORGOTTEN}::test_seeded_runs_spend_nobodys_budget",),
+    ),
+    Mutant(
+        "the head beside a ledger is not read",
+        "ledger/sqlite.py",
+        "expected_head, str) else expected_head, _kept_head(file)]",
+        "expected_head, str) else expected_head]",
+        ("tests/ledger/test_tampering.py::test_older_copy_is_refused_by_expected_head",),
+    ),
+    Mutant(
+        "heads of other runs are not read",
+        "runs/ledgers.py",
+        "people=roster, heads=heads_beside(folder, path)",
+        "people=roster, heads=()",
+        (f"{RUN_LEDGERS}::test_rolled_back_shared_ledger_is_refused",),
+    ),
+    Mutant(
+        "a new ledger for the same people is not reported",
+        "runs/ledgers.py",
+        "        replaces=chosen.replaces,\n",
+        "        replaces=None,\n",
+        (f"{FORGOTTEN}::test_fresh_ledger_is_stated_in_the_report",),
+    ),
+    Mutant(
+        "larger budgets need no answer",
+        "ledger/admission.py",
+        "(group.epsilon > old.epsilon or group.delta > old.delta)",
+        "(group.epsilon < old.epsilon or group.delta > old.delta)",
+        ("tests/attacks/test_10_larger_budgets.py::test_tenfold_budgets_are_refused_without_an_answer",),
+    ),
+    Mutant(
+        "every run chooses its Rényi orders",
+        "ledger/sqlite.py",
+        "kept = keep_orders(terms, roster.people, contents.runs, parent)",
+        "kept = tuple(terms)",
+        ("tests/attacks/test_12_renyi_order.py::test_person_keeps_the_order_under_a_smaller_budget",),
+    ),
+    Mutant(
+        "an account is limited at its best order",
+        "ledger/records.py",
+        "return bool(within.all() if self.meter.fixes_order else within.any())",
+        "return bool(within.any())",
+        ("tests/ledger/test_orders.py::test_account_is_limited_at_every_members_order",),
+    ),
+    Mutant(
+        "new people bring their own order into an account",
+        "ledger/orders.py",
+        "if person in known:\n            found[account][known[person]] = None",
+        "found[account][known.get(person, 2.0)] = None",
+        ("tests/ledger/test_orders.py::test_account_is_limited_at_every_members_order",),
+    ),
+    Mutant(
+        "label mixes kinds of noise",
+        "ledger/records.py",
+        "if recorded is not None and recorded != asked:",
+        "if recorded is None and recorded != asked:",
+        ("tests/attacks/test_16_mixed_noise.py::test_label_refuses_the_other_kind_of_noise",),
     ),
 )
 

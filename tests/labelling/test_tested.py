@@ -133,7 +133,7 @@ def test_charge_precedes_stored_bit_which_precedes_labels(design):
 @pytest.mark.parametrize("seeded", [False, True])
 @pytest.mark.parametrize("durable", [False, True])
 def test_seeded_bit_comes_from_the_same_stream(design, tmp_path, seeded, durable):
-    """Names of seeded runs on disk once said so; the bit of a seed must not change with that."""
+    """The stream is named after the run, whatever the kind of noise, which is a field of the run."""
     noise = Noise(FAIL)
     noise.seeded = seeded
     kind = "seeded" if seeded else "secure"
@@ -141,7 +141,7 @@ def test_seeded_bit_comes_from_the_same_stream(design, tmp_path, seeded, durable
     made = SqliteLedger.open(tmp_path / "l", terms, run="march", noise=kind) if durable else MemoryLedger(terms)
     with made as ledger:
         label_tested(clear_votes(), panel(), CONFIDENT, design, noise=noise, ledger=ledger)
-    name = "march (seeded)" if seeded and durable else "march" if durable else "run"
+    name = "march" if durable else "run"
     assert noise.streams == [f"the test of {name}"]
 
 

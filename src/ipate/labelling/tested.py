@@ -158,18 +158,10 @@ def _bit(book: Ledger, charge: Charge, test: ReleaseTest, noise: NoiseSource, ch
     kept = book.stored().test
     if kept is not None and kept.passed is not None:
         return kept.passed
-    passed = bool(noise.uniform("test", [_stream(book, noise)], 1)[0, 0] < chance())
+    passed = bool(noise.uniform("test", [f"the test of {book.run}"], 1)[0, 0] < chance())
     free = {account: np.zeros(1) for account in charge.cost}
     book.charge(replace(charge, cost=free, test=replace(test, passed=passed)))
     return passed
-
-
-def _stream(book: Ledger, noise: NoiseSource) -> str:
-    """Return the name of the noise stream of the bit.
-
-    Names of seeded runs on disk used to have the suffix; it is kept so that the same seed draws the same bit.
-    """
-    return f"the test of {book.run}" + (" (seeded)" if book.durable and noise.seeded else "")
 
 
 class _Rest(MemoryLedger):

@@ -43,14 +43,14 @@ class Roster:
         """Bring ids into their one form; refuse an id that is invalid, given twice, or protected and not."""
         if self.people is not None:
             names = plain_ids(self.people)
-            object.__setattr__(self, "people", dict(zip(names, self.people.values(), strict=True)))
             _refuse_invalid(names, self.people)
+            object.__setattr__(self, "people", dict(zip(names, self.people.values(), strict=True)))
             if len(self.people) < len(names):
                 twice = next(name for name, count in Counter(names).items() if count > 1)
                 raise InputError(f"people: duplicate id {show(twice)}, written in two ways: a person has one account")
         bare = frozenset(plain_ids(self.unprotected))
-        object.__setattr__(self, "unprotected", bare)
         _refuse_invalid(bare, self.unprotected)
+        object.__setattr__(self, "unprotected", bare)
         both = bare & (self.people or {}).keys()
         if both:
             raise InputError(f"person {show(min(both))} is private and also pool or test data: it can be one of them")
@@ -78,8 +78,8 @@ class Roster:
             if run.identity != self.identity:
                 raise InputError(_OTHER_IDS[run.identity, self.identity].format(run=run.name))
         if self.people is not None:
-            self._check_protection(runs)
             self._check_known(runs)
+            self._check_protection(runs)
         self._check_budgets(terms, runs)
 
     def _check_protection(self, runs: Mapping[int, RunRow]) -> None:

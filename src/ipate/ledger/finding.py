@@ -82,7 +82,7 @@ def choose_ledger(
     others = {other.name: item for other, item in knowing.items() if other != path} if fresh else {}
     known = found.get(path, Acquaintance(path=path))
     if people is not None and known.people - own:
-        warn_alike(own - known.people, known.people, where=path.name)
+        warn_alike(sorted(own - known.people), sorted(known.people), where=path.name)
     replaces = ", ".join(sorted(others)) or None
     return Choice(path=path, announcement=_announce(known, people, replaces), replaces=replaces)
 
