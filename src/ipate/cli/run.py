@@ -32,7 +32,7 @@ from ipate.cli.output import (
     progress_bar,
 )  # fmt: skip
 from ipate.cli.plan import show_run
-from ipate.errors import InputError
+from ipate.errors import BudgetExceededError, InputError
 
 if TYPE_CHECKING:
     from ipate.cli.output import Rows
@@ -192,7 +192,7 @@ def command(
         summary = execute(folder, task=task, bar=partial(progress_bar, quiet=as_json))
     except KeyboardInterrupt:
         raise StoppedError(f"continue with `ipate run --resume {folder.path}`") from None
-    except InputError:
+    except (InputError, BudgetExceededError):
         if resume is None:
             folder.discard()
         raise
