@@ -1,6 +1,7 @@
 """`ipate run`: train a student from private data, in a folder that can be resumed."""
 
 import math
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -195,6 +196,9 @@ def command(
     except (InputError, BudgetExceededError):
         if resume is None:
             folder.discard()
+        if resume is None and out is None:
+            with suppress(OSError):  # other runs are in it
+                folder.path.parent.rmdir()
         raise
     if as_json:
         print_json(_payload(summary, folder.path))

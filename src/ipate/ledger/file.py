@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ipate.errors import IpateError
+from ipate.errors import InputError, IpateError
 from ipate.files import FileLock
 
 _UNFINISHED = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY")
@@ -129,7 +129,7 @@ def _explain(name: str, error: sqlite3.Error) -> IpateError:
         return damaged(name, f"SQLite finds it damaged ({error})")
     for start, words in _WORDS.items():
         if code.startswith(start):
-            return IpateError(f"{name}: {words}")
+            return (InputError if start == "SQLITE_NOTADB" else IpateError)(f"{name}: {words}")
     kind = code or type(error).__name__
     return IpateError(f"{name}: SQLite refused ({kind}: {error}); nothing of this batch was released")
 
@@ -271,7 +271,7 @@ def create_schema(connection: sqlite3.Connection, *, time: str) -> None:
 def check_schema(connection: sqlite3.Connection, *, name: str) -> None:
     """Refuse a file that is not a ledger, has another schema version, or whose tables or triggers were changed."""
     if _pragma(connection, "application_id") != APPLICATION:
-        raise IpateError(f"{name}: this is an SQLite file but not a ledger of ipate; name another file")
+        raise InputError(f"{name}: this is an SQLite file but not a ledger of ipate; name another file")
     version = _pragma(connection, "user_version")
     if version != VERSION:
         raise IpateError(

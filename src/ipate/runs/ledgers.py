@@ -170,8 +170,9 @@ def check_affordable(
     """
     roster = roster_of(folder, allocation, unprotected)
     chosen = choose(folder, roster)
-    logging.getLogger("ipate").info(chosen.announcement)
+    told = logging.getLogger("ipate")
     if (folder.private / "ledger.json").is_file():
+        told.info(chosen.announcement)
         return
     path, panel, aggregator = chosen.path, allocation.panel(), settings.aggregator(allocation.scale)
     if not path.parent.is_dir():
@@ -182,6 +183,7 @@ def check_affordable(
     accounts = opening_accounts(
         path, terms, run=folder.id, noise=folder.config.noise, people=roster, heads=heads_beside(folder, path)
     )
+    told.info(chosen.announcement)
     if settings.meter.whole or panel.rotating or not settings.meter.data_independent:
         return
     noise = aggregator.mechanism

@@ -76,9 +76,9 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
             folder.note_privately(data=list(task.data.private_notes))
         settings = resolve_settings(folder, task)
         allocation = _allocation(folder, task, settings)
+        check_affordable(folder, allocation, settings, unprotected=task.unprotected)
         for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
             logging.getLogger("ipate").info(line)
-        check_affordable(folder, allocation, settings, unprotected=task.unprotected)
         votes = collect_votes(folder, "votes", task=task, allocation=allocation, bar=bar)
         record = label_once(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar)
         publish(folder, record, task.data.classes, task.queries)
