@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
+from functools import reduce
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -62,7 +63,7 @@ def texts(cells: Any) -> NDArray[np.str_]:
     """Return the text of each cell without surrounding spaces; a missing one is empty."""
     if not isinstance(cells, np.ndarray) and _textual(cells.type):
         try:  # faster for ids, which are all different
-            found = cells.fill_null("").to_numpy().astype(np.str_)
+            found = (cells.fill_null("") if cells.null_count else cells).to_numpy().astype(np.str_)
             return found if _trimmed(cells) else np.strings.strip(found)
         except (ValueError, UnicodeDecodeError, NotImplementedError):
             pass
@@ -162,10 +163,22 @@ def _arrow_numbers(piece: Any) -> Floats:
         return read
     if not _textual(kind):
         return np.full(len(piece), np.nan)
-    try:
-        return np.asarray(piece.cast(pa.float64()).to_numpy(zero_copy_only=False))
-    except (pa.ArrowException, ValueError):  # some cell is no number: judge each alone, by the same grammar
-        return np.fromiter(map(_number, _listed(piece)), np.float64, len(piece))
+    for empty in (False, True):  # first as it is, then without the usual words for a missing cell
+        try:
+            cast = (_without_words(piece) if empty else piece).cast(pa.float64())
+            return np.asarray(cast.to_numpy(zero_copy_only=False))
+        except (pa.ArrowException, ValueError):
+            continue
+    return np.fromiter(map(_number, _listed(piece)), np.float64, len(piece))  # each alone, by the same grammar
+
+
+def _without_words(piece: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    small = pc.utf8_lower(piece)
+    empty = reduce(pc.or_, (pc.equal(small, word) for word in sorted(MISSING)))
+    return pc.if_else(empty, pa.scalar(None, piece.type), piece)
 
 
 def _arrow_days(column: Any) -> Floats | None:
@@ -180,7 +193,8 @@ def _arrow_days(column: Any) -> Floats | None:
         return None
     unit = kind.unit if pa.types.is_timestamp(kind) else "ms"
     missing = np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
-    return _since(column.cast(pa.int64()).fill_null(0).to_numpy(), missing, unit)
+    counts = column.cast(pa.int64())
+    return _since((counts.fill_null(0) if counts.null_count else counts).to_numpy(), missing, unit)
 
 
 def _arrow_distinct(column: Any) -> tuple[list[Any], Ints]:
@@ -198,10 +212,12 @@ def _arrow_distinct(column: Any) -> tuple[list[Any], Ints]:
 
 def _taken(values: NDArray[Any], indices: Any, missing: float) -> NDArray[Any]:
     """Return the values at pyarrow indices; `missing` where there is none."""
+    if not len(values):
+        return np.full(len(indices), missing)
+    if not indices.null_count:
+        return np.asarray(values[indices.to_numpy(zero_copy_only=False)])
     empty = np.asarray(indices.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
     places = indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    if not len(values):
-        return np.full(len(places), missing)
     return np.where(empty, missing, values[places])
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ipate.data import cells
 from ipate.errors import LIMITS, InputError, nearest, show
-from ipate.people.ids import ALLOWED, plain_ids
+from ipate.people.ids import ALLOWED, all_plain, plain_ids
 
 Where = Callable[[int], str]
 """Returns the place of a row for a message: its line in a csv file, its row number in other formats."""
@@ -96,6 +96,8 @@ def read_ids(column: Any, what: str, where: Where) -> NDArray[np.str_]:
         column = cells.texts(column)
     if column.dtype.kind in "iu":
         return np.asarray(column.astype(np.str_))
+    if all_plain(column):
+        return np.asarray(column)
     ids = plain_ids(column)
     if "" in ids:
         row = ids.index("")

@@ -7,7 +7,7 @@ Python's csv module does, and every cell is judged alone (`ipate.data.cells`).
 import csv
 import io
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,10 +100,10 @@ def _by_pyarrow(
     if line is None or width < 2 or not _one_line(line[1], header):
         return None
     end = len(view) - len(re.search(rb"[\r\n]*\Z", bytes(view[-64:]))[0])  # type: ignore[index]
-    if end <= line.end() or _unusual(view[line.end() - 1 : end]):
+    quotes = None if end <= line.end() else _quoted(view[line.end() - 1 : end])
+    if quotes is None:
         return None
     body = whole.slice(line.end(), end - line.end())
-    quotes = any(b'"' in block for block in _blocks(memoryview(body)))
     last = str(width - 1)
     index = {**{str(place): name for name, place in places.items()}, last: header[-1]}
     parse = arrow.ParseOptions(newlines_in_values=quotes, ignore_empty_lines=False)
@@ -134,18 +134,15 @@ def _type(kind: str | None, *, direct: bool) -> Any:
     return pa.dictionary(pa.int32(), pa.string()) if kind in ("category", "date") else pa.string()
 
 
-def _blocks(view: memoryview) -> Iterator[bytes]:
-    """Yield a file in blocks that overlap by two bytes."""
+def _quoted(view: memoryview) -> bool | None:
+    """Whether a file has quotes; None if it has blank lines, or carriage returns that end no line."""
+    quotes = False
     for start in range(0, len(view), _BLOCK):
-        yield bytes(view[start : start + _BLOCK + 2])
-
-
-def _unusual(view: memoryview) -> bool:
-    """Whether there are blank lines, or carriage returns that end no line."""
-    return any(
-        b"\n\n" in block or (b"\r" in block and re.search(rb"\r(?![\n\r]|\Z)|\r\r|\n\r\n", block) is not None)
-        for block in _blocks(view)
-    )
+        block = bytes(view[start : start + _BLOCK + 2])  # blocks overlap by two bytes
+        if b"\n\n" in block or (b"\r" in block and re.search(rb"\r(?![\n\r]|\Z)|\r\r|\n\r\n", block) is not None):
+            return None
+        quotes = quotes or b'"' in block
+    return quotes
 
 
 def _one_line(line: bytes, header: Sequence[str]) -> bool:

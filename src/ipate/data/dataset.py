@@ -27,8 +27,9 @@ class Dataset:
     ----------
     name : str
         The name of the data set.
-    X : array
-        A table (rows × features), or images: (N, H, W) or (N, H, W, C), 8-bit or floats in [0, 1].
+    X : array or EncodedRows
+        A table (rows × features), whose rows may be encoded when they are taken, or images: (N, H, W) or (N, H, W, C),
+        8-bit or floats in [0, 1].
     y : array of int
         The class of each row, as an index into `classes`; −1 for a row without a class, which has no vote.
     classes : tuple of str
@@ -58,7 +59,7 @@ class Dataset:
     """
 
     name: str
-    X: NDArray[Any]
+    X: Any
     y: Ints
     classes: tuple[str, ...]
     kind: Literal["table", "image"] = "table"
@@ -122,7 +123,7 @@ class Dataset:
         """
         X = self.X if rows is None else self.X[np.asarray(rows)]
         if self.kind == "table":
-            return X
+            return np.asarray(X)
         pixels = images_to_float(X)
         return pixels.reshape(len(pixels), -1) if flat else pixels
 

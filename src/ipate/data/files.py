@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ipate.data.columns import Roles, check_classes, class_codes, one_text, read_epsilon, read_ids, read_texts
 from ipate.data.dataset import Dataset, Partition, partition
 from ipate.data.making import Declared, declare_types, feature_columns, make_schema
-from ipate.data.overlap import check_overlap
-from ipate.data.schema import ORIGIN, Schema
+from ipate.data.overlap import check_overlap, row_hashes
+from ipate.data.schema import ORIGIN, EncodedRows, Schema
 from ipate.data.tables import Table, header_of, npz_names, open_table
 from ipate.errors import InputError, show
 
@@ -189,12 +189,12 @@ class _People:
             if Path(self.sources.name).suffix.lower() != ".csv":
                 declared = declare_types(self.table, names, declared)
             schema = make_schema(None, names, declared)
-        n_rows = self.table.n_rows
-        X, counts = _encoded(schema, self.table, None)
-        return self.joined(schema, X, counts, y=self.y, n_rows=n_rows)
+        rows = _read(schema, self.table)
+        counts = rows.missing() if isinstance(rows, EncodedRows) else {}
+        return self.joined(schema, np.asarray(rows), counts, y=self.y, n_rows=self.table.n_rows)
 
     def joined(
-        self, schema: Schema | None, X: NDArray[Any], counts: Mapping[str, int], *, y: Ints, n_rows: int, **more: Any
+        self, schema: Schema | None, X: Any, counts: Mapping[str, int], *, y: Ints, n_rows: int, **more: Any
     ) -> Dataset:
         """Return the data set of the private rows and of further rows, whose people and consent are empty."""
 
@@ -232,19 +232,15 @@ def _is_image(sources: Sources) -> bool:
     return _is_npz(sources.name) and open_table(sources.private, columns=()).images is not None
 
 
-def _encoded(schema: Schema | None, table: Table, out: NDArray[Any] | None) -> tuple[NDArray[Any], Mapping[str, int]]:
-    """Encode the rows of a table; the pixels of an image that are no numbers in [0, 1] are clipped."""
+def _read(schema: Schema | None, table: Table) -> Any:
+    """Read the features of a table; the pixels of an image that are no numbers in [0, 1] are clipped."""
     if schema is not None:
-        return schema.encode_counting(table, out=out)
+        return schema.read(table)
     X = table.images
     if X is None or X.dtype.kind not in "fu" or (X.dtype.kind == "u" and X.dtype != np.uint8):
         found = "a table" if X is None else f"of type {X.dtype}"
         raise InputError(f"{table.source}: 'X' is {found}: images must be uint8, or floats in [0, 1]")
-    if X.dtype.kind == "f":
-        X = np.clip(np.nan_to_num(X), 0, 1)
-    if out is not None:
-        out[:] = X
-    return X, {}
+    return np.clip(np.nan_to_num(X), 0, 1) if X.dtype.kind == "f" else X
 
 
 def read_parts(
@@ -269,18 +265,16 @@ def read_parts(
         _check_columns(table, people, schema)
     sizes = (0 if public is None else public.n_rows, 0 if test is None else test.n_rows)
     n_own, n_rows = people.table.n_rows, people.table.n_rows + sum(sizes)
-    first = _encoded(schema, people.table.take(np.arange(1)), None)[0]
-    X = np.empty((n_rows, *first.shape[1:]), dtype=first.dtype)
-    _, counts = _encoded(schema, people.table, X[:n_own])
-    y, start = [people.y], n_own
+    own_rows, y, found = _read(schema, people.table), [people.y], []
+    hashes = None if allow_overlap or not others else row_hashes(own_rows)
     for table in others:
-        rows = X[start : start + table.n_rows]
-        _encoded(schema, table, rows)
-        if not allow_overlap:
-            own_ids, ids = people.person, _ids(table, people)
-            check_overlap(X[:n_own], rows, what=table.source, private_ids=own_ids, public_ids=ids)
+        found.append(_read(schema, table))
+        if hashes is not None:
+            ids = _ids(table, people)
+            check_overlap(hashes, found[-1], what=table.source, private_ids=people.person, public_ids=ids)
         y.append(_public_labels(table, people))
-        start += table.n_rows
+    counts = own_rows.missing() if isinstance(own_rows, EncodedRows) else {}
+    X = own_rows.joined(*found) if isinstance(own_rows, EncodedRows) else np.concatenate([own_rows, *found])
     rng = np.random.default_rng([seed, 3])
     parts = Partition(
         private=own.private,

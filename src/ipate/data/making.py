@@ -190,10 +190,13 @@ def kind_of(column: Any) -> str:
     if kind != "text":
         read = cells.numbers(column) if kind == "number" else cells.days(column, origin=ORIGIN)
         return "empty" if np.isnan(read).all() else kind
-    found = [value for value in cells.distinct(column)[0] if cells.text(value).casefold() not in MISSING]
-    listed = np.array(found, dtype=object)
-    if not np.isnan(cells.numbers(listed)).any():
-        return "number" if found else "empty"
+    numbers = cells.numbers(column)
+    unread = np.flatnonzero(np.isnan(numbers))
+    values, index = cells.distinct(column)
+    rest = np.unique(index[unread]).tolist()
+    if all(cells.text(values[place]).casefold() in MISSING for place in rest):
+        return "number" if len(unread) < len(numbers) else "empty"
+    listed = np.array([value for value in values if cells.text(value).casefold() not in MISSING], dtype=object)
     return "text" if np.isnan(cells.days(listed, origin=ORIGIN)).any() else "date"
 
 
@@ -229,7 +232,6 @@ def _scaled(public: Table | None, feature: Feature, declared: Declared) -> Featu
     if public is None:
         return _with(feature, settings)
     found = feature.read(public.column(feature.name))
-    found[~(np.abs(found) <= LIMIT)] = np.nan
     there = found[~np.isnan(found)]
     if not len(there):
         if limits is None:

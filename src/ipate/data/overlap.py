@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.data import cells
+from ipate.data.schema import EncodedRows
+from ipate.data.tables import open_table
 from ipate.errors import InputError, show
 
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -68,13 +70,13 @@ def row_hashes(rows: Any) -> Hashes:
     """
     if isinstance(rows, np.ndarray) and rows.dtype == np.uint64 and rows.ndim == 1:
         return rows
+    if isinstance(rows, EncodedRows):
+        return _mixed(len(rows), map(_bits, rows.columns))
     if hasattr(rows, "tocsr"):
         return _sparse_hashes(rows.tocsr())
     if isinstance(rows, np.ndarray):
         flat = rows.reshape(len(rows), -1)
         return _mixed(len(flat), (_bits(flat[:, place]) for place in range(flat.shape[1])))
-    from ipate.data.tables import open_table
-
     table = open_table(rows)
     return _mixed(table.n_rows, (_bits(table.column(name)) for name in sorted(table.names)))
 

@@ -6,6 +6,7 @@ tables in any order of columns, is stored as plain JSON, and belongs to the stud
 
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -66,26 +67,31 @@ class Feature:
         return (self.name, f"{self.name} missing") if self.indicator else (self.name,)
 
     def read(self, column: Any) -> NDArray[Any]:
-        """Return a raw column as floats, NaN where a number or date is missing, or as the places of its categories."""
+        """Return a raw column in a compact form: floats, NaN where one is missing, or the places of categories."""
         if self.kind == "category":
-            return cells.codes(column, self.values)
-        if self.kind == "number":
-            return cells.numbers(column)
-        return cells.days(column, origin=self.origin, form=self.format)
+            return cells.codes(column, self.values).astype(np.uint8 if len(self.values) < 256 else np.uint16)
+        found = (
+            cells.numbers(column) if self.kind == "number" else cells.days(column, origin=self.origin, form=self.format)
+        )
+        found[~(np.abs(found) <= LIMIT)] = np.nan
+        return found
 
-    def encode(self, found: NDArray[Any], out: NDArray[Any]) -> int:
-        """Encode what `read` returned into `out`, which is 0; return how many cells were missing or unknown."""
+    def missing(self, found: NDArray[Any]) -> int:
+        """Return how many cells of a compact column are missing or unknown."""
+        return int(np.count_nonzero(found == len(self.values) if self.kind == "category" else np.isnan(found)))
+
+    def encode(self, found: NDArray[Any], out: NDArray[Any]) -> None:
+        """Encode a compact column into `out`, which is 0."""
         if self.kind == "category":
             out[np.arange(len(found)), found] = 1.0
-            return int(np.count_nonzero(found == len(self.values)))
-        missing = ~(np.abs(found) <= LIMIT)
+            return
+        missing = np.isnan(found)
         scaled = np.clip(found, self.low, self.high)
         scaled[missing] = self.median
         scaled -= self.mean
         np.divide(scaled, self.sd, out=out[:, 0])
         if self.indicator:
             out[:, 1] = missing
-        return int(np.count_nonzero(missing))
 
 
 @dataclass(frozen=True)
@@ -121,38 +127,32 @@ class Schema:
         """The kind of each raw column."""
         return {feature.name: feature.kind for feature in self.features}
 
-    def encode(self, table: Any, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def encode(self, table: Any) -> NDArray[Any]:
         """Encode the rows of a raw table; no cell is refused.
 
         Parameters
         ----------
         table : DataFrame, mapping of columns, path or Table
             It must have all columns of the schema, in any order; other columns are ignored.
-        out : array of shape (rows, encoded columns), optional
-            Where to write the result.
 
         Returns
         -------
         array of float64, shape (rows, encoded columns)
         """
-        return self.encode_counting(table, out=out)[0]
+        return self.read(table)[:]
 
-    def encode_counting(self, table: Any, *, out: NDArray[Any] | None = None) -> tuple[NDArray[Any], dict[str, int]]:
+    def encode_counting(self, table: Any) -> tuple[NDArray[Any], dict[str, int]]:
         """Encode a table; also return for each column how many cells were missing, unreadable or no known value."""
+        rows = self.read(table)
+        return rows[:], rows.missing()
+
+    def read(self, table: Any) -> "EncodedRows":
+        """Read the columns of a raw table; they are encoded when rows are taken."""
         raw = table if isinstance(table, Table) else open_table(table, columns=self.names, kinds=self.kinds)
-        for name in self.names:
-            raw.column(name)
-        X = np.empty((raw.n_rows, len(self.encoded_names))) if out is None else out
-        found = [feature.read(raw.column(feature.name)) for feature in self.features]
-        counts = dict.fromkeys(self.names, 0)
-        for start in range(0, raw.n_rows, _BLOCK):  # blocks of rows stay in the processor's cache
-            rows, place = slice(start, start + _BLOCK), 0
-            X[rows] = 0.0
-            for feature, column in zip(self.features, found, strict=True):
-                width = len(feature.encoded)
-                counts[feature.name] += feature.encode(column[rows], X[rows, place : place + width])
-                place += width
-        return X, counts
+        columns = [raw.column(name) for name in self.names]
+        with ThreadPoolExecutor(4) as threads:
+            found = threads.map(Feature.read, self.features, columns)
+            return EncodedRows(self, tuple(found))
 
     def as_json(self) -> dict[str, Any]:
         """Return the schema as plain JSON values."""
@@ -193,6 +193,52 @@ class Schema:
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: not a readable schema ({error})") from None
         return cls.from_json(values, where=str(path))
+
+
+class EncodedRows:
+    """The rows of a table in a compact form, which behave as a matrix and are encoded when they are taken.
+
+    A file with many categories is several times smaller than its encoded matrix.
+    """
+
+    ndim = 2
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, schema: Schema, columns: tuple[NDArray[Any], ...]) -> None:
+        self.schema, self.columns = schema, columns
+        self.shape = (len(columns[0]), len(schema.encoded_names))
+        self.size = self.shape[0] * self.shape[1]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        """Return some rows, encoded."""
+        if isinstance(rows, tuple):
+            return self[rows[0]][:, *rows[1:]]
+        taken = [column[rows] for column in self.columns]
+        X = np.empty((len(taken[0]), self.shape[1]))
+        for start in range(0, len(X), _BLOCK):  # blocks of rows stay in the processor's cache
+            block, place = X[start : start + _BLOCK], 0
+            block[:] = 0.0
+            for feature, column in zip(self.schema.features, taken, strict=True):
+                width = len(feature.encoded)
+                feature.encode(column[start : start + _BLOCK], block[:, place : place + width])
+                place += width
+        return X
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[:] if dtype is None else self[:].astype(dtype, copy=False)
+
+    def joined(self, *others: "EncodedRows") -> "EncodedRows":
+        """Return these rows and others below them."""
+        parts = zip(self.columns, *(other.columns for other in others), strict=True)
+        return EncodedRows(self.schema, tuple(np.concatenate(columns) for columns in parts)) if others else self
+
+    def missing(self) -> dict[str, int]:
+        """Return for each raw column how many cells are missing, unreadable or no known value."""
+        pairs = zip(self.schema.features, self.columns, strict=True)
+        return {feature.name: feature.missing(column) for feature, column in pairs}
 
 
 def _stated(kind: str, name: str) -> bool:

@@ -112,7 +112,7 @@ def _from_file(
     if suffix == ".npz":
         return _from_npz(path, columns)
     if suffix != ".csv":
-        return _from_parquet(path, columns)
+        return _from_parquet(path, columns, kinds)
     read = read_csv(path, columns=columns, kinds=kinds, consent=consent)
     return Table(
         source=str(path), names=read.names, columns=read.columns, n_rows=read.n_rows, where=read.where,
@@ -168,7 +168,7 @@ def header_of(source: Any) -> tuple[str, ...]:
     return open_table(source, columns=()).names
 
 
-def _from_parquet(path: Path, columns: Collection[str] | None) -> Table:
+def _from_parquet(path: Path, columns: Collection[str] | None, kinds: Mapping[str, str]) -> Table:
     """Read the named columns of a parquet file, and no others."""
     try:
         import pyarrow as pa
@@ -178,7 +178,8 @@ def _from_parquet(path: Path, columns: Collection[str] | None) -> Table:
             f"{path}: parquet files need pyarrow, which is not installed: pip install 'ipate[parquet]'"
         ) from None
     try:
-        file = parquet.ParquetFile(path)
+        equal = [name for name, kind in kinds.items() if kind in ("category", "date")]
+        file = parquet.ParquetFile(path, read_dictionary=equal)
         names = tuple(file.schema_arrow.names)
         if len(set(names)) < len(names):
             raise InputError(f"{path} has duplicate column names: column names must be unique")

@@ -4,8 +4,10 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ipate.errors import SimilarIdsWarning, show
 
@@ -44,6 +46,14 @@ def plain_id(value: object) -> str:
 def plain_ids(values: Iterable[object]) -> list[str]:
     """Return every id in its one form, "" where it is not valid."""
     return [plain_id(cell) for cell in (values.tolist() if isinstance(values, np.ndarray) else values)]
+
+
+def all_plain(values: NDArray[Any]) -> bool:
+    """Whether an array of text holds ASCII letters and digits alone, so that every id is in its one form already."""
+    if values.dtype.kind != "U" or not values.size or values.dtype.itemsize > 4 * _LONGEST:
+        return False
+    letters = np.ascontiguousarray(values).view(np.uint32)
+    return bool(letters.max() < 128 and np.strings.isalnum(values).all())
 
 
 def alike(ids: Collection[str], others: Iterable[str] = ()) -> list[tuple[str, str]]:
