@@ -1062,6 +1062,28 @@ MUTANTS = (
         "",
         ("tests/attacks/test_07_private_reference.py",),
     ),
+    # Who is not protected, and how few people a group has.
+    Mutant(
+        "the headline forgets people without protection",
+        "report/claims.py",
+        "        if facts.unprotected:\n            return (",
+        "        if facts.unprotected < 0:\n            return (",
+        ("tests/report/test_claims.py::test_headline_counts_people_without_protection",),
+    ),
+    Mutant(
+        "people of the pool get no statement",
+        "runs/person.py",
+        "        if not uses:\n            find_person(allocation, person)",
+        "        find_person(allocation, person)",
+        (f"{STATEMENT}::test_person_of_pool_or_test_rows_gets_an_answer",),
+    ),
+    Mutant(
+        "the size of a small group is shown",
+        "people/budgets.py",
+        "people is None or people >= least or people == 0",
+        "True",
+        ("tests/report/test_page.py::test_small_groups_are_not_counted",),
+    ),
     # Budgets that arithmetic cannot account for, and what a guarantee is called.
     Mutant(
         "small steps of the Mills ratio cancel",

@@ -310,6 +310,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             record=record,
             allocation=self.allocation_,
             settings=self.choice_,
+            unprotected=self._unprotected,
+            min_group_size=self.min_group_size,
             extract=self._extract,
             data_name=name,
             classes=tuple(str(label) for label in self.classes_.tolist()),

@@ -66,6 +66,15 @@ def test_sentences_contain_only_public_numbers(bound, stopped_by, seeded, audien
         assert number not in said
 
 
+def test_headline_counts_people_without_protection():
+    found = for_audience(replace(facts(), unprotected=5000), "public")
+    assert claims.headline(found).startswith("120 of 5,120 people are protected")
+    assert claims.headline(found).endswith("5,000 were used as public or test data without protection")
+    assert any(line.startswith("5,000 people of the same data") for line in claims.not_covered(found))
+    assert any("Nothing here protects the choice of a budget" in line for line in claims.public_facts(found))
+    assert any("docs/sharp-edges.md" in line for line in claims.not_covered(found))
+
+
 @pytest.mark.parametrize(
     ("bound", "stopped_by", "says"),
     [

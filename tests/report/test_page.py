@@ -12,6 +12,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from blocks import flat
+from ipate.allocation.layout import Merge
 from ipate.cli import report as command
 from ipate.errors import InputError
 from ipate.report.exports import as_json, recipe, twin
@@ -190,6 +191,23 @@ def test_page_supports_many_groups_and_no_labels():
     nothing = for_audience(facts(costs=[0.0, 0.0], n_labels=0), "public")
     check(page(nothing))
     json.loads(as_json(nothing))
+
+
+@pytest.mark.parametrize("audience", ["public", "private"])
+def test_small_groups_are_not_counted(audience):
+    few = (group("strict", budget=0.5, people=3, cost_share=0.024), group("high", budget=1.0), group("low", budget=3.0))
+    found = replace(facts(groups=few), merged=(Merge(group="odd", into="strict", people=2),))
+    text, twin_ = page(for_audience(found, audience)), twin(for_audience(found, audience))
+    check(text)
+    assert text.count("under 5") >= 2
+    assert "Under 5 people of group odd" in text
+    assert "2.4%" not in text
+    strict, high, _ = twin_["publishable"]["groups"]
+    assert (strict["people"], strict["people_share"], strict["influence"]) == ("under 5", None, None)
+    assert high["people"] == 60
+    assert twin_["publishable"]["data"]["merged"][0]["people"] == "under 5"
+    counted = page(for_audience(replace(found, min_group_size=2), audience))
+    assert "under 5" not in counted
 
 
 def test_figures_have_text_alternatives_for_screen_readers(reported):

@@ -128,8 +128,28 @@ def test_costs_of_all_runs_are_added(tmp_path):
     assert found.spent == pytest.approx(total)
     assert alone.spent < found.spent <= found.budget
     text = " ".join(sentences(found))
-    assert "Runs on this ledger that they took part in, in order: first-" in text
+    assert "over the 2 runs that the ledger knows of with their data: first-" in text
+    assert "What is not on this ledger is not counted." in text
     assert "counted together" in text
+
+
+def test_person_of_pool_or_test_rows_gets_an_answer(tmp_path):
+    shared = tmp_path / "shared.sqlite"
+    first, second = (begin(tmp_path, name, ledger=shared) for name in ("first", "second"))
+    go_on(first)
+    go_on(second)
+    private = {*Allocation.load(first.private / "allocation.npz").people.ids.tolist()}
+    bare = next(f"p{number}" for number in range(330) if f"p{number}" not in private)
+    found = state(first, f" {bare} ")
+    assert (found.person, [use.run for use in found.unprotected]) == (bare, [first.id, second.id])
+    text = " ".join(sentences(found))
+    assert f"The data of person {bare} was used without protection in first" in text
+    assert second.id in text
+    assert "promise" not in text
+    with pytest.raises(InputError, match="nobody has this id"):
+        state(first, "nobody")
+    with pytest.raises(InputError, match="rows are used as pool or test data have no account"):
+        leave(first, bare)
 
 
 def test_earlier_private_run_makes_total_private(tmp_path):

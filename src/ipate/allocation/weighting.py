@@ -25,7 +25,7 @@ from ipate.allocation.layout import (
     teacher_weights,
 )
 from ipate.errors import InputError, ReproductionWarning, check_count, refuse_name, show
-from ipate.people.budgets import Account, Group
+from ipate.people.budgets import Account, Group, shown_count
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -117,8 +117,8 @@ def blocs_of(*, groups: Sequence[Group], n_teachers: int) -> Layout:
     kept = [replace(group, people=size[group.id]) for group in groups if group.id in size]
     merged = tuple(Merge(group=n, into=at, people=sizes[n]) for n, at in home.items() if n != at)
     notes = tuple(
-        f"Group {show(merge.group)} ({merge.people} people) is too small for a teacher and joins the stricter "
-        f"group {show(merge.into)}: part of its budget stays unused."
+        f"Group {show(merge.group)} ({shown_count(merge.people)} people) is too small for a teacher and joins the "
+        f"stricter group {show(merge.into)}: part of its budget stays unused."
         for merge in merged
     )
     teachers = teachers_for(sizes=size, n_teachers=k)

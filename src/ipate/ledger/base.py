@@ -201,6 +201,10 @@ class Ledger(ABC):
         costs = [recharge(releases[place], meter) for place in own]
         return np.asarray(np.sum([np.zeros(meter.width), *costs], axis=0))
 
+    def unprotected_in(self, person: str) -> tuple[tuple[str, str], ...]:
+        """Return the name and the time of every run that used a person's rows as pool or test data."""
+        return tuple((run.name, run.time) for run in self._runs.values() if person in run.unprotected)
+
     @property
     def unprotected(self) -> frozenset[str]:
         """The people whose rows some run used as pool or test data, without protection."""

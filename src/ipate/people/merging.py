@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.errors import InputError, check_count
-from ipate.people.budgets import Group
+from ipate.people.budgets import Group, shown_count
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -39,9 +39,10 @@ def merge_groups(
     small = _joined(epsilon, delta, mu, sizes, min_group_size)
     if (small[home] != home).any():
         moved = int(people[small[home] != home].sum())
-        who = "1 person joins" if moved == 1 else f"{moved} people join"
+        who = str(shown_count(moved, least=min_group_size)).capitalize()
         notes.append(
-            f"{who} the next stricter group, because their own has fewer than {min_group_size} people (min_group_size)."
+            f"{who} people join the next stricter group, because their own has fewer than {min_group_size} people "
+            "(min_group_size)."
         )
         home = small[home]
     return home, tuple(notes)

@@ -32,6 +32,11 @@ def headline(facts: Facts) -> str:
     if facts.guarantee.kind == "none":
         return f"No promise: {nothing(facts)}"
     if facts.publishable:
+        if facts.unprotected:
+            return (
+                f"{facts.n_people:,} of {facts.n_people + facts.unprotected:,} people are protected, each with their "
+                f"own budget; {facts.unprotected:,} were used as public or test data without protection"
+            )
         return "Every person keeps an individual differential privacy guarantee"
     return "No differential privacy guarantee can be published for this run"
 
@@ -242,8 +247,8 @@ def covered(facts: Facts) -> tuple[str, ...]:
         "The figures of the public report: they follow from budgets, parameters and released answers alone.",
     ]
     found += [
-        f"{merge.people:,} people of group {merge.group} count with the stricter group {merge.into}: they are "
-        "protected at least as well as they asked."
+        f"{facts.counted(merge.people).capitalize()} people of group {merge.group} count with the stricter group "
+        f"{merge.into}: they are protected at least as well as they asked."
         for merge in facts.merged
     ]
     if facts.withdrawn:
@@ -259,8 +264,9 @@ def public_facts(facts: Facts) -> tuple[str, ...]:
     return (
         f"How many people there are ({facts.n_people:,}), and how many in each group.",
         (
-            "The groups' budgets, and which budget a person has. Where the choice of a budget is itself sensitive, the "
-            "table of groups must not be published."
+            "The groups' budgets, and which budget a person has. Nothing here protects the choice of a budget: where "
+            "it is itself sensitive, the table of groups must not be published. Groups of fewer than "
+            f"{facts.min_group_size} people are not counted."
         ),
         "Which teacher holds whose data (the partition), and how many withdrew: they leave an empty place.",
         f"The set of {len(facts.classes)} classes.",
@@ -273,12 +279,13 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
     """Return what the guarantee does not cover."""
     found = [
         "Several people at once: for a secret that people share, their ε add up.",
-        "The people behind the pool and the test data: these are used as they are, without protection.",
+        _unprotected(facts.unprotected),
         "What would be true of a person whether or not their data was used, such as a medical fact about everybody.",
         "Other releases about the same people: what was not charged to this run's ledger adds to these costs.",
         "A choice of parameters by somebody who looked at private data or votes.",
         "Whatever lies in the run's private folder (votes, partition by name, comparisons), if it gets out.",
         "Errors in programs and computers, and what can be learnt from running times or access to the machine.",
+        "What the promise assumes and no program can check: see docs/sharp-edges.md in ipate's documentation.",
     ]
     if facts.replaces:
         found.insert(
@@ -291,6 +298,18 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
             "The comparison with standard PATE: it used the private data a second time, and part of it without noise."
         )
     return tuple(found)
+
+
+def _unprotected(people: int) -> str:
+    """Say who is behind the pool and the test data."""
+    used = "the pool and the test data are used as they are, without protection"
+    if not people:
+        return f"The people behind the pool and the test data: {used}."
+    who = "1 person" if people == 1 else f"{people:,} people"
+    return (
+        f"{who} of the same data whose rows are in the pool or the test data, whatever budget they chose: {used}. "
+        "ipate statement tells each of them."
+    )
 
 
 def ending(facts: Facts, outcome: Outcome) -> str:

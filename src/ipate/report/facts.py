@@ -215,6 +215,11 @@ class Facts(About):
         """Return a number of people of one group as it may be shown."""
         return shown_count(people, least=self.min_group_size) or 0
 
+    def counted(self, people: int) -> str:
+        """Return a number of people of one group as text."""
+        found = self.count(people)
+        return found if isinstance(found, str) else f"{found:,}"
+
     def is_small(self, group: GroupFacts) -> bool:
         """Whether a group has too few people to be counted."""
         return isinstance(self.count(group.account.people), str)

@@ -121,7 +121,7 @@ def _budgets(facts: Facts) -> Markup:
     outcome = facts.outcome
     columns = ["group", "people", "budget ε", "δ"]
     rows: list[list[object]] = [
-        [group.id, f"{group.account.people:,}", plain(group.budget.epsilon), small(group.budget.delta)]
+        [group.id, facts.counted(group.account.people), plain(group.budget.epsilon), small(group.budget.delta)]
         for group in facts.groups
     ]
     if outcome is None:
@@ -153,13 +153,11 @@ def _influence(facts: Facts) -> Markup:
     columns = ["group", "people", "teachers"] + ([how] if how else [])
     columns += ["one person moves at most", "share of people", "share of votes", "one person's influence"]
     rows = [
-        [group.id, f"{group.account.people:,}", f"{group.teachers:,}"]
+        [group.id, facts.counted(group.account.people), f"{group.teachers:,}"]
         + ([_shown_influence(group, variant.show_influence)] if how else [])
         + [
             plain(group.account.sensitivity, 3),
-            percent(group.people_share),
-            percent(group.vote_share),
-            f"{group.influence:.2f} ×",
+            *(["—"] * 3 if facts.is_small(group) else _group_shares(group)),  # shares would tell the size
         ]
         for group in facts.groups
     ]
@@ -169,12 +167,17 @@ def _influence(facts: Facts) -> Markup:
     ]
     if variant.report_note is not None:
         notes.append(variant.report_note)
+    large = tuple(group for group in facts.groups if not facts.is_small(group))
     return _section(
         "Influence of each group",
         *(element("p", note) for note in notes),
         table("Influence", columns, rows),
-        influence_figure(facts.groups) if len(facts.groups) > 1 else "",
+        influence_figure(large) if len(large) > 1 else "",
     )
+
+
+def _group_shares(group: GroupFacts) -> list[str]:
+    return [percent(group.people_share), percent(group.vote_share), f"{group.influence:.2f} ×"]
 
 
 def _shown_influence(group: GroupFacts, fact: str) -> str:

@@ -31,6 +31,23 @@ class RunEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Use:
+    """A run on the ledger that used a person's rows as pool or test data, without protection."""
+
+    run: str
+    opened: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unprotected:
+    """The statement for a person who has no account, because their rows were used without protection."""
+
+    person: str
+    run: str
+    unprotected: tuple[Use, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Statement:
     """What may be disclosed about one person of a run; figures are None where they are private."""
 
@@ -43,6 +60,7 @@ class Statement:
     delta: float
     guaranteed: bool  # costs that hold for all votes, and secure noise
     seeded: bool
+    overlap: bool  # whether private data was also used as public data
     private: bool  # whether it contains figures for the data owner only
     withdrawn: str | None  # the time of the withdrawal
     allowed: float  # the latest budget on the ledger; consent may have changed since this run
@@ -51,6 +69,7 @@ class Statement:
     spent: float | None  # ε over all runs on the ledger
     left: float | None  # of `allowed`
     entries: tuple[RunEntry, ...]  # every run on the ledger with this person
+    unprotected: tuple[Use, ...] = ()  # runs that used their rows as pool or test data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,14 +103,34 @@ def for_the_person(statement: Statement) -> Statement:
     return replace(statement, private=False, labels=None, checks=None, spent=None, left=None, entries=silent)
 
 
-def sentences(statement: Statement) -> tuple[str, ...]:
+def sentences(statement: Statement | Unprotected) -> tuple[str, ...]:
     """Return all sentences of the statement."""
+    if isinstance(statement, Unprotected):
+        return tuple(_bare(statement))
     marks = (PRIVATE,) if statement.private else ()
     seeded = (f"{SEEDED[0].upper()}{SEEDED[1:]}.",) if statement.seeded else ()
     return (*marks, *seeded, *_promise(statement), *_spent(statement), *_later(statement))
 
 
-def as_payload(statement: Statement) -> dict[str, Any]:
+def _bare(statement: Unprotected) -> Iterator[str]:
+    yield (
+        f"The data of person {statement.person} was used without protection in {statement.run}: their rows are in the "
+        "pool of public points or in the test data. Whatever budget they chose, none was applied, nothing was charged "
+        "to them, and no guarantee is stated for them."
+    )
+    yield (
+        "Points of the pool may be published with their labels and may be stored in the student; test data decided "
+        "how good the student is said to be."
+    )
+    yield _used(statement.unprotected)
+
+
+def _used(uses: tuple[Use, ...]) -> str:
+    listed = "; ".join(f"{use.run} (opened {use.opened})" for use in uses)
+    return f"Runs known to the ledger that used their data without protection: {listed}."
+
+
+def as_payload(statement: Statement | Unprotected) -> dict[str, Any]:
     """Return the statement as plain values for JSON, from the same filtered values."""
     return {**asdict(statement), "sentences": list(sentences(statement))}
 
@@ -101,8 +140,9 @@ def _promise(statement: Statement) -> Iterator[str]:
     budget = f"ε = {plain(statement.budget)} at δ = {small(statement.delta)}"
     if statement.guaranteed:
         yield assured(who, statement.budget, statement.delta)
-    elif statement.seeded:
-        yield f"{who}, allowed {budget} and is promised nothing: the noise of this run was seeded."
+    elif statement.seeded or statement.overlap:
+        why = "the noise of this run was seeded" if statement.seeded else "private data was also used as public data"
+        yield f"{who}, allowed {budget} and is promised nothing: {why}."
     else:
         yield (
             f"{who}, allowed {budget}. No guarantee can be stated: costs of this run, or of an earlier one on the same "
@@ -117,7 +157,9 @@ def _promise(statement: Statement) -> Iterator[str]:
 
 def _spent(statement: Statement) -> Iterator[str]:
     if statement.spent is None or statement.labels is None or statement.checks is None:
-        why = "the noise was seeded" if statement.seeded else "it was computed from votes, other people's among them"
+        why = "it was computed from votes, other people's among them"
+        if statement.seeded or statement.overlap:
+            why = "the noise was seeded" if statement.seeded else "nothing is promised"
         yield (
             f"What was spent is not told, because {why}: at most the budget of ε = {plain(statement.budget)}, by the "
             "run's own account."
@@ -132,7 +174,11 @@ def _spent(statement: Statement) -> Iterator[str]:
     if statement.private and not statement.seeded:
         yield f"By a count that looks at votes, and is no guarantee, this cost ε = {up(statement.spent, 4)}."
     else:
-        yield f"In all, ε = {up(statement.spent, 4)} was spent."
+        runs = f"the {len(statement.entries)} runs" if len(statement.entries) > 1 else "the one run"
+        yield (
+            f"In all, ε = {up(statement.spent, 4)} was spent, over {runs} that the ledger knows of with their data: "
+            f"{_listed(statement)}. What is not on this ledger is not counted."
+        )
 
 
 def _released(labels: int, checks: int, tested: bool) -> str:
@@ -149,11 +195,18 @@ def _later(statement: Statement) -> Iterator[str]:
             f"They withdrew on {statement.withdrawn}. Their place stays empty and nothing more is charged to them in "
             f"this run; what had been released by then stays released{kept}."
         )
+    if len(statement.entries) > 1 and (statement.spent is None or statement.private):
+        yield f"Runs on this ledger that they took part in, in order: {_listed(statement)}."
     if len(statement.entries) > 1:
-        listed = "; ".join(map(_entry, statement.entries))
-        yield f"Runs on this ledger that they took part in, in order: {listed}. Their costs are counted together."
+        yield "The costs of several runs are counted together, so they need not add up."
+    if statement.unprotected:
+        yield _used(statement.unprotected)
     if statement.left is not None and statement.withdrawn is None:
         yield f"Of their latest budget, ε = {plain(statement.allowed)}, ε = {down(statement.left, 4)} is left."
+
+
+def _listed(statement: Statement) -> str:
+    return "; ".join(map(_entry, statement.entries))
 
 
 def _entry(entry: RunEntry) -> str:

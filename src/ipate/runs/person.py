@@ -22,7 +22,8 @@ from ipate.ledger.base import Ledger
 from ipate.ledger.records import PersonRecord
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account
-from ipate.report.statement import RunEntry, Statement, Withdrawal, for_the_person
+from ipate.people.ids import plain_id
+from ipate.report.statement import RunEntry, Statement, Unprotected, Use, Withdrawal, for_the_person
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path, read_record, reading
 from ipate.votes.store import erase_votes, voted_in
@@ -51,7 +52,8 @@ def find_person(allocation: Allocation, person: str) -> int:
     except InputError as error:
         raise InputError(
             f"{error} among the {allocation.people.n_people:,} people with private data in this run; people whose "
-            "rows are treated as public or as test data have no account"
+            "rows are used as pool or test data have no account: ipate statement answers them, and to leave they must "
+            "be removed from the data"
         ) from None
 
 
@@ -61,7 +63,7 @@ def balance_of(folder: RunFolder, person: str, home: Account) -> Balance:
         folder.settings.meter,
         stopped_by="account",
         seeded=folder.config.seed is not None,
-        overlap=bool((folder.read(folder.path / "data.json") or {}).get("overlap")),
+        overlap=folder.config.data.allow_overlap,
     )
     untouched = Balance(budget=home.epsilon, kind=own.kind)
     if not (folder.private / "ledger.json").is_file():
@@ -120,15 +122,24 @@ def _joined(ledger: Ledger, name: str, parts: list[PersonRecord]) -> PersonRecor
     )
 
 
-def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement:
-    """Return a person's statement, or with `private` the one that only the data owner may see."""
+def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement | Unprotected:
+    """Return a person's statement, or with `private` the one that only the data owner may see.
+
+    Somebody whose rows are pool or test data has no account: their statement says so.
+    """
     path = folder.private / "allocation.npz"
     if not path.is_file():
         raise InputError(
             f"{folder.path}: people are not assigned to teachers yet; continue it with ipate run --resume {folder.path}"
         )
     allocation = Allocation.load(path)
-    index = find_person(allocation, person)
+    uses = _uses(folder, plain_id(person))
+    try:
+        index = allocation.people.index_of(person)
+    except InputError:
+        if not uses:
+            find_person(allocation, person)
+        return Unprotected(person=plain_id(person), run=folder.path.absolute().name, unprotected=uses)
     known = str(allocation.people.ids[index])
     config = folder.config
     home = allocation.groups[int(allocation.group_of_person[index])]
@@ -143,6 +154,7 @@ def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement
         delta=home.delta,
         guaranteed=balance.kind == "releasable",
         seeded=config.seed is not None,
+        overlap=config.data.allow_overlap,
         private=balance.kind != "releasable",
         withdrawn=next((entry.when for entry in withdrawals(folder) if entry.person == known), None),
         allowed=balance.budget,
@@ -151,8 +163,17 @@ def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement
         spent=balance.epsilon,
         left=max(0.0, balance.budget - balance.epsilon),
         entries=tuple(_entry(record) for record in balance.records),
+        unprotected=uses,
     )
     return full if private else for_the_person(full)
+
+
+def _uses(folder: RunFolder, person: str) -> tuple[Use, ...]:
+    """Return the runs on the ledger that used a person's rows as pool or test data."""
+    if not (folder.private / "ledger.json").is_file():
+        return ()
+    with reading(folder) as ledger:
+        return tuple(Use(run=run, opened=time) for run, time in ledger.unprotected_in(person))
 
 
 def _entry(record: PersonRecord) -> RunEntry:

@@ -13,6 +13,7 @@ from ipate.allocation import BASELINE, allocate
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError, IpateError
 from ipate.labelling.results import COMPARED, Record
+from ipate.people.budgets import shown_count
 from ipate.planning.reference import write_design
 from ipate.planning.settings import Settings, designed
 from ipate.report.facts import Audience
@@ -77,7 +78,8 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
         settings = resolve_settings(folder, task)
         allocation = _allocation(folder, task, settings)
         check_affordable(folder, allocation, settings, unprotected=task.unprotected)
-        for line in (*task.data.notes, _told(task), *allocation.notes, settings.reason):
+        told = _told(task, folder.config.budgets.min_group_size)
+        for line in (*task.data.notes, told, *allocation.notes, settings.reason):
             logging.getLogger("ipate").info(line)
         votes = collect_votes(folder, "votes", task=task, allocation=allocation, bar=bar)
         record = label_once(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar)
@@ -126,9 +128,12 @@ def _keep_facts(folder: RunFolder, task: Task) -> None:
         )
 
 
-def _told(task: Task) -> str:
+def _told(task: Task, least: int) -> str:
     """Return one sentence about which rows are protected and which are not."""
-    sizes = ", ".join(f"{group.id} ε = {group.epsilon:g}: {group.people} people" for group in task.people.groups)
+    sizes = ", ".join(
+        f"{group.id} ε = {group.epsilon:g}: {shown_count(group.people, least=least)} people"
+        for group in task.people.groups
+    )
     n_public, n_test, n_private = (len(getattr(task.parts, part)) for part in ("public", "test", "private"))
     if not len(task.unprotected):
         return f"{n_private} rows are private ({sizes}); {n_public} public and {n_test} test rows come from other files"
