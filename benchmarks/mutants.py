@@ -1084,6 +1084,27 @@ MUTANTS = (
         "True",
         ("tests/report/test_page.py::test_small_groups_are_not_counted",),
     ),
+    Mutant(
+        "scores stand among what may be published",
+        "labelling/results.py",
+        '"private": {**hidden, **(scores or {})}}',
+        '"private": {**hidden}} | {"publishable": {**head, **(scores or {})}}',
+        ("tests/attacks/test_02_raw_vote_figures.py::test_accuracy_of_labels_is_not_called_releasable",),
+    ),
+    Mutant(
+        "people are compared without the benchmark flag",
+        "runs/config.py",
+        "if self.compare and self.data.file is not None and not self.benchmark:",
+        "if self.compare and self.data.file is None and not self.benchmark and self.ledger:",
+        ("tests/attacks/test_02_raw_vote_figures.py::test_comparison_on_people_needs_the_benchmark_flag",),
+    ),
+    Mutant(
+        "the student's accuracy on people is public",
+        "runs/teaching.py",
+        "if task.public_test",
+        "if task.pool",
+        ("tests/attacks/test_15_student_accuracy_is_private.py",),
+    ),
     # Budgets that arithmetic cannot account for, and what a guarantee is called.
     Mutant(
         "small steps of the Mills ratio cancel",

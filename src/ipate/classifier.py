@@ -307,13 +307,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         if self._extract.answers:
             record.check_answers(self._extract.answers)
         source = Source(
-            record=record,
-            allocation=self.allocation_,
-            settings=self.choice_,
-            unprotected=self._unprotected,
-            min_group_size=self.min_group_size,
-            extract=self._extract,
-            data_name=name,
+            record=record, allocation=self.allocation_, settings=self.choice_, extract=self._extract, data_name=name,
+            unprotected=self._unprotected, min_group_size=self.min_group_size,
             classes=tuple(str(label) for label in self.classes_.tolist()),
             teacher_model=type(self._teacher()).__name__,
             student_model=type(self.student_).__name__,
@@ -321,7 +316,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             split_seed=self.random_state if isinstance(self.random_state, int) else None,
             versions=self._versions,
             levels=self._by_level,
-        )
+        )  # fmt: skip
 
         def owner(outcome: Outcome) -> Owner:
             scores = Scores(labels=record.n_labels, queries=record.n_queries, label_accuracy=self.vote_accuracy_)

@@ -135,7 +135,7 @@ def test_costs_of_all_runs_are_added(tmp_path):
 
 def test_person_of_pool_or_test_rows_gets_an_answer(tmp_path):
     shared = tmp_path / "shared.sqlite"
-    first, second = (begin(tmp_path, name, ledger=shared) for name in ("first", "second"))
+    first, second = (begin(tmp_path, name, ledger=shared, max_labels=3) for name in ("first", "second"))
     go_on(first)
     go_on(second)
     private = {*Allocation.load(first.private / "allocation.npz").people.ids.tolist()}
