@@ -156,9 +156,9 @@ def test_chosen_budgets_are_not_called_levels():
 
 
 def test_merged_and_withdrawn_people_are_counted():
-    found = replace(facts(), merged=(Merge(group="tiny", into="high", people=2),), withdrawn=1)
+    found = replace(facts(), merged=(Merge(group="tiny", into="high", people=20),), withdrawn=1)
     said = " ".join(claims.covered(found))
-    assert "2 people of group tiny count with the stricter group high" in said
+    assert "20 people of group tiny count with the stricter group high" in said
     assert "1 people withdrew" not in said
     assert "1 person withdrew" in said
 

@@ -60,7 +60,7 @@ class Statement:
     delta: float
     guaranteed: bool  # costs that hold for all votes, and secure noise
     seeded: bool
-    overlap: bool  # whether private data was also used as public data
+    overlap: bool = False  # whether private data was also used as public data
     private: bool  # whether it contains figures for the data owner only
     withdrawn: str | None  # the time of the withdrawal
     allowed: float  # the latest budget on the ledger; consent may have changed since this run
