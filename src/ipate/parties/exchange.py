@@ -129,19 +129,23 @@ class Encoding(BaseModel):
         return X if self.bounds is None else make_scaler(bounds=self.bounds).transform(X)
 
     def check_rows(self, X: NDArray[Any], *, file: str) -> None:
-        """Refuse rows of another shape, and a feature that lies mostly outside its bounds and so has another unit."""
+        """Refuse rows of another shape; nothing that the cells of private rows hold is refused."""
         if X.shape[1:] != self.shape:
             raise InputError(f"{file}: rows have the shape {X.shape[1:]}, and those of the queries {self.shape}")
+
+    def other_unit(self, X: NDArray[Any]) -> str:
+        """Describe a feature that lies mostly outside its bounds and so has another unit; empty if there is none."""
         if self.bounds is None:
-            return
+            return ""
         low, high = np.array(self.bounds).T
         outside = np.mean(np.less(X, low) | np.greater(X, high), axis=0)
         worst = int(np.argmax(outside))
-        if outside[worst] > _OUTSIDE:
-            raise InputError(
-                f"{file}: feature {show(self.features[worst])} lies outside the bounds {self.bounds[worst]} in most "
-                "rows: convert it to the unit of the queries"
-            )
+        if outside[worst] <= _OUTSIDE:
+            return ""
+        return (
+            f"feature {show(self.features[worst])} lies outside the bounds {self.bounds[worst]} in most rows: convert "
+            "it to the unit of the bounds"
+        )
 
     def difference(self, other: "Encoding") -> str:
         """Describe the first difference from another encoding; empty if there is none."""

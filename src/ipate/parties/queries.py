@@ -105,6 +105,8 @@ def make_queries(
     except ValidationError as error:
         raise InputError(f"{pool}: {first_problem(error)}") from None
     encoding.check_rows(X, file=str(pool))
+    if difference := encoding.other_unit(X):
+        raise InputError(f"{pool}: {difference}")
     encoding.transform(X[:1])  # refuse unusable bounds and pixels here rather than at every site
     ids = arrays.get("queries")
     texts = None if ids is None else as_text(ids, "query id", lambda row: f"{pool}, row {row}")

@@ -301,7 +301,8 @@ def fit_site(
             if done.failed:
                 store(files[teacher], pickled(constant_teacher()))
     single = single_class_groups(allocation, rows.y)
-    note(private, data=list(rows.private_notes), teachers=notes, groups=[str(group) for group in single])
+    unit = [line for line in [encoding.other_unit(rows.X)] if line]
+    note(private, data=[*rows.private_notes, *unit], teachers=notes, groups=[str(group) for group in single])
     facts = {
         "format": SITE_FORMAT,
         "ipate": __version__,

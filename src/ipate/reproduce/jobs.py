@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.errors import InputError
+from ipate.errors import InputError, IpateError
 from ipate.files import read_npz, replacing
 
 Ints: TypeAlias = NDArray[np.integer[Any]]
@@ -187,11 +187,16 @@ def _teacher_votes(
 
     rows = [job.indices[a:b].astype(np.int64) for a, b in itertools.pairwise(job.offsets)]
     votes = np.empty((job.n_models, len(job.asked)), dtype=vote_dtype(job.n_classes))
+    notes: dict[int, list[str]] = {}
     for teacher, own in train_and_vote(
         RandomForestClassifier(n_estimators=100), X, y, rows=rows, X_public=X[job.asked], n_classes=job.n_classes,
         seed=job.seed, n_jobs=n_jobs, progress=None if progress is None else lambda n: progress(n, job.n_models),
+        notes=notes,
     ):  # fmt: skip
         votes[teacher] = own
+    for teacher, lines in notes.items():  # the data is public, so a failure is an error
+        if lines[0].startswith("failed: "):
+            raise IpateError(f"teacher {teacher} {lines[0]}")
     return votes
 
 
