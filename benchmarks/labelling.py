@@ -52,7 +52,7 @@ def label_all(path: Path, classes: int, limit: int, *, durable: bool) -> None:
     names = tuple(GROUPS[i % len(GROUPS)][0] for i in range(k))
     start = time.perf_counter()
     votes = Votes(votes=matrix, n_classes=classes, groups=names)
-    panel = Panel.from_votes(votes, [(name, 1e7 * epsilon, 1e-5, None) for name, epsilon in GROUPS])
+    panel = Panel.from_votes(votes, [(name, 3e3 * epsilon, 1e-5, None) for name, epsilon in GROUPS])
     mechanism = Mechanism(sigma=0.16 * k, check_sigma=0.6 * k, threshold=0.8 * k)
     meter, aggregator = Meter("gdp"), Confident(mechanism=mechanism)
     terms = account_terms(panel, meter, aggregator)

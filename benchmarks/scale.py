@@ -74,7 +74,7 @@ def measure(folder: Path) -> dict[str, float]:
     for first in range(0, queries, 65_536):
         weigh_votes(votes.votes[:, first : first + 65_536], CLASSES, weights)
     counted = time.process_time()
-    panel = Panel.from_votes(votes, [(name, 1e7 * epsilon, 1e-5, None) for name, epsilon, _ in GROUPS], weights=weights)
+    panel = Panel.from_votes(votes, [(name, 3e3 * epsilon, 1e-5, None) for name, epsilon, _ in GROUPS], weights=weights)
     mechanism = Mechanism(sigma=0.16 * k, check_sigma=0.6 * k, threshold=0.8 * k)
     result = label(votes, panel, Confident(mechanism=mechanism), Meter("gdp"))
     labelled = time.process_time()

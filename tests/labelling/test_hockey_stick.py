@@ -100,7 +100,7 @@ def most(aggregator, queries, ledger=MemoryLedger):
 def releases(name, queries, lean, moved, broken=False):
     """What `RUNS` runs released, one number per run: its labels, or none, as digits."""
     votes = votes_of(lean, moved, RUNS * queries)
-    rich = panel_of(votes, {"lax": 1e6, "strict": 1e6})
+    rich = panel_of(votes, {"lax": 1e4, "strict": 1e4})
     seed = 1 + LEANS.index(lean) + 10 * [None, "strict", "lax"].index(moved) + 100 * broken
     noise = Halved(SeededNoise(seed)) if broken else SeededNoise(seed)
     run = label(votes, rich, AGGREGATORS[name], Meter(), noise=noise)
@@ -172,7 +172,7 @@ def test_group_is_charged_for_its_own_weight(name, queries):
 @pytest.mark.parametrize("name", ["gnmax", "confident"])
 def test_batched_runs_release_the_same_as_single_runs(name):
     votes = votes_of(1, None, 6)
-    rich = panel_of(votes, {"lax": 1e6, "strict": 1e6})
+    rich = panel_of(votes, {"lax": 1e4, "strict": 1e4})
     joint = label(votes, rich, AGGREGATORS[name], Meter(), noise=SeededNoise(1))
     for start in (0, 2, 4):
         panel = panel_of(votes, BUDGET)
@@ -197,7 +197,7 @@ def test_attack_with_secure_noise_stays_below_epsilon():
     runs = {}
     for moved in (None, "strict"):
         votes = votes_of(2, moved, RUNS)
-        rich = panel_of(votes, {"lax": 1e6, "strict": 1e6})
+        rich = panel_of(votes, {"lax": 1e4, "strict": 1e4})
         runs[moved] = label(votes, rich, AGGREGATORS["confident"], Meter(), noise=SecureNoise()).labels + 1
     claim = most(AGGREGATORS["confident"], 1)["strict"]
     best = max(shown(runs[None], runs["strict"]), shown(runs["strict"], runs[None]))
