@@ -114,3 +114,23 @@ def test_bad_input_leaves_nothing_and_correction_works(ward, run, case):
 def test_bad_options_leave_no_default_folder(folder, run, options):
     assert run("run", *options).code == 2
     assert listing(folder) in ([], ["runs"])
+
+
+def test_cells_of_one_person_change_nothing_visible(tmp_path, monkeypatch, run):
+    """Neighbouring files, one with cells that cannot be read: all that is not a released label is the same."""
+    seen = []
+    for name, cells in (("first", {}), ("second", {"age": "1e999", "sex": 'a "b", c', "outcome": "neither"})):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        hospital.files(folder)
+        rows = hospital.rows(600, seed=1)
+        rows[7] |= cells
+        hospital.write(folder / "private.csv", rows)
+        ran = run("run", hospital.config(folder), "--out", "out")
+        assert ran.code == 0, ran.err
+        kept = [Path("out", file).read_text() for file in ("schema.json", "settings.json", "data.json")]
+        public = sorted(path.name for path in Path("out/public").iterdir())
+        seen.append((ran.err.replace(name, ""), public, kept))
+    assert seen[0] == seen[1]
+    assert "no label or one that is no class" in Path("out/private/notes.json").read_text()
