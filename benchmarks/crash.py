@@ -1,10 +1,11 @@
 """What a crash can do to the durable ledger: nothing; and what safety costs in queries per second.
 
-    python benchmarks/crash.py [--kills 1000] [--seconds 600] [--json] [--only kills|writers|full|speed]
+    python benchmarks/crash.py [--kills 1000] [--seconds 600] [--json] [--only kills|shared|writers|full|speed]
 
 A labelling process is killed with SIGKILL at random moments and started again until its run is complete; then the
 next run begins. After every kill the ledger is verified and compared with what the process had let be seen. The same
-with two writers at once and with a full disk. At the end: queries per second by batch size, and what a commit costs.
+with two labellings of one votes file by the command line, interleaved on the ledger that they share by default, with
+two writers at once and with a full disk. At the end: queries per second by batch size, and what a commit costs.
 """
 
 import os
@@ -13,6 +14,9 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"  # before numpy is loaded: children are forked, and pools of threads do not survive that
 
 import argparse
+import contextlib
+import csv
+import io
 import json
 import random
 import resource
@@ -27,7 +31,9 @@ from typing import Any
 import numpy as np
 
 from ipate.accounting.bounds import Meter
+from ipate.cli.app import _run
 from ipate.errors import IpateError
+from ipate.labelling import loop
 from ipate.labelling.aggregators import Confident, Mechanism
 from ipate.labelling.loop import account_terms, label
 from ipate.labelling.noise import SeededNoise
@@ -167,6 +173,91 @@ def kills(folder: Path, wanted_kills: int, *, seconds: float, seed: int) -> dict
     }  # fmt: skip
 
 
+def labelling(folder: Path, name: str, sigma: float) -> int:
+    """Label the votes of a folder by the command line; return the exit code."""
+    out, noise = folder / f"{name}.csv", ["--sigma", sigma, "--check-sigma", 70, "--threshold", 30]
+    given = ["label", folder / "votes.npz", "--groups", folder / "groups.csv", "--out", out, *noise, "--json"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as err:
+        code = _run([str(part) for part in given])
+    if code not in (0, 1):
+        os.write(2, err.getvalue().encode())
+    return code
+
+
+def slowly(folder: Path, name: str, sigma: float) -> None:
+    """Label a few queries at a time, in a process of its own."""
+    loop.batch_size = lambda *_: 2
+    os._exit(labelling(folder, name, sigma))
+
+
+def compare(folder: Path) -> int:
+    """Verify the shared ledger of a folder, and every labels file against it; return how many answers it holds."""
+    path, seen = folder / "votes.ledger.sqlite", {}
+    for file in folder.glob("*.csv"):
+        with file.open(newline="") as stream:
+            if file.name != "groups.csv":
+                seen.update({row["query"]: row["label"] for row in csv.DictReader(stream)})
+    try:
+        book = SqliteLedger.open(path, readonly=True)  # verifies chain, sums, budgets and the head beside it
+    except IpateError:
+        if seen:
+            raise
+        return 0  # killed while the file was being made
+    with book:
+        answers = {query: "" if found < 0 else str(found) for query, (found, _, _) in book.stored().answers.items()}
+        for account, held in book.terms.items():
+            if book.epsilon(account) > held.account.epsilon:
+                raise AssertionError(f"account {account} is over its budget")
+    if not seen.items() <= answers.items():
+        raise AssertionError("a label can be read that was not charged")
+    return len(answers)
+
+
+def write_votes(folder: Path, votes: Votes) -> None:
+    """Write a votes file and the groups' budgets into a new folder."""
+    folder.mkdir()
+    np.savez(folder / "votes.npz", votes=votes.votes, groups=np.array(votes.groups), classes=votes.n_classes)
+    rows = "".join(f"{group},{epsilon}\n" for group, epsilon in BUDGETS.items())
+    (folder / "groups.csv").write_text(f"group,epsilon\n{rows}")
+
+
+def shared(folder: Path, wanted_kills: int, *, seconds: float, seed: int) -> dict[str, Any]:
+    """Kill two labellings of one votes file in turn, on the ledger beside it that neither of them names."""
+    votes, _ = voting(2000)
+    chance, start = random.Random(seed), time.monotonic()
+    found = {"kills": 0, "kills_that_hit_a_run_in_progress": 0, "rounds": 0, "finished": 0, "refused": 0}
+    unit, warm = 1.0, folder / "warm"
+    write_votes(warm, votes)
+    labelling(warm, "one", 45.0)  # loads all modules once, so that children begin at once
+    while found["kills"] < wanted_kills and time.monotonic() - start < seconds:
+        own = folder / f"shared{found['rounds']}"
+        write_votes(own, votes)
+        left, held = {"one": 45.0, "two": 60.0}, 0
+        while left:
+            name = chance.choice(sorted(left))
+            began = time.monotonic()
+            child = forked(lambda o=own, n=name, s=left[name]: slowly(o, n, s))  # type: ignore[misc]
+            if found["kills"] < wanted_kills and found["rounds"]:  # the first round is undisturbed and measured
+                time.sleep(unit * chance.random() * chance.choice([0.3, 1.0]))
+                os.kill(child, signal.SIGKILL)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            now = compare(own)
+            if now < held or code not in (0, 1, -signal.SIGKILL):
+                raise AssertionError(f"{name} ended with {code}; {held} answers before, {now} after")
+            if code == -signal.SIGKILL:
+                found["kills"] += 1
+                found["kills_that_hit_a_run_in_progress"] += now > held
+            else:
+                found["finished" if code == 0 else "refused"] += 1  # refused: the other one has gone on since
+                del left[name]
+                unit = time.monotonic() - began if not found["rounds"] else unit
+            held = now
+        if [path.name for path in own.glob("*.sqlite")] != ["votes.ledger.sqlite"]:
+            raise AssertionError("a second ledger was begun for the same votes")
+        found["rounds"] += 1
+    return {**found, "seconds": round(time.monotonic() - start, 1)}
+
+
 def writers(folder: Path, *, rounds: int = 5) -> dict[str, Any]:
     """Two processes on one ledger: the second waits and continues, or is refused; nothing is spent twice."""
     votes, panel = voting(2000)
@@ -287,13 +378,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0, help="stop killing after this time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", choices=["kills", "writers", "full", "speed"])
+    parser.add_argument("--only", choices=["kills", "shared", "writers", "full", "speed"])
     asked = parser.parse_args()
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="ipate-crash-") as name:
         folder = Path(name)
         if asked.only in (None, "kills"):
             found["kills"] = kills(folder, asked.kills, seconds=asked.seconds, seed=asked.seed)
+        if asked.only in (None, "shared"):
+            found["shared"] = shared(folder, asked.kills, seconds=asked.seconds, seed=asked.seed)
         if asked.only in (None, "writers"):
             found["writers"] = writers(folder)
         if asked.only in (None, "full"):

@@ -1,10 +1,11 @@
 """A whole `ipate run`, killed or interrupted in every stage and at random moments, then resumed.
 
-    python benchmarks/interrupt.py [--random 50] [--seed 0] [--json] [--only kill|int|writers]
+    python benchmarks/interrupt.py [--random 50] [--seed 0] [--json] [--only kill|int|writers|shared]
 
 Every child runs the command line itself. It is stopped as soon as a stage's file appears, or after a random time;
 afterwards the ledger must verify, hold every label that can be read, and have nobody over budget. At the end the run
-is resumed without disturbance: it must equal an undisturbed one, answer by answer, and be charged once.
+is resumed without disturbance: it must equal an undisturbed one, answer by answer, and be charged once. Two runs on one
+file of people are also stopped in turn, on the ledger beside it that they share by default.
 """
 
 import os
@@ -31,6 +32,7 @@ import numpy as np
 import sklearn.naive_bayes
 
 from ipate.cli.app import _run
+from ipate.data import load
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import known_heads, ledger_path
@@ -204,13 +206,75 @@ def writers(base: Path, config: Path) -> dict[str, Any]:
     return {"ended": sorted(codes), "queries": charged, "spent": spent}
 
 
+def write_people(path: Path) -> None:
+    """Write the digits as a file of people with ids and budgets."""
+    data = load("digits")
+    X = data.features()
+    columns = [*(f"x{index}" for index in range(X.shape[1])), "digit", "person", "eps"]
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(columns)
+        for row in range(data.n_rows):
+            budget = 6.0 if row % 5 < 3 else 20.0
+            writer.writerow([*np.round(X[row], 4).tolist(), data.classes[data.y[row]], f"p{row}", budget])
+
+
+FILE = """
+[data]
+file = "{file}"
+label = "digit"
+person = "person"
+epsilon = "eps"
+classes = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
+public = 600
+test = 200
+public_without_protection = true
+[teachers]"""
+
+
+def shared(base: Path, sign: signal.Signals, *, chance: random.Random, unit: float, count: int) -> dict[str, Any]:
+    """Stop two runs on one file of people in turn; they share the ledger beside it, which neither of them names."""
+    found = {"stops": 0, "rounds": 0, "finished": 0, "refused": 0}
+    while found["stops"] < count:
+        own = base / f"shared-{sign.name}-{found['rounds']}"
+        own.mkdir()
+        write_people(own / "people.csv")
+        config = own / "run.toml"
+        start, end = CONFIG.index("[data]"), CONFIG.index("[teachers]")
+        config.write_text(CONFIG[:start] + FILE.format(file=own / "people.csv") + CONFIG[end + len("[teachers]") :])
+        left, held = ["one", "two"], dict[str, dict[str, int]](one={}, two={})
+        while left:
+            name = chance.choice(left)
+            folder = own / name
+            there = (folder / "config.json").is_file()
+            child = started(*(["--resume", folder] if there else [config, "--out", folder]))
+            if found["stops"] < count:
+                code = stopped_at(child, sign, unit * 1.5 * chance.random(), folder, "")
+            else:
+                code = ended(child)
+            if code not in (0, 1, 130, -signal.SIGKILL):
+                raise AssertionError(f"{name} ended with {code}")
+            now = {run: answers(own / run) for run in held}
+            if any(not held[run].items() <= now[run].items() for run in held):
+                raise AssertionError("an answer that was charged has changed or gone")
+            held = now
+            if code in (0, 1):  # 1: nothing is left, or the other run has gone on since
+                found["finished" if code == 0 else "refused"] += 1
+                left.remove(name)
+            found["stops"] += code not in (0, 1)
+        if [path.name for path in own.glob("*.sqlite")] != ["people.ledger.sqlite"]:
+            raise AssertionError("a second ledger was begun for the same people")
+        found["rounds"] += 1
+    return found
+
+
 def main() -> int:
     """Run what was asked for and print it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--random", type=int, default=50, help="random moments, beside every stage")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", choices=["kill", "int", "writers"])
+    parser.add_argument("--only", choices=["kill", "int", "writers", "shared"])
     asked = parser.parse_args()
     chance = random.Random(asked.seed)
     found: dict[str, Any] = {}
@@ -230,6 +294,9 @@ def main() -> int:
                 stages: list[float | None] = [None] * len(MARKS)
                 found[key] = disturbed(base, config, sign, noise=5, moments=stages)
                 found[f"{key}_at_random"] = randomly(base, config, sign, chance=chance, unit=unit, count=asked.random)
+            if asked.only in (None, "shared"):
+                more = {"chance": chance, "unit": unit, "count": asked.random}
+                found[f"{key}_on_shared_ledger"] = shared(base, sign, **more)
         if asked.only in (None, "writers"):
             found["writers"] = writers(base, config)
     print(json.dumps(found) if asked.json else "\n".join(f"{key}: {value}" for key, value in found.items()))

@@ -32,3 +32,10 @@ def test_hundred_killed_processes_lose_no_charge():
 def test_concurrent_writers_and_full_disks_lose_nothing(what):
     found = crash("--only", what)[what]
     assert sum(found.values()) >= 5
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_labellings_share_one_default_ledger():
+    found = crash("--only", "shared", "--kills", "8", "--seed", "1")["shared"]
+    assert found["kills"] == 8
+    assert found["finished"] >= 1
