@@ -31,10 +31,3 @@ def test_interrupted_run_resumes_with_labels_charged_once(how):
 def test_concurrent_runs_on_one_ledger_charge_once():
     found = interrupt("--only", "writers")["writers"]
     assert found["queries"] > 5
-
-
-def test_interrupted_runs_share_one_default_ledger():
-    found = interrupt("--only", "shared", "--random", "2")
-    for how in ("kill", "int"):
-        assert found[f"{how}_on_shared_ledger"]["stops"] >= 2
-        assert found[f"{how}_on_shared_ledger"]["finished"] >= 1
