@@ -357,7 +357,7 @@ def test_untested_aggregator_is_refused_under_ptr(registered):
 def test_aggregators_without_a_run_are_refused(name, part):
     X, y = task(600, 0)
     with pytest.raises(InputError, match=f"aggregator is '{name}'.*{part}"):
-        PATEClassifier(aggregator=name, epsilon=1.0, classes=[0, 1, 2], verbose=0).fit(X, y, X_public=X[:50])
+        PATEClassifier(aggregator=name, epsilon=1.0, classes=[0, 1, 2], verbose=0).fit(X, y, X_public=task(50, 1)[0])
 
 
 def test_unregistered_names_are_refused_with_what_exists(tmp_path, capsys):

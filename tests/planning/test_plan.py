@@ -286,7 +286,7 @@ def test_plan_command_prints_complete_json(run):
 
 def test_plan_command_reads_every_source_of_groups(run):
     text = run(f"{SHARES} --teachers 250 --classes 10")
-    for part in ("upsampling", "copies", "against standard", "people each", "Suits: upsampling", "public information"):
+    for part in ("upsampling", "copies", "against standard", "people each", "Suits: upsampling", "From budgets"):
         assert part in text
     assert json.loads(run("--groups shares.csv --people 1000 --teachers 20 --json"))["groups"][0]["people"] == 100
     assert json.loads(run("--groups counts.csv --teachers 20 --json --parties"))["suits"] == "weighting"
