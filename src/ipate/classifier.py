@@ -13,27 +13,27 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from ipate._version import library_versions
-from ipate.allocation import allocate
 from ipate.data.frames import is_frame, matched, n_rows, parts, take, without
 from ipate.data.overlap import check_overlap
 from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
+from ipate.ledger.records import noise_kind
 from ipate.people.budgets import MIN_GROUP_SIZE
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit
 from ipate.planning.reference import as_reference
-from ipate.planning.settings import Settings, choose_settings, designed
+from ipate.planning.settings import Settings, choose_settings
 from ipate.runs import fitting
+from ipate.runs.engines import by_ballots, by_teachers
 from ipate.students.fitted import StudentMethods
-from ipate.teachers.engines import Engine
 from ipate.teachers.ensemble import allows_missing
 from ipate.teachers.models import make_model
 
 _CHOSEN = (  # parameters that the chooser of settings takes as they are
     "variant", "n_teachers", "aggregator", "sigma", "check_sigma", "threshold", "points_per_teacher", "bound",
-    "conversion", "stop", "max_labels",
+    "conversion", "stop", "max_labels", "voting",
 )  # fmt: skip
 
 
@@ -48,8 +48,14 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         in front of this estimator, where they would be fitted on private rows and not be applied to `X_public`.
     student : scikit-learn classifier or str, default LogisticRegression
         The model trained on the labelled public points, or one of the names in `ipate.students.STUDENTS`.
+    voting : {"teachers", "ballots", "auto"}
+        Who votes. "teachers" is PATE, which pays for every label. With "ballots" every person casts one vote, weighted
+        by their budget, and all labels cost one release: the engine for few people or small budgets. "auto" decides by
+        public figures.
+    embedding : {"auto", "given"}
+        The features in which cells of ballots are cut: by a rule from the pool, or the columns as they are.
     variant : {"weighting", "upsampling", "vanishing", "standard"}
-        How larger budgets are given more influence.
+        How larger budgets are given more influence; ballots know "weighting" and "standard".
     epsilon : float, optional
         A uniform budget, used if `fit` is given neither budgets nor levels.
     delta : float or "auto"
@@ -140,6 +146,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     teacher: Any = None
     student: Any = None
     _: KW_ONLY
+    voting: str = "teachers"
+    embedding: str = "auto"
     variant: str = "weighting"
     epsilon: float | None = None
     delta: float | str = "auto"
@@ -248,24 +256,15 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         extra = None if labelled is None else self._public(*labelled, "labelled X", like=X)
         people = self._merged(people)
         settings = self.choice_ = self._settings(people, n_rows(pool), seed, X)
-        self.allocation_ = allocate(self.variant, people=people, n_teachers=settings.n_teachers, seed=seed)
-        if self.verbose:
-            sys.stderr.writelines(f"ipate: {note}\n" for note in (settings.reason, *self.allocation_.notes))
-        order = np.random.default_rng([seed, 2]).permutation(n_rows(pool))  # the order of the pool must not matter
-        settings = self.choice_ = designed(
-            settings, self.allocation_, n_classes=len(self.classes_), queries=[str(index) for index in order.tolist()]
-        )
-        votes, self.private_notes_ = fitting.collect_votes(
-            self._teacher(), X, codes,
-            allocation=self.allocation_, pool=pool, n_classes=len(self.classes_), seed=seed,
-            engine=Engine(backend=self.backend, n_jobs=self.n_jobs, address=self.address), cpu_seconds=self.cpu_seconds,
-        )  # fmt: skip
+        label = (by_ballots if settings.ballots else by_teachers)(self, X, codes, people, pool, seed=seed)
         self.labelling_, self.ledger_, self._extract = fitting.charge_labels(
-            votes, self.allocation_, settings,
-            path=self.ledger, pool=fingerprint(self.classes_, *parts(pool)), noise_seed=self.noise_seed, order=order,
-            overlap=self.allow_overlap,
+            label, fitting.charged_terms(self.allocation_, self.choice_),
+            path=self.ledger, pool=fingerprint(self.classes_, *parts(pool)),
+            noise=noise_kind(seeded=self.noise_seed is not None),
             roster=fitting.roster_of(self, everybody), fresh=self.fresh_ledger,
         )  # fmt: skip
+        if self.allow_overlap:
+            self.labelling_ = self.labelling_.overlapping()
         self._record = Record.of(self.labelling_, n_public=n_rows(pool), ledger_head=self._extract.head)
         self.labels_ = self._record.labels
         given_label = self.labels_ >= 0
@@ -310,7 +309,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             record=record, allocation=self.allocation_, settings=self.choice_, extract=self._extract, data_name=name,
             unprotected=self._unprotected, min_group_size=self.min_group_size,
             classes=tuple(str(label) for label in self.classes_.tolist()),
-            teacher_model=type(self._teacher()).__name__,
+            teacher_model="" if self.choice_.ballots else type(self._teacher()).__name__,
             student_model=type(self.student_).__name__,
             noise_seed=self.noise_seed,
             split_seed=self.random_state if isinstance(self.random_state, int) else None,
@@ -376,6 +375,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         self.classes_ = fitting.find_classes(y, None)
         return X, fitting.encode(self.classes_, y, "y")
 
+    def _tell(self, *notes: str) -> None:
+        if self.verbose:
+            sys.stderr.writelines(f"ipate: {note}\n" for note in notes)
+
     def _teacher(self) -> Any:
         return make_model() if self.teacher is None else self.teacher
 
@@ -383,7 +386,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         """Merge groups downwards so that each can have its teachers."""
         most = group_limit(
             self.max_groups, n_people=people.n_people, n_classes=len(self.classes_), n_teachers=self.n_teachers,
-            points_per_teacher=self.points_per_teacher,
+            points_per_teacher=self.points_per_teacher, voting=self.voting,
         )  # fmt: skip
         return people.merged(max_groups=most, min_group_size=self.min_group_size)
 

@@ -92,7 +92,12 @@ class Decoded:
     @property
     def sample_weight(self) -> Floats:
         """The weight of every label in the student's training."""
-        return np.array(WEIGHTS)[self.confidence]
+        return label_weights(self.confidence)
+
+
+def label_weights(confidence: Ints) -> Floats:
+    """Return the weight of labels in the student's training by their confidence bins."""
+    return np.asarray(np.array(WEIGHTS)[confidence])
 
 
 def decode(histogram: Ints, cells: NDArray[np.integer]) -> Decoded:

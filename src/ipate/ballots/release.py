@@ -1,9 +1,9 @@
 """The release of ballots: draw in memory, commit charge and rounded histogram together, and only then release."""
 
-import logging
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from ipate.ballots.counting import Decoded, add_noise, decode, sum_ballots, unit
 from ipate.ballots.design import SIGMA, Design, ballot_terms, make_design
 from ipate.errors import InputError
 from ipate.labelling.noise import NoiseSource, SecureNoise
-from ipate.labelling.results import GroupResult, Labelling, StoppedBy, state_guarantee
+from ipate.labelling.results import BallotFacts, GroupResult, Labelling, StoppedBy, state_guarantee
 from ipate.ledger.base import Ledger, MemoryLedger
 from ipate.ledger.histogram import Histogram
 from ipate.ledger.records import Charge, noise_kind, refuse_mixed_noise
@@ -22,7 +22,6 @@ from ipate.public.cells import PARTITIONS, Cells, make_cells
 from ipate.public.features import Features, fit_features
 
 Ints = NDArray[np.int64]
-_LOG = logging.getLogger("ipate")
 _ROWS = 1 << 16  # private rows at a time
 
 
@@ -46,6 +45,8 @@ class BallotRelease:
 class PublicMaps:
     """The features and cells of a release, from the pool and the design alone; a run stores them with its settings."""
 
+    NAMES: ClassVar = ("kind", "shape", "gradients", "centre", "gain", "components", "centres", "pool")  # of `arrays`
+
     features: Features
     cells: Cells
     pool: NDArray[np.int32]  # the cell of every point of the pool in every partition
@@ -65,15 +66,26 @@ class PublicMaps:
         partitions: int = PARTITIONS,
         features: Features | None = None,
         n_jobs: int | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> "PublicMaps":
         """Fit features (unless given) and cells on the pool; the same pool and numbers give the same maps."""
         fitted = features or fit_features(pool, n_classes=n_classes)
         points = fitted.transform(pool)
-        made = make_cells(points, cells=cells, partitions=partitions, n_jobs=n_jobs)
+        made = make_cells(points, cells=cells, partitions=partitions, n_jobs=n_jobs, progress=progress)
         return cls(features=fitted, cells=made, pool=made.assign(points))
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the maps as plain arrays, to be stored."""
+        return {**self.features.arrays(), **self.cells.arrays(), "pool": self.pool}
 
-def sum_private(X: NDArray[Any], y: NDArray[np.integer], people: People, *, design: Design, maps: PublicMaps) -> Ints:
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "PublicMaps":
+        """Return the maps that `arrays` describes."""
+        cells = Cells.from_arrays(arrays)
+        return cls(features=Features.from_arrays(arrays), cells=cells, pool=np.asarray(arrays["pool"], dtype=np.int32))
+
+
+def sum_private(X: Any, y: NDArray[np.integer], people: People, *, design: Design, maps: PublicMaps) -> Ints:
     """Return the exact sum of the ballots of private rows, in multiples of the grid: private, and without noise.
 
     A site of several sends this sum of its own people; sums of sites are added as they are.
@@ -97,7 +109,7 @@ def sum_private(X: NDArray[Any], y: NDArray[np.integer], people: People, *, desi
 
 def release(
     pool: NDArray[Any],
-    X: NDArray[Any],
+    X: Any,
     y: NDArray[np.integer],
     people: People,
     *,
@@ -118,8 +130,8 @@ def release(
     pool : array
         The public points.
     X, y : array
-        Private rows and their class ids. A label of −1 or a value that is not finite makes a row cast no vote, and
-        nobody can see that.
+        Private rows, of which slices are taken, and their class ids. A label of −1 or a value that is not finite makes
+        a row cast no vote, and nobody can see that.
     people : People
         Whose row is whose, and everybody's budget. People who withdrew stay in it, see `withdrawn`.
     n_classes : int
@@ -158,8 +170,6 @@ def release(
         partitions=partitions if settled is None else settled.partitions,
         cells=None if settled is None else settled.cells,
     )  # fmt: skip
-    for note in design.notes:
-        _LOG.warning(note)
     maps = maps or PublicMaps.make(
         pool, n_classes=n_classes, cells=design.cells, partitions=partitions, features=features, n_jobs=n_jobs
     )
@@ -206,20 +216,30 @@ def _result(book: Ledger, drawn: Histogram, maps: PublicMaps, people: People, no
         queries=np.arange(size), labels=decoded.labels, answered=np.ones(size, dtype=bool),
         reinforced=np.zeros(size, dtype=bool), repeated=np.zeros(size, dtype=bool), stopped_by="pool",
         guarantee=state_guarantee(meter, stopped_by=stopped_by, seeded=seeded), seeded=seeded, meter=meter,
-        groups=tuple(_group_results(book, people)),
+        groups=tuple(_group_results(book, people)), ballots=_facts(book, drawn), confidence=decoded.confidence,
     )  # fmt: skip
     return BallotRelease(
         labelling=labelling, decoded=decoded, histogram=drawn, features=maps.features, cells=maps.cells, notes=notes
     )
 
 
+def _weights(book: Ledger) -> dict[str, float]:
+    """Return the weight of one person's ballot by account id, as the ledger recorded it."""
+    charges = (charge for charge in book.charges if charge.kind == "ballots")
+    return {account: float(weight) for charge in charges for account, weight in charge.sensitivity.items()}
+
+
+def _facts(book: Ledger, drawn: Histogram) -> BallotFacts:
+    partitions, cells, classes = drawn.counts.shape
+    total = math.fsum(
+        weight * (book.terms[account].account.group.people or 0) for account, weight in _weights(book).items()
+    )
+    return BallotFacts(partitions=partitions, cells=cells, classes=classes, sigma=SIGMA, weight=total)
+
+
 def _group_results(book: Ledger, people: People) -> list[GroupResult]:
     """Return the cost and the weight of every group, as the ledger recorded them."""
-    before = book.before
-    moved = {
-        account: float(weight)
-        for charge in book.charges if charge.kind == "ballots" for account, weight in charge.sensitivity.items()
-    }  # fmt: skip
+    before, moved = book.before, _weights(book)
     return [
         GroupResult(
             group=group, weight=moved[group.id], sensitivity=moved[group.id], cost=book.epsilon(group.id),

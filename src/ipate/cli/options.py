@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ipate.accounting.ptr.design import Design
     from ipate.labelling.aggregators import Mechanism
+    from ipate.people.budgets import Group
     from ipate.planning.reference import Reference
     from ipate.votes import Votes
     from ipate.votes.panel import Panel
@@ -176,3 +177,76 @@ def refuse_unused(why: str, **options: Any) -> None:
     for name, value in options.items():
         if value is not None and value is not False:
             raise InputError(f"{name} is {value}: {why}; leave it out")
+
+
+def read_groups(
+    *, people: str | None, groups: Path | None, share: list[str] | None, epsilon: float | None, delta: float | None,
+    policy: Path | None, merge_within: float | None, **columns: str | None,
+) -> "tuple[Group, ...]":  # fmt: skip
+    """Read the groups from a number of people with one ε, a people csv, or a group csv with numbers or shares."""
+    from ipate.errors import check_count
+    from ipate.people.budgets import read_sized_groups
+    from ipate.people.people import People, make_people
+    from ipate.people.policy import Policy
+
+    number = people is not None and people.removeprefix("-").isdecimal()
+    usual: float | str = "auto" if delta is None else delta
+    belonging = {**columns, "policy": policy, "merge_within": merge_within}
+    named = next((name for name, value in belonging.items() if value is not None), None)
+    if groups is not None:
+        belongs = named or ("epsilon" if epsilon is not None else None)
+        if belongs is not None:
+            raise InputError(f"{belongs} is given with --groups: it belongs to --people")
+        if people is not None and not number:
+            raise InputError(f"people is {people!r}: with --groups it must be a whole number, 1 or above")
+        by_group = dict(text.rpartition("=")[::2] for text in share or ())
+        n_people = None if people is None else int(people)
+        return read_sized_groups(groups, n_people=n_people, shares=by_group, delta=usual)
+    if share:
+        raise InputError("share is given without --groups: a people csv says how many people a group has")
+    if number and epsilon is not None and named is None:
+        return make_people(check_count("people", int(people or 0)), epsilon=epsilon, delta=usual).groups
+    if people is None or number:
+        raise InputError(
+            "groups are not given: name a configuration, a people csv (--people) or a group file (--groups), or give "
+            "--people N with --epsilon"
+        )
+    if epsilon is not None:
+        raise InputError(f"epsilon is {epsilon:g}: with a people csv name its column (--epsilon-column or --level)")
+    return People.from_csv(
+        people, epsilon_column=columns["epsilon_column"], level_column=columns["level"],
+        person_column=columns["person"], delta_column=columns["delta_column"],
+        policy=None if policy is None else Policy.from_file(policy), delta=usual, merge_within=merge_within,
+    ).groups  # fmt: skip
+
+
+def names(text: str | None) -> list[str] | None:
+    """Return the names of a list A,B,C."""
+    return None if text is None else [part.strip() for part in text.split(",")]
+
+
+def policy_of(path: Path | None) -> dict[str, Any]:
+    """Return the levels of a policy file, and its δ."""
+    from ipate.people.policy import Policy
+
+    if path is None:
+        return {}
+    found = Policy.from_file(path)
+    return {"policy": dict(found.levels)} | ({} if found.delta is None else {"delta": found.delta})
+
+
+def size(value: float | None) -> float | int | None:
+    """Return a number of rows as a whole number, and a share below 1 as it is."""
+    return int(value) if value is not None and 1 <= value < math.inf else value
+
+
+def shares(values: list[str] | None) -> dict[str, float] | None:
+    """Return the shares of levels that are given as LEVEL=SHARE."""
+    found = {}
+    for value in values or ():
+        name, _, number = value.partition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise InputError(f"share is {value!r}: write LEVEL=SHARE, such as high=0.54") from None
+    return found or None

@@ -10,6 +10,7 @@ from ipate.cli import options
 from ipate.cli.output import cell, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
+    from ipate.ballots.design import Design
     from ipate.people.budgets import Group
     from ipate.planning.outlook import Prospect
     from ipate.planning.plan import GroupPlan, Plan, VariantPlan
@@ -101,7 +102,7 @@ def command(
     }  # fmt: skip
     request: dict[str, Any] = {}
     if config is None:
-        asked, n_classes, n_public, seed = _read_groups(**who), classes or CLASSES, pool or POOL, split_seed or 0
+        asked, n_classes, n_public, seed = options.read_groups(**who), classes or CLASSES, pool or POOL, split_seed or 0
         notes = [] if classes is not None else [f"{CLASSES} classes are assumed; give the number with --classes."]
         asked, merged = _merged(asked, n_classes, teachers, points_per_teacher, max_groups, min_group_size)
         notes += merged
@@ -150,6 +151,7 @@ def _plan(
     from ipate.errors import check_count
     from ipate.planning.outlook import prospect
     from ipate.planning.plan import make_plan
+    from ipate.planning.voting import ballot_designs
 
     check_count("pool", n_public)
     check_count("classes", n_classes, least=2)
@@ -166,16 +168,19 @@ def _plan(
         n_classes=n_classes, parties=parties, seed=seed, options=by_variant,
     )  # fmt: skip
     expected = _forecasts(plan, n_public, testing, known, quiet=as_json)
-    _show(plan, found, n_public, notes, expected, as_json)
+    ballots = ballot_designs(groups, n_public=n_public, n_classes=n_classes)
+    _show(plan, found, n_public, notes, expected, ballots, as_json)
 
 
 def _read_config(config: "RunConfig", bound: str | None, task: "Task | None" = None) -> tuple[Any, ...]:
     """Return the facts of a run, by the code that the run uses, and what its configuration requests."""
     from ipate.accounting.bounds import Meter
+    from ipate.planning.voting import choose_voting
     from ipate.runs.task import prepare, requested_settings
 
     task = task or prepare(config)
     request = requested_settings(config, n_classes=task.data.n_classes)
+    voting, nets = request.pop("voting"), request.pop("nets")
     reference = request.pop("reference")
     request.pop("design")
     notes = []
@@ -184,6 +189,9 @@ def _read_config(config: "RunConfig", bound: str | None, task: "Task | None" = N
         notes.append(f"The run's bound {meter.bound} depends on the votes; this plan counts by gdp.")
         request["bound"] = "gdp"
     notes += task.people.notes
+    n_public, n_classes = len(task.parts.public), task.data.n_classes
+    chosen, why = choose_voting(voting, task.people.groups, n_public=n_public, n_classes=n_classes, nets=nets)
+    notes.append(f"The run asks for {chosen}{f' ({why})' if why else ''}.")
     facts = (task.people.groups, task.data.n_classes, len(task.parts.public), config.split_seed)
     return *facts, request, reference, notes
 
@@ -221,49 +229,10 @@ def _forecasts(
         return forecast(plan, known, pool=pool, progress=bar)
 
 
-def _read_groups(
-    *, people: str | None, groups: Path | None, share: list[str] | None, epsilon: float | None, delta: float | None,
-    policy: Path | None, merge_within: float | None, **columns: str | None,
-) -> "tuple[Group, ...]":  # fmt: skip
-    """Read the groups from a number of people with one ε, a people csv, or a group csv with numbers or shares."""
-    from ipate.errors import InputError, check_count
-    from ipate.people.budgets import read_sized_groups
-    from ipate.people.people import People, make_people
-    from ipate.people.policy import Policy
-
-    number = people is not None and people.removeprefix("-").isdecimal()
-    usual: float | str = "auto" if delta is None else delta
-    belonging = {**columns, "policy": policy, "merge_within": merge_within}
-    named = next((name for name, value in belonging.items() if value is not None), None)
-    if groups is not None:
-        belongs = named or ("epsilon" if epsilon is not None else None)
-        if belongs is not None:
-            raise InputError(f"{belongs} is given with --groups: it belongs to --people")
-        if people is not None and not number:
-            raise InputError(f"people is {people!r}: with --groups it must be a whole number, 1 or above")
-        shares = dict(text.rpartition("=")[::2] for text in share or ())
-        return read_sized_groups(groups, n_people=None if people is None else int(people), shares=shares, delta=usual)
-    if share:
-        raise InputError("share is given without --groups: a people csv says how many people a group has")
-    if number and epsilon is not None and named is None:
-        return make_people(check_count("people", int(people or 0)), epsilon=epsilon, delta=usual).groups
-    if people is None or number:
-        raise InputError(
-            "groups are not given: name a configuration, a people csv (--people) or a group file (--groups), or give "
-            "--people N with --epsilon"
-        )
-    if epsilon is not None:
-        raise InputError(f"epsilon is {epsilon:g}: with a people csv name its column (--epsilon-column or --level)")
-    return People.from_csv(
-        people, epsilon_column=columns["epsilon_column"], level_column=columns["level"],
-        person_column=columns["person"], delta_column=columns["delta_column"],
-        policy=None if policy is None else Policy.from_file(policy), delta=usual, merge_within=merge_within,
-    ).groups  # fmt: skip
-
-
 def _show(
-    plan: "Plan", found: "Prospect", pool: int, notes: list[str], expected: "tuple[Forecast, ...]", as_json: bool
-) -> None:
+    plan: "Plan", found: "Prospect", pool: int, notes: list[str], expected: "tuple[Forecast, ...]",
+    ballots: "dict[str, Design]", as_json: bool,
+) -> None:  # fmt: skip
     import json
 
     from ipate.planning.plan import FEWER_POINTS, RATES
@@ -272,6 +241,7 @@ def _show(
     if as_json:
         facts = plan.facts() | {"pool": pool, "variant": settings.variant, "reason": settings.reason, "notes": said}
         facts |= {"settings": json.loads(settings.to_json()), **found.facts()}
+        facts["ballots"] = {name: design.as_json() | {"notes": design.notes} for name, design in ballots.items()}
         print_json(facts | {"expected": [asdict(row) for row in expected]})
         return
     for variant in plan.variants:
@@ -291,6 +261,7 @@ def _show(
         [f"For {settings.variant}: {settings.reason}.", f"Suits: {plan.suits}. {plan.why}", *_chances(plan), *said],
     )
     _show_outlook(found, pool)
+    _show_ballots(ballots, pool)
     if expected:
         print_table(
             "Labels to expect where votes are as the reference's, by bound",
@@ -353,6 +324,29 @@ def _show_outlook(found: "Prospect", pool: int) -> None:
             ],
             [],
         )  # fmt: skip
+
+
+def _show_ballots(ballots: "dict[str, Design]", pool: int) -> None:
+    """Print what ballots afford the same people: everybody's own budget, and the strictest one for all."""
+    from ipate.ballots.design import ENOUGH
+
+    if not ballots:
+        return
+    told = (
+        "Every person casts one weighted vote and all labels cost one release (--voting ballots). Labels are reliable "
+        f"from a weight of {ENOUGH:g} per class; about 6 per cell are aimed at."
+    )
+    print_table(
+        f"Ballots: one release that labels all {pool} points of the pool",
+        ["budgets", "all ballots weigh", "per class", "cells", "per cell", "used"],
+        [
+            [{"weighting": "individual", "standard": "the strictest for all"}[name], f"{design.affordable:.4g}",
+             f"{design.per_class:.3g}", f"{design.partitions} × {design.cells}",
+             f"{design.total / design.cells:.3g}", f"{design.share:.0%}"]
+            for name, design in ballots.items()
+        ],
+        [told, *ballots["weighting"].notes],
+    )  # fmt: skip
 
 
 def _row(group: "GroupPlan") -> list[str]:

@@ -1,7 +1,7 @@
 """`ipate run`: train a student from private data, in a folder that can be resumed."""
 
-import math
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, echo
 
+from ipate.cli import options
 from ipate.cli.options import (
     AcceptLargerBudgets,
     AsJson,
@@ -37,6 +38,7 @@ from ipate.errors import BudgetExceededError, InputError
 
 if TYPE_CHECKING:
     from ipate.cli.output import Rows
+    from ipate.labelling.results import Record
     from ipate.runs.config import RunConfig
     from ipate.runs.stages import RunSummary
 
@@ -77,6 +79,13 @@ def command(
     ] = False,
     out: Annotated[Path | None, Option(help="The run's folder; default: runs/DATE-TIME.")] = None,
     resume: Annotated[Path | None, Option(help="Continue the run in this folder.")] = None,
+    voting: Annotated[
+        str | None,
+        Option(help="Who votes: teachers, ballots (one weighted vote per person for all labels at once), or auto."),
+    ] = None,
+    embedding: Annotated[
+        str | None, Option(help="Cells of ballots: auto, or given if the columns are an embedding already.")
+    ] = None,
     variant: Annotated[str | None, Option(help="weighting, upsampling, vanishing or standard.")] = None,
     epsilon: Annotated[float | None, Option(help="One ε for everybody.")] = None,
     share: Annotated[
@@ -138,31 +147,31 @@ def command(
             test_file=test_file,
             schema_file=schema_file,
             label=label,
-            classes=_list(classes),
+            classes=options.names(classes),
             level=level,
             epsilon=epsilon_column,
             person=person,
-            features=_list(features),
-            drop=_list(drop),
-            categories=_list(categories),
-            dates=_list(dates),
-            missing=_list(missing),
+            features=options.names(features),
+            drop=options.names(drop),
+            categories=options.names(categories),
+            dates=options.names(dates),
+            missing=options.names(missing),
             public_column=public_column,
-            public=_size(public),
-            test=_size(test),
+            public=options.size(public),
+            test=options.size(test),
             public_without_protection=public_without_protection or None,
             allow_overlap=allow_overlap or None,
         ),
         budgets=_stated(
             epsilon=epsilon,
-            shares=_shares(share),
-            **_policy(policy),
+            shares=options.shares(share),
+            **options.policy_of(policy),
             merge_within=merge_within,
             max_groups=whole_number(max_groups),
             min_group_size=min_group_size,
         ),
         teachers=_stated(model=teacher, number=whole_number(teachers), points=points_per_teacher, **engine),
-        labelling=_stated(variant=variant, min_labels=min_labels),
+        labelling=_stated(voting=voting, embedding=embedding, variant=variant, min_labels=min_labels),
         student=_stated(model=student),
         seed=seed,
         split_seed=split_seed,
@@ -235,35 +244,6 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
     return RunConfig.from_mapping(values)
 
 
-def _list(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",")]
-
-
-def _policy(path: Path | None) -> dict[str, Any]:
-    """Return the levels of a policy file, and its δ."""
-    from ipate.people.policy import Policy
-
-    if path is None:
-        return {}
-    found = Policy.from_file(path)
-    return _stated(policy=dict(found.levels), delta=found.delta)
-
-
-def _size(value: float | None) -> float | int | None:
-    return int(value) if value is not None and 1 <= value < math.inf else value
-
-
-def _shares(values: list[str] | None) -> dict[str, float] | None:
-    shares = {}
-    for value in values or ():
-        name, _, number = value.partition("=")
-        try:
-            shares[name] = float(number)
-        except ValueError:
-            raise InputError(f"share is {value!r}: write LEVEL=SHARE, such as high=0.54") from None
-    return shares or None
-
-
 def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
     from ipate.labelling.results import blocks
 
@@ -272,6 +252,7 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
         "data": summary.task.data.name,
         "people": summary.task.people.n_people,
         "unprotected": len(summary.task.unprotected),
+        "voting": settings.voting,
         "variant": summary.allocation.variant,
         "teachers": summary.allocation.n_teachers,
         "sigma": settings.sigma * scale,
@@ -285,7 +266,12 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
     found = blocks(
         record.guarantee,
         inputs=inputs,
-        outcome={"stopped_by": record.stopped_by, "ledger_head": record.ledger_head, **released},
+        outcome={
+            "stopped_by": record.stopped_by,
+            "ledger_head": record.ledger_head,
+            "ballots": None if record.ballots is None else asdict(record.ballots),
+            **released,
+        },
         groups=record.groups,
         scores={**scores, "compare": summary.compare},
         least=summary.least,
@@ -295,12 +281,30 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
     return {**found, "files": files}
 
 
+def _voters(summary: "RunSummary") -> str:
+    return "ballots" if summary.settings.ballots else f"{summary.allocation.n_teachers} teachers"
+
+
+def _outcome(record: "Record") -> str:
+    found = record.ballots
+    if found is None:
+        return f"{record.n_labels} labels from {record.n_queries} queries"
+    return (
+        f"{record.n_labels} labels from one histogram: {found.partitions} partitions of {found.cells} cells, all "
+        f"ballots together weigh {found.weight:.4g} noise deviations, {found.per_class:.3g} per class"
+    )
+
+
 def _show(summary: "RunSummary", path: Path) -> None:
+    from ipate.runs.comparison import NAMES
+
     record, compare = summary.record, summary.compare
     people, unprotected = summary.task.people.n_people, len(summary.task.unprotected)
     alone = f", {unprotected:,} more used without protection as pool or test data" if unprotected else ""
     right = summary.released_metrics.get("student_accuracy")
-    notes = [f"Standard PATE would afford {summary.metrics['labels_of_standard_pate']} labels, by its account."]
+    notes = []
+    if record.ballots is None:
+        notes.append(f"Standard PATE would afford {summary.metrics['labels_of_standard_pate']} labels, by its account.")
     if right is not None:
         notes.append(f"The student is right on {right:.1%} of the public test data.")
     if summary.carried:
@@ -308,8 +312,8 @@ def _show(summary: "RunSummary", path: Path) -> None:
     print_blocks(
         record.guarantee,
         about=f"{summary.task.data.name}, {people:,} people protected{alone}; "
-        f"{summary.allocation.n_teachers} teachers, {summary.allocation.variant}, {record.bound} bound",
-        outcome=f"{record.n_labels} labels from {record.n_queries} queries",
+        f"{_voters(summary)}, {summary.allocation.variant}, {record.bound} bound",
+        outcome=_outcome(record),
         inputs=_inputs(summary),
         costs=_costs(summary),
         scores=_scores(summary),
@@ -319,11 +323,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
         print_table(
             f"{CLOSED} (NO GUARANTEE): comparison",
             ["", "labels", "labels right", "student right", "worst class"],
-            [
-                ["this run", *_outcome(summary.metrics)],
-                ["standard PATE, trained beside it", *_outcome(compare["standard"])],
-                ["ceiling without privacy", "—", "—", *_outcome(compare["ceiling"])[2:]],
-            ],
+            [_compared(name, title, summary, compare) for name, title in NAMES.items()],
             [f"{compare['statement']} It is {compare['note']}."],
         )
     if record.publishable:
@@ -337,12 +337,12 @@ def _show(summary: "RunSummary", path: Path) -> None:
 def _inputs(summary: "RunSummary") -> "tuple[list[str], Rows]":
     from ipate.people.budgets import shown_count
 
-    rows = []
+    rows, ballots = [], summary.settings.ballots
     for group in summary.record.groups:
-        teachers = "mixed" if group.teachers is None else str(group.teachers)
+        teachers = [] if ballots else ["mixed" if group.teachers is None else str(group.teachers)]
         people = shown_count(group.group.people, least=summary.least)
-        rows.append([group.id, str(people), teachers, *budget_cells(group)])
-    return ["group", "people", "teachers", *BUDGET_COLUMNS], rows
+        rows.append([group.id, str(people), *teachers, *budget_cells(group)])
+    return ["group", "people", *([] if ballots else ["teachers"]), *BUDGET_COLUMNS], rows
 
 
 def _costs(summary: "RunSummary") -> "tuple[list[str], Rows]":
@@ -367,7 +367,14 @@ def _scores(summary: "RunSummary") -> "Rows":
     return rows
 
 
-def _outcome(scores: dict[str, Any]) -> list[str]:
+def _compared(name: str, title: str, summary: "RunSummary", compare: dict[str, Any]) -> list[str]:
+    """Return one row of the comparison; the run itself is what the comparison leaves out."""
+    if name not in compare:
+        return [f"{title} (this run)", *_cells(summary.metrics)]
+    return [title, *_cells(compare[name])]
+
+
+def _cells(scores: dict[str, Any]) -> list[str]:
     by_class = scores.get("by_class") or {}
     worst = min(by_class, key=lambda name: by_class[name]) if by_class else None
     return [

@@ -12,7 +12,7 @@ import sys
 import time
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, Self
@@ -161,6 +161,12 @@ def read_npz(file: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
             for info in archive.infolist()
             if (name := info.filename.removesuffix(".npy")) in names
         }
+
+
+def write_npz(path: FilePath, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays to a compressed npz file, whole or not at all."""
+    with replacing(path) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def read_npy(file: Path) -> NDArray[Any]:

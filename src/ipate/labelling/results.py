@@ -1,7 +1,7 @@
 """Results of labelling: answers, the cost of each group, and the kind of guarantee."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -232,6 +232,22 @@ def blocks(
 
 
 @dataclass(frozen=True, kw_only=True)
+class BallotFacts:
+    """The figures of a release of ballots: the histogram's partitions, cells and classes, and all weights together."""
+
+    partitions: int
+    cells: int
+    classes: int
+    sigma: float
+    weight: float  # Σw of everybody, whether they cast a ballot or not
+
+    @property
+    def per_class(self) -> float:
+        """Σw/σ per class, by which a reader can tell how reliable labels are."""
+        return self.weight / (self.sigma * self.classes)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Labelling:
     """The answers to all queries asked, in the order asked, and the cost of each group.
 
@@ -247,6 +263,10 @@ class Labelling:
         What ended the run: an exhausted budget, a number fixed beforehand, no more queries, or a failed test.
     passed : bool or None
         The published bit of a release that is tested as a whole; None where there was no test.
+    ballots : BallotFacts or None
+        The figures of the histogram that the labels were read off, where people cast ballots.
+    confidence : integer array or None
+        Where people cast ballots: the bin of each label's margin, from 0 to 7.
     """
 
     queries: NDArray[np.int64]
@@ -260,6 +280,8 @@ class Labelling:
     meter: Meter
     groups: tuple[GroupResult, ...]
     passed: bool | None = None
+    ballots: BallotFacts | None = None
+    confidence: NDArray[np.int64] | None = None
 
     def overlapping(self) -> Self:
         """Return the same labelling without a guarantee, because private data is also in the pool or test data."""
@@ -294,6 +316,7 @@ class Record:
     groups: tuple[GroupResult, ...]  # costs include earlier runs on the same ledger
     ledger_head: str  # after the last charge, for rollback detection
     passed: bool | None = None  # the published bit of a release that is tested as a whole
+    ballots: BallotFacts | None = None  # of the histogram that the labels were read off
 
     @property
     def guarantee(self) -> Guarantee:
@@ -309,12 +332,25 @@ class Record:
         """Return the record in JSON form, with or without the answers."""
         kept = {field.name: getattr(self, field.name) for field in fields(self)}
         kept["groups"] = [group.as_json() for group in self.groups]
+        kept["ballots"] = None if self.ballots is None else asdict(self.ballots)
         given = {"labels": self.labels.tolist(), "queries": list(self.queries)} if answers else {}
         return given | {name: value for name, value in kept.items() if name not in ("labels", "queries")}
 
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """Read what `as_json` returned with answers."""
+        kept = dict(found)
+        kept["labels"], kept["queries"] = np.array(kept["labels"], dtype=np.int64), tuple(kept["queries"])
+        kept["groups"] = tuple(map(GroupResult.from_json, kept["groups"]))
+        kept["ballots"] = None if kept["ballots"] is None else BallotFacts(**kept["ballots"])
+        return cls(**kept)
+
     def check_answers(self, paid: Mapping[str, int]) -> None:
-        """Refuse a record whose answers differ from the paid ones in the ledger, by query id."""
-        for query in self.queries:
+        """Refuse a record whose answers differ from the paid ones in the ledger, by query id.
+
+        Labels from ballots are no answers to single queries: `ipate.ballots` reads them off the stored histogram.
+        """
+        for query in () if self.ballots is not None else self.queries:
             if paid.get(str(query)) != int(self.labels[query]):
                 raise InputError(
                     f"labelling.json states another answer to query {query} than the ledger was charged for: it was "
@@ -341,4 +377,5 @@ class Record:
             groups=result.groups,
             ledger_head=ledger_head,
             passed=result.passed,
+            ballots=result.ballots,
         )

@@ -160,16 +160,19 @@ def usual_points(n_people: int, n_classes: int) -> int:
 
 def group_limit(
     asked: int | str, *, n_people: int, n_classes: int, n_teachers: int | str = "auto",
-    points_per_teacher: int | None = None,
+    points_per_teacher: int | None = None, voting: str = "teachers",
 ) -> int:  # fmt: skip
     """Return the largest number of groups: as asked for, or for "auto" what the expected k teachers can serve.
 
-    That is a tenth of the teachers, at least 8 and at most 32, and never more than there are teachers.
+    That is a tenth of the teachers, at least 8 and at most 32, and never more than there are teachers. For ballots it
+    is 32.
     """
     if not isinstance(asked, str):
         return asked
     if asked != "auto":
         raise InputError(f"max_groups is {asked!r}: it must be a number or 'auto'")
+    if voting == "ballots":
+        return MOST_GROUPS
     k = int(n_teachers) if isinstance(n_teachers, int | np.integer) else 0
     if k < 1:
         k = n_people // (points_per_teacher or usual_points(n_people, n_classes))

@@ -13,13 +13,16 @@ from ipate.accounting.bounds import PAPER_ORDERS, Meter, find_bound
 from ipate.accounting.ptr.design import Design
 from ipate.allocation import find_variant
 from ipate.allocation.allocation import Allocation
-from ipate.errors import InputError, show
+from ipate.ballots.design import SIGMA
+from ipate.ballots.voters import ballot_layout
+from ipate.errors import BudgetExceededError, InputError, show
 from ipate.files import write_text
 from ipate.labelling.aggregators import NamedAggregator, build_aggregator, find_aggregator
 from ipate.labelling.loop import Stop
 from ipate.people.budgets import Group
 from ipate.planning.choose import Choice, choose, proxy_profiles
 from ipate.planning.reference import Reference, Simulator, design_for
+from ipate.planning.voting import BALLOTS, Voting, ballot_design, choose_voting, suits_ballots
 
 FORMAT = "ipate settings 1"
 PROXY_SIZES = (15, 30, 60, 120, 240, 480)
@@ -48,6 +51,8 @@ class Settings:
         The aggregator; "auto" means confident with a check and gnmax without.
     reference, design
         The source of a design, and the design (bound ptr).
+    voting : {"teachers", "ballots"}
+        The engine. Ballots have no teachers, and their noise has σ = 1; weights and cells follow from the budgets.
     """
 
     variant: str
@@ -64,6 +69,12 @@ class Settings:
     aggregator_options: Mapping[str, Any] = field(default_factory=dict)
     reference: Reference | None = None
     design: Design | None = None
+    voting: Voting = "teachers"
+
+    @property
+    def ballots(self) -> bool:
+        """Whether people cast ballots instead of teaching teachers."""
+        return self.voting == BALLOTS
 
     def aggregator(self, scale: float = 1.0) -> NamedAggregator:
         """Return the aggregator, with noise and threshold multiplied by `scale`."""
@@ -151,6 +162,8 @@ def choose_settings(
     proxy: tuple[NDArray[Any], NDArray[np.int64]] | None = None,
     teacher: Any = None,
     seed: int = 0,
+    voting: str = "teachers",
+    nets: bool = False,
 ) -> Settings:
     """Return the settings; every "auto" is resolved from public information alone.
 
@@ -176,7 +189,26 @@ def choose_settings(
         For the bound ptr: the source of a design, or a design.
     proxy, teacher, seed
         A public labelled task (X, y), on which copies of `teacher` are trained to measure their agreement; its seed.
+    voting, nets
+        The engine, "teachers", "ballots" or "auto", and whether the teachers are nets (`choose_voting`).
     """
+    given: dict[str, Any] = {
+        "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold,
+        "n_teachers": n_teachers, "points_per_teacher": points_per_teacher, "max_labels": max_labels,
+        "reference": reference, "design": design, "proxy": proxy, "stop": None if stop == "budget" else stop,
+    }  # fmt: skip
+    for_teachers = {name: value for name, value in given.items() if value is not None and str(value) != "auto"}
+    engine, why = choose_voting(
+        voting, groups, n_public=n_public, n_classes=n_classes, nets=nets,
+        suited=not for_teachers and suits_ballots(variant, bound),
+    )  # fmt: skip
+    if engine == BALLOTS:
+        for name, value in for_teachers.items():
+            stated = f"{name} is {show(value)}" if isinstance(value, str | int | float) else f"{name} is given"
+            raise InputError(f"{stated}: it is for teachers, and ballots have none; leave it out")
+        meter = Meter(bound, conversion, orders)
+        ballot_layout(variant, groups, meter, **(options or {}))  # refuses what ballots do not know
+        return _ballot_settings(groups, n_public, n_classes, variant=variant, meter=meter, reason=why)
     requested = {"n_teachers": n_teachers, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold}
     for name, value in requested.items():
         if isinstance(value, str) and value != "auto":
@@ -224,7 +256,7 @@ def choose_settings(
         meter=Meter(bound, conversion, orders),
         stop=cast("Stop", stop),
         max_labels=None if max_labels is None else int(max_labels),
-        reason=_reason(choice, k, requested),
+        reason="; ".join(filter(None, (why, _reason(choice, k, requested)))),
         options=extra,
         aggregator_name=aggregator,
         reference=reference,
@@ -232,6 +264,24 @@ def choose_settings(
     )
     settings.aggregator()  # refuse invalid noise before training
     return settings
+
+
+def _ballot_settings(
+    groups: Sequence[Group], n_public: int, n_classes: int, *, variant: str, meter: Meter, reason: str
+) -> Settings:
+    """Return the settings of a release of ballots; weights and cells follow from what is left of the budgets."""
+    try:
+        design = ballot_design(groups, n_public=n_public, n_classes=n_classes, variant=variant, meter=meter)
+    except BudgetExceededError as error:
+        raise InputError(f"voting is 'ballots': {error}; larger budgets are needed") from None
+    figures = (
+        f"ballots with a total weight of {design.affordable:.4g} noise deviations, {design.per_class:.3g} per class, "
+        f"in {design.partitions} partitions of {design.cells} cells"
+    )
+    return Settings(
+        variant=variant, n_teachers=0, sigma=SIGMA, check_sigma=None, threshold=None, meter=meter, stop="budget",
+        max_labels=None, reason="; ".join(filter(None, (reason, figures))), aggregator_name="gnmax", voting="ballots",
+    )  # fmt: skip
 
 
 def _has_check(aggregator: str) -> bool:

@@ -8,7 +8,7 @@ alone, to the last bit: not on the block of rows it is computed with, nor on the
 import hashlib
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -87,17 +87,30 @@ def check_grid(values: Floats, what: str) -> None:
         raise InputError(f"{what} have {values.shape[-1]} dimensions: at most {_EXACT // (3 * LARGEST**2)} are exact")
 
 
-def make_cells(pool: Floats, *, cells: int, partitions: int = PARTITIONS, n_jobs: int | None = None) -> Cells:
+def make_cells(
+    pool: Floats,
+    *,
+    cells: int,
+    partitions: int = PARTITIONS,
+    n_jobs: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Cells:
     """Cut the space of the pool's features into cells, `partitions` times, by k-means from the seeds 1 to r.
 
-    Where the pool has fewer different points than `cells`, some cells are empty.
+    Where the pool has fewer different points than `cells`, some cells are empty. `progress` is called with the
+    number of partitions that are done.
     """
     from joblib import Parallel, delayed
 
     check_grid(pool, "points")
     check_count("partitions", partitions)
     m = min(check_count("cells", cells), len(pool))
-    found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(_k_means)(pool, m, k) for k in range(1, partitions + 1))
+    tasks = (delayed(_k_means)(pool, m, k) for k in range(1, partitions + 1))
+    found = []
+    for centres in Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(tasks):
+        found.append(centres)
+        if progress is not None:
+            progress(len(found))
     return Cells(np.stack(found))
 
 

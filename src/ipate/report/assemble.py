@@ -79,7 +79,7 @@ def _public(source: Source) -> Facts:
         audience="public",
         n_people=allocation.people.n_people,
         n_pool=len(record.labels),
-        groups=_groups(allocation),
+        groups=_groups(source),
         merged=allocation.merged,
         withdrawn=len(allocation.withdrawn),
         notes=allocation.notes,
@@ -92,7 +92,10 @@ def _public(source: Source) -> Facts:
     )
 
 
-def _groups(allocation: Allocation) -> tuple[GroupFacts, ...]:
+def _groups(source: Source) -> tuple[GroupFacts, ...]:
+    if source.settings.ballots:
+        return _ballot_groups(source)
+    allocation = source.allocation
     layout, groups = allocation.layout, allocation.groups
     n_people = max(1, sum(group.people for group in groups))
     weights = layout.group_weights or {}
@@ -120,10 +123,32 @@ def _groups(allocation: Allocation) -> tuple[GroupFacts, ...]:
     )
 
 
+def _ballot_groups(source: Source) -> tuple[GroupFacts, ...]:
+    """Return the groups with the weight of a ballot: the charged one if it may be published, else what is affordable.
+
+    What is charged depends on what was left of the budgets, which private costs of an earlier run may have decided.
+    """
+    charged = {group.id: group.sensitivity for group in source.record.groups} if source.record.publishable else {}
+    accounts = [
+        replace(account, sensitivity=charged.get(account.id, account.sensitivity))
+        for account in source.allocation.groups
+    ]
+    n_people = max(1, sum(account.people for account in accounts))
+    total = sum(account.people * account.sensitivity for account in accounts) or 1.0
+    return tuple(
+        GroupFacts(
+            account=account, teachers=0, weight=account.sensitivity, copies=1, participation=1.0,
+            people_share=account.people / n_people, vote_share=account.people * account.sensitivity / total,
+        )
+        for account in accounts
+    )  # fmt: skip
+
+
 def _parameters(source: Source) -> Parameters:
     allocation, settings, design = source.allocation, source.settings, source.settings.design
     mechanism = settings.aggregator(allocation.scale).mechanism
     return Parameters(
+        voting=settings.voting,
         variant=allocation.variant,
         rule=allocation.layout.rule,
         teachers=allocation.n_teachers,
@@ -162,7 +187,8 @@ def _outcome(source: Source) -> Outcome:
     reused_labels = int(np.count_nonzero(record.labels[free] >= 0))
     last = extract.history[-1]
     charged = last.queries + len(free), last.labels + reused_labels
-    if charged != (record.n_queries, record.n_labels) and not source.settings.meter.whole:
+    whole = source.settings.meter.whole or source.settings.ballots  # charged as one release
+    if charged != (record.n_queries, record.n_labels) and not whole:
         raise InputError(
             f"the record has {record.n_queries} queries and {record.n_labels} labels, but the ledger was charged for "
             f"{charged[0]} and {charged[1]}: the files do not belong together, or were edited"
@@ -185,6 +211,7 @@ def _outcome(source: Source) -> Outcome:
         passed=record.passed,
         by_class=label_counts(record.labels, source.classes),
         notes=label_notes(record.labels, source.classes),
+        ballots=record.ballots,
     )
 
 

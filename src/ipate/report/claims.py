@@ -57,6 +57,12 @@ def summary(facts: Facts) -> tuple[str, ...]:
     ]
     if (design := facts.parameters.design) is not None:
         found += _tested(design, None if facts.outcome is None else facts.outcome.passed)
+    elif facts.parameters.ballots:
+        found.append(
+            "Every person cast one ballot, weighted by their budget, and all ballots were released at once, as one "
+            "histogram with noise. Everybody was charged for it before it was seen, whether they cast a ballot or "
+            "not. So the promise to rely on is the budget; the cost shown is what was spent of it."
+        )
     elif facts.stopped_by == "fixed" and facts.parameters.check_sigma is not None:
         found.append(
             "The number of labels was fixed beforehand, but how many queries it took depended on noisy checks. So the "
@@ -88,7 +94,7 @@ def _nothing(facts: Facts) -> Iterator[str]:
     """Explain why nothing is promised, and what follows."""
     if facts.guarantee.seeded:
         yield (
-            f"{SEEDED.capitalize()}. Whoever knows the seed can take the noise away and see the teachers' votes. "
+            f"{SEEDED.capitalize()}. Whoever knows the seed can take the noise away and see the votes. "
             "Nothing in this report protects anybody; it serves to repeat and examine the run."
         )
     if facts.guarantee.overlap:
@@ -235,14 +241,18 @@ def covered(facts: Facts) -> tuple[str, ...]:
     """Return what the guarantee covers; empty where there is none."""
     if not facts.publishable:
         return ()
+    voted = "cast the ballots" if facts.parameters.ballots else "taught the teachers"
+    released = "The labels, the queries that got none, and the moment at which labelling stopped."
+    if facts.parameters.ballots:
+        released = "The histogram of all ballots, the labels that were read off it, and how clear each label is."
+    elif facts.parameters.design is not None:
+        released = "The answer of the private test, the labels, and the queries that got none."
     found = [
         (
-            f"Each of the {facts.n_people:,} people whose data taught the teachers, each with the budget of their own "
-            "group. All rows of one person count together."
+            f"Each of the {facts.n_people:,} people whose data {voted}, each with the budget of their own group. All "
+            "rows of one person count together."
         ),
-        "The labels, the queries that got none, and the moment at which labelling stopped."
-        if facts.parameters.design is None
-        else "The answer of the private test, the labels, and the queries that got none.",
+        released,
         "The student, its predictions, and whatever anybody computes from them, now or later.",
         "The figures of the public report: they follow from budgets, parameters and released answers alone.",
     ]
@@ -261,6 +271,15 @@ def covered(facts: Facts) -> tuple[str, ...]:
 
 def public_facts(facts: Facts) -> tuple[str, ...]:
     """Return what the guarantee takes as public and does not protect."""
+    who = "Which teacher holds whose data (the partition), and how many withdrew: they leave an empty place."
+    how = (
+        "The number of teachers, the noise parameters, the threshold, the way of accounting and the rule for stopping."
+    )
+    if facts.parameters.ballots:
+        who = "How many withdrew: their ballots are empty, and they are still counted."
+        how = (
+            "The cells, which follow from the pool alone, the weight of a ballot, the noise and the way of accounting."
+        )
     return (
         f"How many people there are ({facts.n_people:,}), and how many in each group.",
         (
@@ -268,10 +287,10 @@ def public_facts(facts: Facts) -> tuple[str, ...]:
             "it is itself sensitive, the table of groups must not be published. Groups of fewer than "
             f"{facts.min_group_size} people are not counted."
         ),
-        "Which teacher holds whose data (the partition), and how many withdrew: they leave an empty place.",
+        who,
         f"The set of {len(facts.classes)} classes.",
         f"The {facts.n_pool:,} points that could be asked about (the pool), and their order.",
-        "The number of teachers, the noise parameters, the threshold, the way of accounting and the rule for stopping.",
+        how,
     )
 
 
@@ -295,7 +314,7 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
         )
     if facts.owner is not None and facts.owner.comparison is not None:
         found.append(
-            "The comparison with standard PATE: it used the private data a second time, and part of it without noise."
+            "The comparison with other ways: it used the private data a second time, and part of it without noise."
         )
     return tuple(found)
 
@@ -314,6 +333,13 @@ def _unprotected(people: int) -> str:
 
 def ending(facts: Facts, outcome: Outcome) -> str:
     """Describe how labelling ended."""
+    if outcome.ballots is not None:
+        return (
+            f"All {outcome.n_labels:,} points of the pool got a label from one histogram: the pool's space is cut "
+            f"{outcome.ballots.partitions} times into {outcome.ballots.cells:,} cells. All ballots together weigh "
+            f"{outcome.ballots.weight:,.1f} times the noise of a label, {outcome.ballots.per_class:,.1f} times per "
+            "class; below 12 per class many labels are wrong. What was not needed of a budget stays in the account."
+        )
     asked = f"{outcome.n_queries:,} of {facts.n_pool:,} points were asked about and {outcome.n_labels:,} got a label"
     if outcome.reused_queries:
         asked += (

@@ -54,6 +54,8 @@ def recipe(facts: Facts) -> str | None:
     queries, labels = outcome.n_queries - outcome.reused_queries, outcome.n_labels - outcome.reused_labels
     without = ", without those of earlier runs" if outcome.reused_queries else ""
     numbers = f"queries, labels = {queries}, {labels}  # rows of labels.csv; those answered{without}\n"
+    if used.ballots:
+        numbers = "labels = 1  # all labels were read off one histogram, which costs as much as one label\n"
     numbers += f"sigma = {used.sigma!r}\n"
     formula, check = bound.recipe
     if used.check_sigma is not None:
@@ -90,9 +92,13 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
         return ("There is no figure to check. A run with secret noise and a bound that holds for all votes has one.",)
     found = ["This report reads every charge from the run's ledger; the costs are the sums of these charges."]
     if facts.publishable:
+        counted = (
+            "count the rows of labels.csv (queries) and those that were answered (labels), and take noise, weights"
+        )
+        if facts.parameters.ballots:
+            counted = "one histogram was released; take its noise, the weight of a ballot"
         found.append(
-            "The costs follow from public figures: count the rows of labels.csv (queries) and those that were answered "
-            "(labels), and take noise, weights and δ from the tables of this report."
+            f"The costs follow from public figures: {counted} and δ from the tables of this report."
             + (" What earlier runs had spent is added." if facts.outcome.carried else "")
         )
     if facts.parameters.design is not None:

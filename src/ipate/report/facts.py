@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 
 from ipate.allocation.layout import Merge
 from ipate.labelling.history import Point
-from ipate.labelling.results import Ending, GroupResult, Guarantee, StoppedBy
+from ipate.labelling.results import BallotFacts, Ending, GroupResult, Guarantee, StoppedBy
 from ipate.people.budgets import MIN_GROUP_SIZE, Account, Budget, shown_count
+from ipate.planning.voting import BALLOTS, Voting
 
 Audience: TypeAlias = Literal["public", "private"]
 WITHHELD = "There is no figure for this run that may be published."
@@ -74,6 +75,7 @@ class Parameters:
     beforehand, by group id, under bounds that need one.
     """
 
+    voting: Voting = "teachers"
     variant: str
     rule: str
     teachers: int
@@ -89,6 +91,11 @@ class Parameters:
     student_model: str
     reason: str
     design: DesignFacts | None = None
+
+    @property
+    def ballots(self) -> bool:
+        """Whether people cast ballots instead of teaching teachers."""
+        return self.voting == BALLOTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +133,7 @@ class Outcome:
     passed: bool | None = None
     by_class: Mapping[str, int] = field(default_factory=dict)  # labels of each class
     notes: tuple[str, ...] = ()  # what the labels of each class mean for a student
+    ballots: BallotFacts | None = None  # of the histogram that the labels were read off
 
     @property
     def carried(self) -> bool:
@@ -135,11 +143,12 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Standard PATE and a non-private student, trained on the same private data."""
+    """Standard PATE, a non-private student and other engines, all with the same private data."""
 
     note: str
     standard: Scores
     ceiling: Scores
+    others: Mapping[str, Scores] = field(default_factory=dict)  # other engines, by their title
 
 
 @dataclass(frozen=True, kw_only=True)

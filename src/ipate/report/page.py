@@ -67,9 +67,15 @@ def _opening(facts: Facts, title: str) -> Markup:
     became = "whose noisy votes labelled public points; a student learnt from those labels alone"
     if facts.outcome is not None and facts.outcome.ended == "failed":
         became = "and a private test of their votes was not passed; no point was labelled, and there is no student"
+    voted = f"taught {used.teachers:,} teachers, {became}"
+    if used.ballots:
+        voted = (
+            "cast one ballot each for the class of their public cell; one noisy histogram of all ballots labelled the "
+            "public points, and a student learnt from those labels alone"
+        )
     about = (
-        f"{facts.n_people:,} people in {_count(len(facts.groups), 'group')} taught {used.teachers:,} teachers, "
-        f"{became} ({used.variant}, bound {used.bound})."
+        f"{facts.n_people:,} people in {_count(len(facts.groups), 'group')} {voted} ({used.variant}, bound "
+        f"{used.bound})."
     )
     return element(
         "section",
@@ -127,14 +133,15 @@ def _budgets(facts: Facts) -> Markup:
     if outcome is None:
         return _section("Budgets", table("What people allowed", columns, rows))
     shared = outcome.carried
-    columns += [*(["before ε", "this run alone ε"] if shared else []), "cost ε", "budget used", "used up after"]
+    columns += [*(["before ε", "this run alone ε"] if shared else []), "cost ε", "budget used"]
+    columns += [] if facts.parameters.ballots else ["used up after"]
     for row, spent in zip(rows, outcome.groups, strict=True):
         after = spent.labels_until_exhausted
         row += [
             *([f"{spent.before:.4f}", "—" if spent.own is None else f"{spent.own:.4f}"] if shared else []),
             f"{spent.cost:.4f}",
             used(spent.used),
-            "—" if after is None else _count(after, "label"),
+            *([] if facts.parameters.ballots else ["—" if after is None else _count(after, "label")]),
         ]
     grown = outcome.history[-1].labels > 0 and facts.parameters.design is None  # costs grew label by label
     return _section(
@@ -149,11 +156,12 @@ def _budgets(facts: Facts) -> Markup:
 
 def _influence(facts: Facts) -> Markup:
     variant = find_variant(facts.parameters.variant)
-    how = variant.influence_title
-    columns = ["group", "people", "teachers"] + ([how] if how else [])
+    ballots = facts.parameters.ballots
+    how = None if ballots else variant.influence_title
+    columns = ["group", "people", *([] if ballots else ["teachers"])] + ([how] if how else [])
     columns += ["one person moves at most", "share of people", "share of votes", "one person's influence"]
     rows = [
-        [group.id, facts.counted(group.account.people), f"{group.teachers:,}"]
+        [group.id, facts.counted(group.account.people), *([] if ballots else [f"{group.teachers:,}"])]
         + ([_shown_influence(group, variant.show_influence)] if how else [])
         + [
             plain(group.account.sensitivity, 3),
@@ -165,7 +173,12 @@ def _influence(facts: Facts) -> Markup:
         "How much a group's data counts follows from budgets and numbers of people alone.",
         "An influence of 1 is that of the average person.",
     ]
-    if variant.report_note is not None:
+    if ballots:
+        notes.append(
+            "One person's ballot weighs at most the number shown, in multiples of the noise of a label; whoever "
+            "allows less privacy has a heavier ballot, and so shapes the labels more."
+        )
+    elif variant.report_note is not None:
         notes.append(variant.report_note)
     large = tuple(group for group in facts.groups if not facts.is_small(group))
     return _section(
@@ -190,7 +203,8 @@ def _results(facts: Facts) -> Markup:
     outcome, owner = facts.outcome, facts.owner
     if outcome is None:
         return Markup("")
-    rows = [["queries asked", f"{outcome.n_queries:,}"], ["labels given", f"{outcome.n_labels:,}"]]
+    asked = [] if facts.parameters.ballots else [["queries asked", f"{outcome.n_queries:,}"]]
+    rows = [*asked, ["labels given", f"{outcome.n_labels:,}"]]
     if owner is None:
         scores = facts.public_scores
         rows += [] if scores is None else _shares(scores)
@@ -244,20 +258,20 @@ def _comparison(facts: Facts) -> Markup:
     if facts.owner is None or facts.owner.comparison is None:
         return Markup("")
     found, own = facts.owner.comparison, facts.owner.scores
-    counts = ["—" if scores.labels is None else f"{scores.labels:,}" for scores in (own, found.standard)]
+    columns = {"this run": own, "standard PATE": found.standard, **found.others, "without privacy": found.ceiling}
     rows = [
-        ["labels", *counts, "—"],
-        ["labels right", percent(own.label_accuracy), percent(found.standard.label_accuracy), "—"],
-        ["student right", *(percent(scores.student_accuracy) for scores in (own, found.standard, found.ceiling))],
-    ]
+        [name, "—" if scores.labels is None else f"{scores.labels:,}", percent(scores.label_accuracy),
+         percent(scores.student_accuracy)]
+        for name, scores in columns.items()
+    ]  # fmt: skip
     chance = (
         "Differences are in percentage points. One run shows chance as well as bias: repeat it with other split seeds "
         "before drawing conclusions from small differences."
     )
     return _section(
-        "Against standard PATE (private)",
+        "Against other ways (private)",
         element("p", f"The comparison is {found.note}." if found.note else "", class_="soft"),
-        table("Overall", ["result", "this run", "standard PATE", "without privacy"], rows),
+        table("Overall", ["", "labels", "labels right", "student right"], rows),
         *_student_tables(facts.owner),
         element("p", chance, class_="soft"),
     )
@@ -312,9 +326,14 @@ def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
     if facts.n_test is not None:
         yield ["test points", f"{facts.n_test:,}"]
     yield ["variant, rule", f"{used.variant}, {used.rule}"]
-    yield ["teachers k", f"{used.teachers:,} ({used.teacher_model})"]
+    if used.ballots:
+        yield ["voting", "ballots: one weighted vote per person, all released at once"]
+        if (found := None if facts.outcome is None else facts.outcome.ballots) is not None:
+            yield ["partitions, cells", f"{found.partitions}, {found.cells:,} each"]
+    else:
+        yield ["teachers k", f"{used.teachers:,} ({used.teacher_model})"]
     yield ["student", used.student_model]
-    yield ["noise of labels σ", plain(used.sigma)]
+    yield ["noise of an entry of the histogram σ" if used.ballots else "noise of labels σ", plain(used.sigma)]
     if used.check_sigma is not None and used.threshold is not None:
         yield ["noise of checks σ_T", plain(used.check_sigma)]
         yield ["threshold T", plain(used.threshold)]
@@ -329,7 +348,8 @@ def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
         yield ["Rényi orders, fixed beforehand", ", ".join(f"{group}: {order:g}" for group, order in first)]
     elif bound.has_orders:
         yield ["Rényi orders", "2 to 50, the best for the cost"]
-    yield ["stops", _STOPS.get(used.stop, used.stop)]
+    if not used.ballots:
+        yield ["stops", _STOPS.get(used.stop, used.stop)]
     if used.max_labels is not None:
         yield ["labels at most", f"{used.max_labels:,}"]
     yield ["how they were chosen", used.reason]

@@ -9,6 +9,7 @@ from ipate.labelling.results import SEEDED, Kind
 from ipate.report.claims import assured
 from ipate.report.formats import down, plain, small, up
 
+_SILENT: dict[str, Any] = dict.fromkeys(("labels", "checks", "ballots"))  # numbers of releases that are not told
 PRIVATE = (
     "PRIVATE: FOR THE DATA OWNER ONLY. The figures below were computed from other people's data too. Do not publish "
     "them and do not give them to anybody, not even to the person."
@@ -27,6 +28,7 @@ class RunEntry:
     bound: str
     labels: int | None
     checks: int | None
+    ballots: int | None = 0  # histograms of ballots
     epsilon: float | None
 
 
@@ -64,8 +66,9 @@ class Statement:
     private: bool  # whether it contains figures for the data owner only
     withdrawn: str | None  # the time of the withdrawal
     allowed: float  # the latest budget on the ledger; consent may have changed since this run
-    labels: int | None  # released by this run and possibly changed by the person's data, as are `checks`
+    labels: int | None  # released by this run and possibly changed by the person's data, as are the next two
     checks: int | None
+    ballots: int | None = 0  # histograms of ballots
     spent: float | None  # ε over all runs on the ledger
     left: float | None  # of `allowed`
     entries: tuple[RunEntry, ...]  # every run on the ledger with this person
@@ -82,8 +85,9 @@ class Withdrawal:
     teachers: tuple[int, ...]  # the teachers that learnt from the person
     trained: bool  # whether one of them had voted, so that it must be trained again
     labelling: str  # not begun, begun or complete
-    labels: int | None  # released before and possibly changed by the person's data, as are `checks`
+    labels: int | None  # released before and possibly changed by the person's data, as are the next two
     checks: int | None
+    ballots: int | None = 0  # histograms of ballots
     bound: str
     kind: Kind  # whether the figures are releasable or private
     epsilon: float | None  # the cost of all runs on the ledger until then
@@ -92,15 +96,15 @@ class Withdrawal:
     @property
     def told(self) -> "Withdrawal":
         """The withdrawal without private figures, as commands print it."""
-        return self if self.kind == "releasable" else replace(self, labels=None, checks=None, epsilon=None)
+        return self if self.kind == "releasable" else replace(self, **_SILENT, epsilon=None)
 
 
 def for_the_person(statement: Statement) -> Statement:
     """Return the statement without private figures, as it may be given to the person."""
     if statement.guaranteed:
         return statement
-    silent = tuple(replace(entry, labels=None, checks=None, epsilon=None) for entry in statement.entries)
-    return replace(statement, private=False, labels=None, checks=None, spent=None, left=None, entries=silent)
+    silent = tuple(replace(entry, **_SILENT, epsilon=None) for entry in statement.entries)
+    return replace(statement, private=False, **_SILENT, spent=None, left=None, entries=silent)
 
 
 def sentences(statement: Statement | Unprotected) -> tuple[str, ...]:
@@ -156,7 +160,7 @@ def _promise(statement: Statement) -> Iterator[str]:
 
 
 def _spent(statement: Statement) -> Iterator[str]:
-    if statement.spent is None or statement.labels is None or statement.checks is None:
+    if statement.spent is None or statement.labels is None:
         why = "it was computed from votes, other people's among them"
         if statement.seeded or statement.overlap:
             why = "the noise was seeded" if statement.seeded else "nothing is promised"
@@ -166,10 +170,10 @@ def _spent(statement: Statement) -> Iterator[str]:
         )
         return
     tested = any(find_bound(entry.bound).whole and entry.epsilon for entry in statement.entries)
-    if not statement.labels + statement.checks + tested:
+    what = _released(statement, tested=tested)
+    if not what:
         yield "Nothing has been released in this run that their data could have changed."
         return
-    what = _released(statement.labels, statement.checks, tested)
     yield f"This run released {what} that their data could have changed. What was released cannot be called back."
     if statement.private and not statement.seeded:
         yield f"By a count that looks at votes, and is no guarantee, this cost ε = {up(statement.spent, 4)}."
@@ -181,10 +185,21 @@ def _spent(statement: Statement) -> Iterator[str]:
         )
 
 
-def _released(labels: int, checks: int, tested: bool) -> str:
-    """Return the numbers of releases; a tested release has an answer even without a label."""
-    answer = "the answer of a private test, " if tested else ""
-    return f"{answer}{labels:,} labels" + (f" and {checks:,} checks" if checks else "")
+def _released(entry: "Statement | Withdrawal", *, tested: bool) -> str:
+    """Return the numbers of releases, empty if there were none; a tested release has an answer even without a label."""
+    labels, checks, ballots = entry.labels or 0, entry.checks or 0, entry.ballots or 0
+    found = ["the answer of a private test"] if tested else []
+    if ballots:
+        found.append("one histogram of everybody's ballots" if ballots == 1 else f"{ballots} histograms of ballots")
+    if labels or checks or tested:
+        found.append(f"{labels:,} labels" + (f" and {checks:,} checks" if checks else ""))
+    return ", ".join(found)
+
+
+def _places(entry: "Withdrawal") -> tuple[str, str]:
+    """Return which teachers learn from a person, and which place of theirs a withdrawal empties."""
+    teachers = f"teacher{'s' if len(entry.teachers) > 1 else ''} {', '.join(map(str, entry.teachers))}"
+    return teachers, f"their place in {teachers}" if entry.teachers else "their ballot"
 
 
 def _later(statement: Statement) -> Iterator[str]:
@@ -216,16 +231,14 @@ def _entry(entry: RunEntry) -> str:
 
 def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
     """Return sentences on the effects of a withdrawal and on what it cannot undo."""
-    place = f"teacher{'s' if len(entry.teachers) > 1 else ''} {', '.join(map(str, entry.teachers))}"
-    found = [
-        f"Person {entry.person} has withdrawn from {run}: their place in {place} stays empty, and nobody else moves."
-    ]
+    teachers, place = _places(entry)
+    found = [f"Person {entry.person} has withdrawn from {run}: {place} stays empty, and nobody else moves."]
     if entry.trained:
         found.append(
-            f"What {place} had learnt and voted is erased, and no label is given before they have learnt again without "
-            f"this person: ipate run --resume {run} trains them alone."
+            f"What {teachers} had learnt and voted is erased, and no label is given before they have learnt again "
+            f"without this person: ipate run --resume {run} trains them alone."
         )
-    else:
+    elif entry.teachers:
         found.append("Nothing had been learnt from their data.")
     if entry.labelling == "complete":
         found.append("Labelling was complete: nothing more is drawn, and the labels and the student stay as they are.")
@@ -235,26 +248,27 @@ def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
 
 def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
     """Return sentences on what a withdrawal would do and what it could not undo."""
-    place = f"teacher{'s' if len(entry.teachers) > 1 else ''} {', '.join(map(str, entry.teachers))}"
+    teachers, place = _places(entry)
     found = [
-        f"If person {entry.person} (group {entry.group}) withdraws from {run}, their place in {place} stays empty.",
+        f"If person {entry.person} (group {entry.group}) withdraws from {run}, {place} stays empty.",
         "Nobody else moves. This cannot be undone.",
     ]
     if entry.trained:
         found.append(
-            f"What {place} learnt and voted would be erased, and ipate run --resume {run} would train them again "
+            f"What {teachers} learnt and voted would be erased, and ipate run --resume {run} would train them again "
             "without this person before any further label."
         )
-    else:
+    elif entry.teachers:
         found.append("Nothing has been learnt from their data, so no teacher would be trained again.")
     if entry.labelling == "complete":
         found.append("Labelling is complete: the labels and the student would stay as they are.")
-    if entry.labels is None or entry.checks is None or entry.epsilon is None:
+    if entry.labels is None or entry.epsilon is None:
         found.append("What has been released stays released and charged; how much it is, is private.")
     else:
+        what = _released(entry, tested=False) or "nothing"
         found.append(
-            f"{entry.labels:,} labels and {entry.checks:,} checks have been released that their data could have "
-            f"changed: they stay released, and ε = {up(entry.epsilon, 4)} at δ = {small(entry.delta)} stays charged."
+            f"Released so far, and possibly changed by their data: {what}. This stays released, and "
+            f"ε = {up(entry.epsilon, 4)} at δ = {small(entry.delta)} stays charged."
         )
     return tuple(found)
 
@@ -262,15 +276,15 @@ def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
 def owed(entry: Withdrawal) -> str:
     """Return a sentence on releases before a withdrawal, with figures only where the entry has them."""
     who = f"Person {entry.person} (group {entry.group}, withdrew {entry.when})"
-    if entry.labels is None or entry.checks is None or entry.epsilon is None:
+    if entry.labels is None or entry.epsilon is None:
         return (
             f"{who}: labels that had been released cannot be called back. How many they were and what they cost is "
             "private; the private report and ipate statement --private say it."
         )
     tested = find_bound(entry.bound).whole and entry.epsilon > 0
-    if not entry.labels + entry.checks + tested:
+    what = _released(entry, tested=tested)
+    if not what:
         return f"{who}: nothing had been released, so nothing is owed."
-    what = _released(entry.labels, entry.checks, tested)
     kept = "and the promise about them stands" if entry.kind == "releasable" else "which is private and no guarantee"
     return (
         f"{who}: {what} had been released and cannot be called back; by then ε = "

@@ -133,8 +133,14 @@ class TeacherConfig(_Section):
 
 
 class LabellingConfig(_Section):
-    """How votes are aggregated into labels and how releases are charged."""
+    """Who votes, how votes are aggregated into labels and how releases are charged.
 
+    `embedding` says in which features the cells of ballots are cut: "auto" by the rule of `ipate.public.features`,
+    "given" if the columns are an embedding already.
+    """
+
+    voting: Literal["teachers", "ballots", "auto"] = "teachers"
+    embedding: Literal["auto", "given"] = "auto"
     variant: str = "weighting"
     rule: str | None = None
     power: float | None = None

@@ -5,16 +5,16 @@ import secrets
 import sys
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ipate.accounting.bounds import Meter, queries_afforded
-from ipate.allocation.allocation import Allocation, single_class_groups
+from ipate.allocation.allocation import Allocation
+from ipate.ballots.design import ballot_terms
 from ipate.data.frames import is_frame, n_rows
 from ipate.errors import ClassesWarning, InputError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
 from ipate.labelling.history import Extract
@@ -25,19 +25,16 @@ from ipate.labelling.tested import label_tested
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger, MemoryLedger
 from ipate.ledger.finding import choose_ledger
-from ipate.ledger.records import noise_kind
+from ipate.ledger.records import NoiseKind, Terms
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
 from ipate.people.ids import warn_alike
 from ipate.people.people import People
 from ipate.planning.settings import Settings, designed
-from ipate.teachers.dry import dry_fit
-from ipate.teachers.engines import Engine
-from ipate.teachers.ensemble import Notes, train_and_vote
 from ipate.votes import Votes
-from ipate.votes.store import vote_dtype
 
 Ints = NDArray[np.int64]
+Label: TypeAlias = Callable[[Ledger | None], tuple[Labelling, Ledger]]  # labels a pool on a ledger, or one in memory
 _REPEATS = (  # modules that fit clones of an estimator, or call a function that does, many times
     "sklearn.model_selection.", "sklearn.calibration", "sklearn.ensemble.", "sklearn.feature_selection.",
     "sklearn.multiclass", "sklearn.multioutput", "dask_ml.", "hyperopt.", "optuna.", "ray.tune.", "skopt.",
@@ -170,30 +167,6 @@ def split_public(people: People, share: float | None, *, seed: int) -> tuple[Int
     return np.flatnonzero(~public), np.flatnonzero(public)
 
 
-def collect_votes(
-    teacher: Any, X: Any, y: Ints, *, allocation: Allocation, pool: Any, n_classes: int,
-    engine: Engine, cpu_seconds: float | None, seed: int,
-) -> tuple[Votes, dict[str, Any]]:  # fmt: skip
-    """Try the teacher on made-up rows, train those of an allocation, and return their votes on the pool.
-
-    The second result is what private rows made fail, warn or unusable, for the data owner alone.
-    """
-    notes: Notes = {}
-    rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
-    dry_fit(teacher, pool, n_classes=n_classes, rows=max(map(len, rows)), engine=engine, cpu_seconds=cpu_seconds)
-    votes = np.zeros((len(rows), n_rows(pool)), dtype=vote_dtype(n_classes))
-    voted = train_and_vote(
-        teacher, X, y, rows=rows, X_public=pool, n_classes=n_classes, cpu_seconds=cpu_seconds, seed=seed, notes=notes,
-        n_jobs=engine.n_jobs, backend=engine.backend, address=engine.address,
-    )  # fmt: skip
-    with closing(voted):
-        for number, own in voted:
-            votes[number] = own
-    groups = [str(group) for group in single_class_groups(allocation, y)]
-    private = {"teachers": notes, "groups": groups, "rows_without_class": int((y < 0).sum())}
-    return Votes(votes=votes, n_classes=n_classes), private
-
-
 def run_labelling(
     votes: Votes,
     allocation: Allocation,
@@ -233,6 +206,13 @@ def run_labelling(
     return (result.overlapping() if overlap else result), book
 
 
+def charged_terms(allocation: Allocation, settings: Settings) -> list[Terms]:
+    """Return the accounts that a labelling of this allocation charges, by ballots or by teachers."""
+    if settings.ballots:
+        return ballot_terms([account.group for account in allocation.groups], settings.meter)
+    return account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale))
+
+
 def standard_labels(settings: Settings, groups: Sequence[Group], record: Record) -> int:
     """Return how many labels standard PATE affords at the strictest budget, by data-independent accounting.
 
@@ -255,37 +235,31 @@ def standard_labels(settings: Settings, groups: Sequence[Group], record: Record)
 
 
 def charge_labels(
-    votes: Votes,
-    allocation: Allocation,
-    settings: Settings,
+    label: Label,
+    terms: Sequence[Terms],
     *,
     path: str | Path | None,
     pool: str,
-    noise_seed: int | None,
-    order: NDArray[np.int64],
+    noise: NoiseKind,
     roster: Roster,
     fresh: bool,
-    overlap: bool = False,
 ) -> tuple[Labelling, Ledger, Extract]:
     """Label the pool; with a path, every label is charged to that ledger before it is released.
 
     Fits that share a ledger carry balances over, and fits with the same `pool` fingerprint share answers.
-    With `overlap` there is no guarantee, as in `run_labelling`.
     """
-    how: dict[str, Any] = {"noise_seed": noise_seed, "order": order, "overlap": overlap}
     if path is None:
-        result, ledger = run_labelling(votes, allocation, settings, **how)
+        result, ledger = label(None)
         return result, ledger, Extract.of(ledger)
-    noise, replaces = noise_kind(seeded=noise_seed is not None), None
-    if noise_seed is None:
+    replaces = None
+    if noise == "secure":
         chosen = choose_ledger(Path(path), beside=None, people=roster.everybody, fresh=fresh)
         path, replaces = chosen.path, chosen.replaces
         logging.getLogger("ipate").info(chosen.announcement)
-    terms = account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale))
     with SqliteLedger.open(
         path, terms, run=f"fit {secrets.token_hex(8)}", pool=pool, people=roster, noise=noise, replaces=replaces
     ) as book:
-        result, _ = run_labelling(votes, allocation, settings, ledger=book, **how)
+        result, _ = label(book)
         opening = {account: book.spent(account) for account in book.terms}
         kept = MemoryLedger(tuple(book.terms.values()), opening=opening, noise=noise)
         return result, kept, Extract.of(book)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.allocation.allocation import Allocation
+from ipate.ballots.design import make_design
 from ipate.errors import BudgetExceededError, InputError
 from ipate.files import write_csv
-from ipate.labelling.loop import account_terms
-from ipate.labelling.results import GroupResult, Record
+from ipate.labelling.results import Labelling, Record
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger
 from ipate.ledger.finding import Choice, choose_ledger
@@ -21,7 +21,7 @@ from ipate.ledger.records import Head
 from ipate.ledger.sqlite import SqliteLedger, opening_accounts, run_names
 from ipate.people.budgets import shown_count
 from ipate.planning.settings import Settings
-from ipate.runs.fitting import run_labelling
+from ipate.runs.fitting import charged_terms, run_labelling
 from ipate.runs.folder import RunFolder
 from ipate.runs.task import Task
 from ipate.votes import Votes
@@ -132,7 +132,7 @@ def opened(
     path, parent = chosen.path, _parent(folder, left)
     with SqliteLedger.open(
         path,
-        account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale)),
+        charged_terms(allocation, settings),
         run=run_name(folder, left),
         pool=pool,
         people=roster,
@@ -161,12 +161,13 @@ def reading(folder: RunFolder) -> Iterator[Ledger]:
 
 
 def check_affordable(
-    folder: RunFolder, allocation: Allocation, settings: Settings, *, unprotected: NDArray[np.str_]
-) -> None:
+    folder: RunFolder, allocation: Allocation, settings: Settings, *, unprotected: NDArray[np.str_], n_classes: int,
+    n_public: int,
+) -> None:  # fmt: skip
     """Choose the ledger, and refuse a run that it does not admit or cannot pay for, before any teacher is trained.
 
-    Under a data-independent bound, the budget left must pay for at least one query. A run that has begun
-    labelling continues with whatever is left, also after a withdrawal.
+    Under a data-independent bound, the budget left must pay for at least one query, or for a ballot. A run that has
+    begun labelling continues with whatever is left, also after a withdrawal.
     """
     roster = roster_of(folder, allocation, unprotected)
     chosen = choose(folder, roster)
@@ -174,16 +175,22 @@ def check_affordable(
     if (folder.private / "ledger.json").is_file():
         told.info(chosen.announcement)
         return
-    path, panel, aggregator = chosen.path, allocation.panel(), settings.aggregator(allocation.scale)
+    path, terms = chosen.path, charged_terms(allocation, settings)
     if not path.parent.is_dir():
         raise InputError(f"ledger is {str(path)!r}: the folder {path.parent} does not exist; create it first")
     if path.is_dir():
         raise InputError(f"ledger is {str(path)!r}: it is a folder; name a file")
-    terms = account_terms(panel, settings.meter, aggregator)
     accounts = opening_accounts(
         path, terms, run=folder.id, noise=folder.config.noise, people=roster, heads=heads_beside(folder, path)
     )
     told.info(chosen.announcement)
+    if settings.ballots:
+        opening = {row.id: row.opening for row in accounts}  # empty if the ledger is new
+        design = make_design(terms, n_classes=n_classes, n_pool=n_public, spent=opening)
+        for note in design.notes:
+            told.warning("warning: %s", note)
+        return
+    panel, aggregator = allocation.panel(), settings.aggregator(allocation.scale)
     if settings.meter.whole or panel.rotating or not settings.meter.data_independent:
         return
     noise = aggregator.mechanism
@@ -229,11 +236,8 @@ def read_record(folder: RunFolder) -> Record | None:
     found: dict[str, Any] | None = folder.read(folder.private / "labelling.json")
     if found is None:
         return None
-    found["labels"] = np.array(found["labels"], dtype=np.int64)
-    found["queries"] = tuple(found["queries"])
     try:
-        found["groups"] = tuple(map(GroupResult.from_json, found["groups"]))
-        return Record(**found)
+        return Record.from_json(found)
     except (TypeError, KeyError) as error:
         raise InputError(
             f"{folder.private / 'labelling.json'}: it was edited, or written by another version of ipate ({error}); "
@@ -262,7 +266,11 @@ def label_once(
             votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, overlap=task.overlap,
             progress=progress,
         )  # fmt: skip
-        record = Record.of(result, n_public=votes.n_queries, ledger_head=str(ledger.head))
-        payload = record.as_json(answers=True)
-    folder.write(folder.private / "labelling.json", payload)
+        return record_labelling(folder, result, ledger, n_public=votes.n_queries)
+
+
+def record_labelling(folder: RunFolder, result: Labelling, ledger: Ledger, *, n_public: int) -> Record:
+    """Write the record of a labelling that the ledger was charged for."""
+    record = Record.of(result, n_public=n_public, ledger_head=str(ledger.head))
+    folder.write(folder.private / "labelling.json", record.as_json(answers=True))
     return record

@@ -8,6 +8,7 @@ import numpy as np
 
 from ipate.errors import InputError, IpateError
 from ipate.labelling.results import Record
+from ipate.planning.voting import BALLOTS
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import known_heads, ledger_path, read_record, reading, student_folder
 
@@ -25,6 +26,7 @@ class RunState:
     begun: str = ""
     data: str = ""
     variant: str = ""
+    voting: str = ""  # teachers or ballots; auto before the settings are resolved
     done: tuple[str, ...] = ()  # the completed stages, of `STAGES`
     teachers: tuple[int, int] | None = None  # how many have voted, of how many; None before the first
     labels: int | None = None
@@ -53,11 +55,13 @@ def state_of(path: Path) -> RunState:
         if known_heads(folder):  # otherwise nothing has been charged yet
             with reading(folder):
                 pass  # opening it raises if the ledger is missing, does not verify, or was rolled back
-        variant = folder.settings.variant if folder.begun else folder.config.labelling.variant
+        chosen = folder.settings if folder.begun else folder.config.labelling
+        variant, voting = chosen.variant, chosen.voting
     except (IpateError, OSError, ValueError) as error:
         return RunState(path=path, state="broken", why=" ".join(str(error).split()))
     config = folder.config
     needed = set(STAGES) - (set() if config.compare else {"comparison"})
+    needed -= {"teachers"} if voting == BALLOTS else set()
     state: State = "complete" if needed <= set(done) else "interrupted"
     return RunState(
         path=path,
@@ -69,6 +73,7 @@ def state_of(path: Path) -> RunState:
         begun=str(folder.facts.get("begun", "")),
         data=config.data.file.name if config.data.file is not None else str(config.data.name),
         variant=variant,
+        voting=voting,
         guarantee="" if record is None else record.kind,
         ledger=str(ledger_path(folder)),
     )

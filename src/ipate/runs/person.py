@@ -40,8 +40,9 @@ class Balance:
     budget: float  # ε of the last account
     kind: Kind
     records: tuple[PersonRecord, ...] = ()  # one per run, in order; a withdrawal by others does not split a run
-    labels: int = 0  # released by this run and possibly changed by the person's data, as are `checks`
+    labels: int = 0  # released by this run and possibly changed by the person's data, as are the next two
     checks: int = 0
+    ballots: int = 0  # histograms of ballots
     epsilon: float = 0.0  # the cost of all runs together, by the meter of the last account
 
 
@@ -91,6 +92,7 @@ def _balance(ledger: Ledger, records: tuple[PersonRecord, ...], person: str, fir
         records=_whole_runs(ledger, records),
         labels=sum(record.labels for record in own),
         checks=sum(record.checks for record in own),
+        ballots=sum(record.ballots for record in own),
         epsilon=ledger.terms[last.account].epsilon(cost) if cost.any() else 0.0,
         budget=last.budget,
         kind=_least_of(kinds | ({"private"} if ledger.private_history else set())),
@@ -118,6 +120,7 @@ def _joined(ledger: Ledger, name: str, parts: list[PersonRecord]) -> PersonRecor
         run=name,
         checks=sum(part.checks for part in parts),
         labels=sum(part.labels for part in parts),
+        ballots=sum(part.ballots for part in parts),
         epsilon=float(meter.epsilon(cost, parts[0].delta)[0]) if cost.any() else 0.0,
     )
 
@@ -160,6 +163,7 @@ def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement
         allowed=balance.budget,
         labels=balance.labels,
         checks=balance.checks,
+        ballots=balance.ballots,
         spent=balance.epsilon,
         left=max(0.0, balance.budget - balance.epsilon),
         entries=tuple(_entry(record) for record in balance.records),
@@ -177,7 +181,7 @@ def _uses(folder: RunFolder, person: str) -> tuple[Use, ...]:
 
 
 def _entry(record: PersonRecord) -> RunEntry:
-    same = {name: value for name, value in asdict(record).items() if name not in ("account", "time", "ballots")}
+    same = {name: value for name, value in asdict(record).items() if name not in ("account", "time")}
     return RunEntry(opened=record.time, **same)
 
 
@@ -232,7 +236,7 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
     teachers = allocation.teachers_of(index)
     balance = balance_of(folder, person, group)
     tested = folder.settings.meter.whole and balance.epsilon > 0
-    released = tested or balance.labels + balance.checks > 0
+    released = tested or balance.labels + balance.checks + balance.ballots > 0
     voted = voted_in(folder.private / "votes")
     return Withdrawal(
         person=person,
@@ -243,6 +247,7 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
         labelling="complete" if read_record(folder) is not None else "begun" if released else "not begun",
         labels=balance.labels,
         checks=balance.checks,
+        ballots=balance.ballots,
         bound=folder.settings.meter.bound,
         kind=balance.kind,
         epsilon=balance.epsilon,
@@ -253,4 +258,5 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
 def _erase(folder: RunFolder, teachers: tuple[int, ...]) -> None:
     """Erase the votes of these teachers, and all votes of a comparison, which is repeated if requested."""
     erase_votes(folder.private / "votes", teachers)
-    shutil.rmtree(folder.private / "votes-standard", ignore_errors=True)
+    for compared in folder.private.glob("votes-*"):
+        shutil.rmtree(compared, ignore_errors=True)

@@ -11,6 +11,7 @@ from ipate.labelling.results import Record
 from ipate.report.assemble import Report, Source, assemble, check_target, write_facts
 from ipate.report.facts import Audience, Comparison, Outcome, Owner, Scores
 from ipate.report.statement import owed
+from ipate.runs.comparison import OTHERS
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import read_record, reading, student_folder
 from ipate.runs.person import withdrawals
@@ -118,6 +119,7 @@ def _owner(folder: RunFolder, outcome: Outcome) -> Owner:
             note=str(compare.get("note", "")),
             standard=_scores(compare.get("standard") or {}),
             ceiling=_scores(compare.get("ceiling") or {}),
+            others={title: _scores(compare[name]) for name, title in OTHERS.items() if name in compare},
         )
     return Owner(
         outcome=outcome,

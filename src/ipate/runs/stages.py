@@ -1,32 +1,32 @@
 """The stages of a run in order; a resumed run reads the files of completed stages. All scores are private."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.bounds import Meter
-from ipate.allocation import BASELINE, allocate
+from ipate.allocation import allocate
 from ipate.allocation.allocation import Allocation
+from ipate.ballots.voters import allocate_ballots
 from ipate.errors import InputError, IpateError
-from ipate.labelling.results import COMPARED, Record
+from ipate.labelling.results import Record
 from ipate.people.budgets import shown_count
 from ipate.planning.reference import write_design
 from ipate.planning.settings import Settings, designed
 from ipate.report.facts import Audience
-from ipate.runs.fitting import run_labelling
+from ipate.runs.ballots import publish_ballots, release_once
+from ipate.runs.comparison import compared
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, publish, student_folder
 from ipate.runs.outlook import chosen_settings
 from ipate.runs.person import settle
 from ipate.runs.reporting import write_report
 from ipate.runs.task import Task, check_models, prepare
-from ipate.runs.teaching import evaluate, public_metrics, student_scores, taught, teach
+from ipate.runs.teaching import public_metrics, taught
 from ipate.runs.voting import collect_votes
-from ipate.votes.counting import count_votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +77,14 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
             folder.note_privately(data=list(task.data.private_notes))
         settings = resolve_settings(folder, task)
         allocation = _allocation(folder, task, settings)
-        check_affordable(folder, allocation, settings, unprotected=task.unprotected)
+        check_affordable(
+            folder, allocation, settings, unprotected=task.unprotected, n_classes=task.data.n_classes,
+            n_public=len(task.parts.public),
+        )  # fmt: skip
         told = _told(task, folder.config.budgets.min_group_size)
         for line in (*task.data.notes, told, *allocation.notes, settings.reason):
             logging.getLogger("ipate").info(line)
-        votes = collect_votes(folder, "votes", task=task, allocation=allocation, bar=bar)
-        record = label_once(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar)
+        record, sample_weight = _labelled(folder, task, settings, allocation, bar)
         publish(folder, record, task.data.classes, task.queries)
         audience: Audience = "public" if record.publishable else "private"
         if record.passed is False and not record.n_labels:
@@ -91,14 +93,26 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
                 "the private test was not passed: no label was released, and the budgets are spent, as they would be "
                 f"after a pass; {report} states it. People's budgets pay for one test; do not run it again"
             )
-        metrics = taught(folder, task, settings, allocation, record)
-        compare = _compared(folder, task, settings, allocation.withdrawn, bar) if folder.config.compare else None
+        metrics = taught(folder, task, settings, allocation, record, sample_weight=sample_weight)
+        compare = compared(folder, task, settings, allocation, bar) if folder.config.compare else None
         report = write_report(folder, audience=audience).html
     return RunSummary(
         task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare,
         ledger=ledger_path(folder), report=report, student=student_folder(folder, record),
         least=folder.config.budgets.min_group_size,
     )  # fmt: skip
+
+
+def _labelled(
+    folder: RunFolder, task: Task, settings: Settings, allocation: Allocation, bar: Bar
+) -> tuple[Record, NDArray[np.float64] | None]:
+    """Label the pool by the run's engine; ballots give every label a weight."""
+    if settings.ballots:
+        record, decoded = release_once(folder, task=task, allocation=allocation, settings=settings, bar=bar)
+        publish_ballots(folder, record, decoded)
+        return record, decoded.sample_weight
+    votes = collect_votes(folder, "votes", task=task, allocation=allocation, bar=bar)
+    return label_once(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar), None
 
 
 def _keep_facts(folder: RunFolder, task: Task) -> None:
@@ -163,6 +177,10 @@ def resolve_settings(folder: RunFolder, task: Task) -> Settings:
 
 
 def _dealt(folder: RunFolder, task: Task, settings: Settings) -> Allocation:
+    if settings.ballots:
+        return allocate_ballots(
+            settings.variant, people=task.people, seed=folder.config.split_seed, meter=settings.meter
+        )
     n_teachers, seed = settings.n_teachers, folder.config.split_seed
     return allocate(settings.variant, people=task.people, n_teachers=n_teachers, seed=seed, **settings.options)
 
@@ -201,53 +219,3 @@ def _same(kept: Allocation, made: Allocation) -> bool:
 
     (values, arrays), (other_values, others) = facts(kept), facts(made)
     return values == other_values and all(map(np.array_equal, arrays, others))
-
-
-def _teachers(folder: RunFolder, task: Task) -> dict[str, float | None]:
-    """Return the accuracy of the run's teachers and of their plurality on the pool, from private votes."""
-    votes = np.load(folder.private / "votes" / "votes.npy", mmap_mode="r")
-    truth = task.data.y[task.parts.public]
-    if (truth < 0).all():
-        return {"accuracy": None, "plurality_accuracy": None}
-    known = truth >= 0
-    right = count_votes(votes, task.data.n_classes).argmax(axis=1) == truth
-    accuracy = float(np.mean(votes[:, known] == truth[known]))
-    return {"accuracy": accuracy, "plurality_accuracy": float(right[known].mean())}
-
-
-def _for_standard(settings: Settings) -> Settings:
-    """Return the settings of the baseline: under ptr with a new design, or with gdp if none can be made."""
-    if not settings.meter.whole:
-        return settings
-    if settings.reference is not None and settings.reference.simulator is not None:
-        return replace(settings, design=None)
-    return replace(settings, meter=Meter("gdp"), reference=None, design=None)
-
-
-def _compared(
-    folder: RunFolder, task: Task, settings: Settings, withdrawn: tuple[int, ...], bar: Bar
-) -> dict[str, Any]:
-    """Score standard PATE and a non-private student, on benchmark data only, unless that stage is complete."""
-    path, config = folder.private / "compare.json", folder.config
-    kept = folder.read(path)
-    if kept is not None:
-        return kept
-    made = allocate(BASELINE, people=task.people, n_teachers=settings.n_teachers, seed=config.split_seed)
-    allocation = made.without(withdrawn)
-    votes = collect_votes(folder, "votes-standard", task=task, allocation=allocation, bar=bar)
-    result, _ = run_labelling(votes, allocation, _for_standard(settings), noise_seed=config.seed)
-    record = Record.of(result, n_public=votes.n_queries)
-    model, standard = config.student.model, {"labels": 0, "student_accuracy": None}
-    if record.n_labels:
-        standard = evaluate(task, teach(task, config, task.parts.public, record.labels), record, model)
-    here = task.parts.private[~np.isin(task.people.person_of_row, allocation.withdrawn)]
-    found = {
-        "guarantee": "none",
-        "statement": COMPARED,
-        "note": "for benchmark data only: on real people this would spend their budgets a second time",
-        "teachers": _teachers(folder, task),
-        "standard": standard,
-        "ceiling": student_scores(teach(task, config, here, task.data.y[here]), task, model),
-    }
-    folder.write(path, found)
-    return found

@@ -144,7 +144,7 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
     )  # fmt: skip
     most = group_limit(
         given.max_groups, n_people=people.n_people, n_classes=data.n_classes, n_teachers=config.teachers.number,
-        points_per_teacher=config.teachers.points,
+        points_per_teacher=config.teachers.points, voting=config.labelling.voting,
     )  # fmt: skip
     return people.merged(max_groups=most, min_group_size=given.min_group_size)
 
@@ -161,7 +161,8 @@ def requested_settings(config: RunConfig, *, n_classes: int) -> dict[str, Any]:
     """Return the requested settings as arguments of `choose_settings`."""
     wanted = config.labelling
     return {
-        **wanted.model_dump(exclude={"rule", "power", "min_labels"}),
+        **wanted.model_dump(exclude={"rule", "power", "min_labels", "embedding"}),
+        "nets": config.teachers.model in NETS,
         "options": {name: getattr(wanted, name) for name in ("rule", "power") if getattr(wanted, name) is not None},
         "n_teachers": config.teachers.number,
         "points_per_teacher": config.teachers.points,

@@ -33,15 +33,19 @@ def public_metrics(task: Task) -> frozenset[str]:
     return frozenset(known)
 
 
-def taught(folder: RunFolder, task: Task, settings: Settings, allocation: Allocation, record: Record) -> dict[str, Any]:
-    """Train, deploy and score the student, unless that stage is complete."""
+def taught(
+    folder: RunFolder, task: Task, settings: Settings, allocation: Allocation, record: Record, *,
+    sample_weight: NDArray[np.float64] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Train, deploy and score the student, unless that stage is complete; `sample_weight` weights its labels."""
     path = folder.private / "metrics.json"  # computed with true labels, which are not released
     kept, shown = folder.read(path), student_folder(folder, record)
     if kept is not None and (shown / "student.json").is_file():
         return kept
-    student = teach(task, folder.config, task.parts.public, record.labels)
+    student = teach(task, folder.config, task.parts.public, record.labels, sample_weight)
     metrics = evaluate(task, student, record, folder.config.student.model)
-    metrics["labels_of_standard_pate"] = standard_labels(settings, task.people.groups, record)
+    if not settings.ballots:
+        metrics["labels_of_standard_pate"] = standard_labels(settings, task.people.groups, record)
     n_features = None if task.data.kind == "image" else task.data.X.shape[1]
     notes = metrics["label_notes"] = label_notes(record.labels, task.data.classes, n_features=n_features)
     if record.publishable:  # the notes follow from released labels
@@ -77,9 +81,9 @@ def _deployed(
         name_inputs(student, schema.encoded_names)
     mechanism = settings.aggregator(allocation.scale).mechanism
     made: dict[str, Any] = {
-        "run": folder.id, "variant": allocation.variant, "teachers": allocation.n_teachers,
-        "teacher": config.teachers.model, "student": config.student.model, "sigma": mechanism.sigma,
-        "check_sigma": mechanism.check_sigma, "threshold": mechanism.threshold,
+        "run": folder.id, "voting": settings.voting, "variant": allocation.variant, "teachers": allocation.n_teachers,
+        "teacher": None if settings.ballots else config.teachers.model, "student": config.student.model,
+        "sigma": mechanism.sigma, "check_sigma": mechanism.check_sigma, "threshold": mechanism.threshold,
     }  # fmt: skip
     facts = origin(
         record, data=data.name, classes=data.classes, n_people=task.people.n_people,
@@ -91,10 +95,14 @@ def _deployed(
     )  # fmt: skip
 
 
-def teach(task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> Any:
-    """Train the student on these rows and their labels, −1 for none."""
+def teach(
+    task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64],
+    sample_weight: NDArray[np.float64] | None = None,
+) -> Any:  # fmt: skip
+    """Train the student on these rows and their labels, −1 for none, with their weights if there are any."""
     X, model = task.features(rows, model=config.student.model), make_student(config)
-    return find_student(config.student.model).teach(model, X, labels, classes=task.data.classes)
+    student = find_student(config.student.model)
+    return student.teach(model, X, labels, classes=task.data.classes, sample_weight=sample_weight)
 
 
 def student_scores(student: Any, task: Task, model: str, *, majority: int | None = None) -> dict[str, Any]:

@@ -106,8 +106,18 @@ class Supervised(Student):
         targets = names[targets]
         if np.unique(targets).size == 1:
             return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(targets), 1)), targets)
-        own = clone(model)
-        return own.fit(points, targets) if weights is None else own.fit(points, targets, sample_weight=weights)
+        return _fitted(clone(model), points, targets, weights)
+
+
+def _fitted(model: Any, points: Any, targets: NDArray[Any], weights: NDArray[np.float64] | None) -> Any:
+    """Fit a model with weights where it knows them, a pipeline through its last step; others learn without them."""
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import has_fit_parameter
+
+    last, prefix = (model.steps[-1][1], f"{model.steps[-1][0]}__") if isinstance(model, Pipeline) else (model, "")
+    if weights is None or not has_fit_parameter(last, "sample_weight"):
+        return model.fit(points, targets)
+    return model.fit(points, targets, **{f"{prefix}sample_weight": weights})
 
 
 STUDENTS: dict[str, Student] = {

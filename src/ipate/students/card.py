@@ -92,6 +92,12 @@ def _how(made: Mapping[str, Any]) -> list[str]:
         "Models (teachers) were trained on private rows of disjoint sets of people. Their noisy votes labelled "
         f"{made['labels']:,} of {made['pool']:,} public points; the student was trained on these."
     )
+    if made.get("voting") == "ballots":
+        way = (
+            "Every person cast one ballot, weighted by their budget, for the class of the public cell that their rows "
+            f"fall into. One noisy histogram of all ballots labelled the {made['pool']:,} public points; the student "
+            "was trained on these, each weighted by how clear its label was."
+        )
     return [
         "## How it was made",
         way,
@@ -104,7 +110,7 @@ def _promise(promise: Mapping[str, Any]) -> list[str]:
     for group in promise["groups"]:
         cost = "—" if group["cost"] is None else f"{group['cost']:.4f}"
         table.append(f"| {group['group']} | {group['epsilon']:.6g} | {group['delta']:g} | {cost} |")
-    who = f"It holds for the {promise['people']:,} people whose rows trained teachers."
+    who = f"It holds for the {promise['people']:,} people whose rows voted or taught teachers."
     if promise["unprotected"]:
         who += (
             f" It does not hold for {promise['unprotected']:,} people of the same data whose rows were used as public "

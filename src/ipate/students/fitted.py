@@ -12,6 +12,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ipate.ballots.counting import label_weights
 from ipate.data.frames import without
 from ipate.errors import IpateError
 from ipate.students import Student, find_student
@@ -95,10 +96,11 @@ class StudentMethods:
     def _teach(self, pool: Any, labelled: Any, *, seed: int) -> None:
         """Train the student on the released labels, and log the notes on them if they may be published."""
         own: Any = self
-        student = _find(own)
+        student, confidence = _find(own), own.labelling_.confidence
         self.student_ = student.teach(
-            student.make({}, seed=seed), pool, own.labels_, classes=self.classes_.tolist(), labelled=labelled
-        )
+            student.make({}, seed=seed), pool, own.labels_, classes=self.classes_.tolist(), labelled=labelled,
+            sample_weight=None if confidence is None else label_weights(confidence),
+        )  # fmt: skip
         own._frame = describe(pool)
         for note in self._notes() if own._record.publishable else ():
             logging.getLogger("ipate").warning("warning: %s", note)
@@ -109,9 +111,10 @@ class StudentMethods:
         mechanism = own.choice_.aggregator(allocation.scale).mechanism
         facts = origin(
             own._record, data=name, classes=self.classes_.tolist(), n_people=allocation.people.n_people,
-            unprotected=own._unprotected, notes=self._notes(), variant=allocation.variant,
-            teachers=allocation.n_teachers, teacher=type(own._teacher()).__name__, student=type(self.student_).__name__,
-            sigma=mechanism.sigma, check_sigma=mechanism.check_sigma, threshold=mechanism.threshold,
+            unprotected=own._unprotected, notes=self._notes(), voting=own.choice_.voting, variant=allocation.variant,
+            teachers=allocation.n_teachers, student=type(self.student_).__name__,
+            teacher=None if own.choice_.ballots else type(own._teacher()).__name__, sigma=mechanism.sigma,
+            check_sigma=mechanism.check_sigma, threshold=mechanism.threshold,
         )  # fmt: skip
         return DeployedStudent(model=self.student_, classes_=self.classes_, frame=own._frame, facts=facts)
 

@@ -1,0 +1,95 @@
+"""The two engines of `PATEClassifier.fit`: teachers that vote, and people who cast ballots."""
+
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipate.allocation import allocate
+from ipate.allocation.allocation import Allocation, single_class_groups
+from ipate.ballots.release import release
+from ipate.ballots.voters import allocate_ballots, voters
+from ipate.data.frames import n_rows
+from ipate.data.rows import as_numbers
+from ipate.errors import InputError
+from ipate.labelling.noise import make_noise
+from ipate.labelling.results import Labelling
+from ipate.ledger.base import Ledger, MemoryLedger
+from ipate.people.people import People
+from ipate.planning.settings import designed
+from ipate.public.features import fit_features
+from ipate.runs.fitting import Label, charged_terms, run_labelling
+from ipate.teachers.dry import dry_fit
+from ipate.teachers.engines import Engine
+from ipate.teachers.ensemble import Notes, train_and_vote
+from ipate.votes import Votes
+from ipate.votes.store import vote_dtype
+
+Ints = NDArray[np.int64]
+
+
+def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: int) -> Label:
+    """Train the teachers of a classifier, and return the function that labels the pool with their votes."""
+    settings, n_classes = model.choice_, len(model.classes_)
+    model.allocation_ = allocation = allocate(model.variant, people=people, n_teachers=settings.n_teachers, seed=seed)
+    model._tell(settings.reason, *allocation.notes)
+    order = np.random.default_rng([seed, 2]).permutation(n_rows(pool))  # the order of the pool must not matter
+    asked = [str(index) for index in order.tolist()]
+    settings = model.choice_ = designed(settings, allocation, n_classes=n_classes, queries=asked)
+    votes, model.private_notes_ = collect_votes(
+        model._teacher(), X, y, allocation=allocation, pool=pool, n_classes=n_classes, seed=seed,
+        engine=Engine(backend=model.backend, n_jobs=model.n_jobs, address=model.address),
+        cpu_seconds=model.cpu_seconds,
+    )  # fmt: skip
+    return lambda book: run_labelling(
+        votes, allocation, settings, noise_seed=model.noise_seed, ledger=book, order=order
+    )
+
+
+def by_ballots(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: int) -> Label:
+    """Return the function that releases the ballots of a classifier's people."""
+    settings, embedding = model.choice_, model.embedding
+    if embedding not in ("auto", "given"):
+        raise InputError(f"embedding is {embedding!r}: it must be auto or given")
+    model.allocation_ = allocation = allocate_ballots(model.variant, people=people, seed=seed, meter=settings.meter)
+    model._tell(settings.reason, *allocation.notes)
+    model.private_notes_ = {"rows_without_class": int((y < 0).sum())}
+    n_classes = len(model.classes_)
+    rows, points = as_numbers(X, pool)
+    features = fit_features(points, n_classes=n_classes, kind=None if embedding == "auto" else embedding)
+
+    def label(ledger: Ledger | None) -> tuple[Labelling, Ledger]:
+        book = MemoryLedger(charged_terms(allocation, settings)) if ledger is None else ledger
+        found = release(
+            points, rows, y, voters(allocation), n_classes=n_classes, ledger=book, features=features,
+            noise=make_noise(model.noise_seed), n_jobs=model.n_jobs,
+        )  # fmt: skip
+        model._tell(*found.notes)
+        return found.labelling, book
+
+    return label
+
+
+def collect_votes(
+    teacher: Any, X: Any, y: Ints, *, allocation: Allocation, pool: Any, n_classes: int,
+    engine: Engine, cpu_seconds: float | None, seed: int,
+) -> tuple[Votes, dict[str, Any]]:  # fmt: skip
+    """Try the teacher on made-up rows, train those of an allocation, and return their votes on the pool.
+
+    The second result is what private rows made fail, warn or unusable, for the data owner alone.
+    """
+    notes: Notes = {}
+    rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]
+    dry_fit(teacher, pool, n_classes=n_classes, rows=max(map(len, rows)), engine=engine, cpu_seconds=cpu_seconds)
+    votes = np.zeros((len(rows), n_rows(pool)), dtype=vote_dtype(n_classes))
+    voted = train_and_vote(
+        teacher, X, y, rows=rows, X_public=pool, n_classes=n_classes, cpu_seconds=cpu_seconds, seed=seed, notes=notes,
+        n_jobs=engine.n_jobs, backend=engine.backend, address=engine.address,
+    )  # fmt: skip
+    with closing(voted):
+        for number, own in voted:
+            votes[number] = own
+    groups = [str(group) for group in single_class_groups(allocation, y)]
+    private = {"teachers": notes, "groups": groups, "rows_without_class": int((y < 0).sum())}
+    return Votes(votes=votes, n_classes=n_classes), private
