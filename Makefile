@@ -25,9 +25,9 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) -e '.[dev,torch,ray]'
 	@touch $@ $(VENV)/.core
 
-demo: $(VENV)/.core      ## from made-up private data to a student, beside standard PATE; under a minute
+demo: $(VENV)/.core      ## from made-up private data to a student, beside PATE; under a minute
 	@rm -rf runs/demo
-	@$(BIN)/ipate run --dataset synthetic --compare --student forest --out runs/demo
+	@$(BIN)/ipate run demo.toml --out runs/demo
 
 lint: $(VENV)/.dev       ## style, types, who may import whom
 	$(BIN)/ruff check .

@@ -212,7 +212,7 @@ def test_compare_trains_private_baseline_and_ceiling(config, tmp_path, capsys):
     out = tmp_path / "out"
     assert _run(["run", str(config), "--out", str(out), "--compare", "--seed", "1"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "standard PATE, trained beside it" in text
+    assert "individualized PATE (this run)" in text
     assert "Nothing is promised about the comparison" in text
     assert (out / "private" / "compare.json").exists()
     assert not (out / "public" / "compare.json").exists()

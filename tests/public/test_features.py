@@ -48,7 +48,20 @@ def test_any_private_row_becomes_a_point_on_the_grid(rows):
     found = FITTED["table"].transform(rows)
     assert np.abs(found).max() <= LARGEST
     np.testing.assert_array_equal(found, np.rint(found))
-    np.testing.assert_array_equal(FITTED["table"].readable(rows), np.isfinite(rows).all(axis=1))
+    np.testing.assert_array_equal(FITTED["table"].readable(rows), np.isfinite(rows).any(axis=1))
+
+
+def test_missing_values_of_tables_become_the_mean():
+    pool = TABLE.copy()
+    pool[::7, 1] = np.nan
+    pool[1::7, 2] = np.inf
+    features = fit_features(pool, n_classes=2)
+    gone = pool[3:4].copy()
+    gone[0, 1] = np.nan
+    mean = gone.copy()
+    mean[0, 1] = np.nanmean(pool[:, 1])
+    np.testing.assert_array_equal(features.transform(gone), features.transform(mean))
+    assert features.readable(np.vstack([gone, np.full_like(gone, np.nan)])).tolist() == [True, False]
 
 
 def test_columns_without_structure_weigh_less():
@@ -113,9 +126,9 @@ def test_stored_features_are_the_same_map(name):
     assert again.describe() == FITTED[name].describe()
 
 
-def test_pool_with_missing_values_is_refused():
+def test_pool_with_missing_values_is_refused_unless_a_table():
     with pytest.raises(InputError, match="not finite"):
-        fit_features(np.array([[1.0, np.nan], [0.0, 1.0]]), n_classes=2)
+        fit_features(np.array([[1.0, np.nan], [0.0, 1.0]]), n_classes=2, kind="given")
     with pytest.raises(InputError, match="shape"):
         fit_features(TABLE, n_classes=2, shape=(2, 2))
     with pytest.raises(InputError, match="these features are for"):

@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 SIGMA = 1.0
 GRID = 2.0**-20  # what a person adds to an entry of the histogram is a whole multiple of this
 ENOUGH = 12.0  # Σw/σ per class: below it, labels are unreliable
+LEAST = 1.0  # Σw/σ per class: below it, labels are noise
 FULL = 10.0  # Σw/(mσ): beyond it, more weight improves no label, so the rest stays in the accounts
 
 
@@ -86,6 +87,15 @@ class Design:
                 f"{self.cells} cells, so the rest of every budget stays in the account"
             )
         return tuple(found)
+
+    def check_useful(self) -> None:
+        """Refuse a release whose labels would be noise, because little or nothing is left of the budgets."""
+        if self.per_class < LEAST:
+            raise BudgetExceededError(
+                f"ballots: what is left of the budgets affords a total weight of {self.affordable:.2g} noise deviations"
+                f" for {self.n_classes} classes; below {LEAST:g} per class labels are noise, so nothing was charged: "
+                "more people or larger budgets are needed"
+            )
 
     def as_json(self) -> dict[str, Any]:
         """Return the design as plain data."""

@@ -272,8 +272,9 @@ def _ballot_settings(
     """Return the settings of a release of ballots; weights and cells follow from what is left of the budgets."""
     try:
         design = ballot_design(groups, n_public=n_public, n_classes=n_classes, variant=variant, meter=meter)
+        design.check_useful()
     except BudgetExceededError as error:
-        raise InputError(f"voting is 'ballots': {error}; larger budgets are needed") from None
+        raise InputError(f"voting is 'ballots': {error}") from None
     figures = (
         f"ballots with a total weight of {design.affordable:.4g} noise deviations, {design.per_class:.3g} per class, "
         f"in {design.partitions} partitions of {design.cells} cells"

@@ -15,6 +15,7 @@ Every value is rounded to a whole number before it enters a sum, and all sums st
 depend on that row alone, to the last bit, and not on the block of rows that it is computed with.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
@@ -60,8 +61,12 @@ class Features:
         )
 
     def readable(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which rows have finite values only; the others cast no ballot."""
-        return np.asarray(np.isfinite(self._flat(rows)).all(axis=1))
+        """Return which rows cast a ballot: those with finite values only, and of tables those with any.
+
+        A missing value of a table becomes the pool's mean.
+        """
+        finite = np.isfinite(self._flat(rows))
+        return np.asarray(finite.any(axis=1) if self.kind == "table" else finite.all(axis=1))
 
     def describe(self) -> dict[str, Any]:
         """Return the rule as plain data, for reports."""
@@ -99,9 +104,9 @@ class Features:
         return rows.reshape(len(rows), -1)
 
     def _block(self, flat: NDArray[Any]) -> Floats:
+        inputs = self._inputs(flat)
         with np.errstate(invalid="ignore", over="ignore"):
-            points = (self._inputs(flat) - self.centre) * self.gain
-        points = on_grid(points)
+            points = on_grid(np.where(np.isfinite(inputs), (inputs - self.centre) * self.gain, 0.0))
         if self.components is None:
             return points
         return on_grid((points @ self.components) / _UNIT)
@@ -122,7 +127,7 @@ def fit_features(
     """Fit features on the pool, (points, columns) or images.
 
     `kind` is by default "image" for arrays of images or where `shape`, the shape of one image in a flat row, is given,
-    and "table" otherwise. Every value of the pool must be finite.
+    and "table" otherwise. Values of a table may be missing (not finite); they become the pool's mean.
     """
     if pool.ndim < 2 or not pool.size:
         raise InputError(f"the pool has the shape {pool.shape}: it must be (points, columns) or images, and not empty")
@@ -133,17 +138,21 @@ def fit_features(
     kind = kind or ("image" if len(own) > 1 else "table")
     if kind not in ("table", "image", "given") or (kind == "image" and len(own) not in (2, 3)):
         raise InputError(f"kind is {show(kind)}: it must be 'table', 'image' (H × W or H × W × C) or 'given'")
-    if not np.isfinite(pool).all():
-        raise InputError("the pool has values that are not finite: it is public, so every value must be a number")
+    flat = pool.reshape(len(pool), -1)
+    if not np.isfinite(flat).all():
+        if kind != "table":
+            raise InputError("the pool has values that are not finite: it is public, so every value must be a number")
+        flat = np.where(np.isfinite(flat), flat, np.nan)
     oriented = kind == "image" and min(own[:2]) >= SMALLEST
     width = gradients(np.zeros((1, *own)), bytes_=False).shape[1] if oriented else int(np.prod(own))
     blank = Features(
         kind=kind, shape=own, gradients=oriented, centre=np.zeros(width), gain=np.ones(width), components=None
     )
-    flat = pool.reshape(len(pool), -1)
     inputs = np.concatenate([blank._inputs(flat[start : start + _ROWS]) for start in range(0, len(flat), _ROWS)])
-    centre = inputs.mean(axis=0)
-    inputs -= centre
+    with warnings.catch_warnings():  # a column without any value has no mean; it counts for nothing
+        warnings.simplefilter("ignore", RuntimeWarning)
+        centre = np.nan_to_num(np.nanmean(inputs, axis=0))
+    inputs = np.nan_to_num(inputs - centre)
     gain = np.ones(width)
     if kind == "table":
         gain = _table_gain(inputs, 4 * n_classes)

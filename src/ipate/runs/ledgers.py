@@ -187,6 +187,7 @@ def check_affordable(
     if settings.ballots:
         opening = {row.id: row.opening for row in accounts}  # empty if the ledger is new
         design = make_design(terms, n_classes=n_classes, n_pool=n_public, spent=opening)
+        design.check_useful()
         for note in design.notes:
             told.warning("warning: %s", note)
         return
