@@ -1264,6 +1264,13 @@ MUTANTS = (
     ),
     # Teachers: nothing that private rows do to them is visible, and none moves another.
     Mutant(
+        "first teacher of a process draws from torch unseeded",
+        "teachers/isolation.py",
+        'if not seeded and "torch" in sys.modules:',
+        "if False:",
+        (f"{DRAWS}::test_teacher_that_imports_torch_keeps_its_draws",),
+    ),
+    Mutant(
         "a failing teacher ends the run",
         "teachers/isolation.py",
         "except BaseException as error:  # also SystemExit, which would end the run",

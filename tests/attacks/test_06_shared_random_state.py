@@ -6,6 +6,7 @@ one person's label or row changed, or with the person gone. At most that person'
 
 import importlib
 import random
+import subprocess
 import sys
 
 import numpy as np
@@ -178,3 +179,39 @@ def test_two_teachers_draw_different_numbers(source):
     X, y, pool = world()
     rows = [np.arange(EACH)] * TEACHERS
     assert len({tuple(own) for own in votes(CASES[source], X, y, rows, pool)}) > 1
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from ipate.teachers.ensemble import train_and_vote
+
+class Own(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        import torch
+        self.classes_, self.votes_ = np.unique(y), (torch.rand(200) > 0.5).int().numpy()
+        return self
+    def predict(self, X):
+        return self.votes_
+
+def votes(first):
+    rows = [np.arange(8), np.arange(8, 16)]
+    found = train_and_vote(Own(), np.zeros((16, 1)), np.tile([0, 1], 8), rows=rows, missing=[first, 1 - first],
+                           X_public=np.zeros((200, 1)), n_classes=2, backend=sys.argv[1], n_jobs=1)
+    return np.array([own for _, own in sorted(found, key=lambda pair: pair[0])])
+
+assert sys.argv[1] != "sequential" or "torch" not in sys.modules
+one, two = votes(0), votes(1)
+assert (one == two).all(), (one != two).mean(axis=1)
+assert (one[0] != one[1]).any()
+"""
+
+
+@pytest.mark.parametrize("backend", ["sequential", "loky"])
+def test_teacher_that_imports_torch_keeps_its_draws(tmp_path, backend):
+    """The first teacher of a process imports torch; which one that is may follow from the rows of another."""
+    pytest.importorskip("torch", reason="needs torch")
+    script = tmp_path / "script.py"  # with a class of __main__, as in notebooks
+    script.write_text(SCRIPT)
+    subprocess.run([sys.executable, script, backend], check=True, timeout=120, cwd=tmp_path)
