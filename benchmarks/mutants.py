@@ -66,6 +66,7 @@ TOLD = f"{STATEMENT}::test_private_figures_are_shown_to_owner_only"
 INTERRUPTED = f"{LEAVING}::test_interrupted_withdrawal_is_completed_before_next_release"
 LEARN_AGAIN = f"{LEAVING}::test_withdrawal_retrains_only_teachers_of_that_person"
 FAILING = "tests/attacks/test_01_failing_teacher.py::test_failing_teacher_is_not_visible"
+ODD = "tests/attacks/test_01_odd_cells_in_memory.py"
 DRAWS = "tests/attacks/test_06_shared_random_state.py"
 SHARED = f"{DRAWS}::test_one_person_moves_only_their_own_teacher"
 QUIET = "tests/teachers/test_isolation.py"
@@ -1271,6 +1272,27 @@ MUTANTS = (
         (f"{DRAWS}::test_teacher_that_imports_torch_keeps_its_draws",),
     ),
     Mutant(
+        "one label in a list changes the type of all",
+        "data/cells.py",
+        "    if not isinstance(values, list | tuple):\n        return values\n    found",
+        "    if True:\n        return values\n    found",
+        (f"{ODD}::test_odd_label_in_list_is_one_row_without_class",),
+    ),
+    Mutant(
+        "one feature that is text refuses the fit",
+        "runs/fitting.py",
+        "        X = numbers_alone(X)\n",
+        "",
+        (f"{ODD}::test_odd_feature_in_memory_is_one_unusable_row",),
+    ),
+    Mutant(
+        "one cell of a mapping changes the type of its column",
+        "data/tables.py",
+        "return np.asarray(values if plain else cells.alone(values))",
+        "return np.asarray(values)",
+        (f"{ODD}::test_odd_cell_in_column_leaves_others_as_they_were",),
+    ),
+    Mutant(
         "a failing teacher ends the run",
         "teachers/isolation.py",
         "except BaseException as error:  # also SystemExit, which would end the run",
@@ -1636,6 +1658,13 @@ MUTANTS = (
         "(bare & (self.people or {}).keys(), ",
         "(bare & set(), ",
         (f"{PROTECTED}::test_public_people_cannot_become_protected",),
+    ),
+    Mutant(
+        "benchmark begins a ledger in silence",
+        "runs/ledgers.py",
+        "own = config.seed is not None or config.data.file is None",
+        "own = config.seed is not None or config.benchmark or config.data.file is None",
+        (f"{FORGOTTEN}::test_benchmark_beside_earlier_charges_is_stated",),
     ),
     Mutant(
         "people without ids are any rows",
