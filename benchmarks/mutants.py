@@ -67,6 +67,7 @@ INTERRUPTED = f"{LEAVING}::test_interrupted_withdrawal_is_completed_before_next_
 LEARN_AGAIN = f"{LEAVING}::test_withdrawal_retrains_only_teachers_of_that_person"
 FAILING = "tests/attacks/test_01_failing_teacher.py::test_failing_teacher_is_not_visible"
 ODD = "tests/attacks/test_01_odd_cells_in_memory.py"
+SMALL = "tests/attacks/test_17_small_groups.py"
 DRAWS = "tests/attacks/test_06_shared_random_state.py"
 SHARED = f"{DRAWS}::test_one_person_moves_only_their_own_teacher"
 QUIET = "tests/teachers/test_isolation.py"
@@ -1262,6 +1263,27 @@ MUTANTS = (
         "cost = checks + (labels >= 0)[:, None] * label_cost",
         "cost = (labels >= 0)[:, None] * label_cost",
         (f"{VOTINGS}::test_rotation_costs_agree_with_the_loop",),
+    ),
+    Mutant(
+        "plan counts small groups in its table",
+        "cli/plan.py",
+        "account, people = group.account, str(counted(group.account.people))",
+        "account, people = group.account, str(group.account.people)",
+        (f"{SMALL}::test_plan_does_not_count_small_groups",),
+    ),
+    Mutant(
+        "plan counts small groups in its JSON",
+        "cli/output.py",
+        'counted(value) if name == "people" else',
+        'value if name == "people" else',
+        (f"{SMALL}::test_plan_does_not_count_small_groups",),
+    ),
+    Mutant(
+        "note on merged groups counts a few people",
+        "people/merging.py",
+        "moved = shown_count(int(people[lost > 0].sum()), least=least)",
+        "moved = int(people[lost > 0].sum())",
+        (f"{SMALL}::test_merged_few_are_not_counted_in_the_note",),
     ),
     # Teachers: nothing that private rows do to them is visible, and none moves another.
     Mutant(
