@@ -66,6 +66,8 @@ TOLD = f"{STATEMENT}::test_private_figures_are_shown_to_owner_only"
 INTERRUPTED = f"{LEAVING}::test_interrupted_withdrawal_is_completed_before_next_release"
 LEARN_AGAIN = f"{LEAVING}::test_withdrawal_retrains_only_teachers_of_that_person"
 FAILING = "tests/attacks/test_01_failing_teacher.py::test_failing_teacher_is_not_visible"
+ODD = "tests/attacks/test_01_odd_cells_in_memory.py"
+SMALL = "tests/attacks/test_17_small_groups.py"
 DRAWS = "tests/attacks/test_06_shared_random_state.py"
 SHARED = f"{DRAWS}::test_one_person_moves_only_their_own_teacher"
 QUIET = "tests/teachers/test_isolation.py"
@@ -1262,7 +1264,56 @@ MUTANTS = (
         "cost = (labels >= 0)[:, None] * label_cost",
         (f"{VOTINGS}::test_rotation_costs_agree_with_the_loop",),
     ),
+    Mutant(
+        "plan counts small groups in its table",
+        "cli/plan.py",
+        "account, people = group.account, str(counted(group.account.people))",
+        "account, people = group.account, str(group.account.people)",
+        (f"{SMALL}::test_plan_does_not_count_small_groups",),
+    ),
+    Mutant(
+        "plan counts small groups in its JSON",
+        "cli/output.py",
+        'counted(value) if name == "people" else',
+        'value if name == "people" else',
+        (f"{SMALL}::test_plan_does_not_count_small_groups",),
+    ),
+    Mutant(
+        "note on merged groups counts a few people",
+        "people/merging.py",
+        "moved = shown_count(int(people[lost > 0].sum()), least=least)",
+        "moved = int(people[lost > 0].sum())",
+        (f"{SMALL}::test_merged_few_are_not_counted_in_the_note",),
+    ),
     # Teachers: nothing that private rows do to them is visible, and none moves another.
+    Mutant(
+        "first teacher of a process draws from torch unseeded",
+        "teachers/isolation.py",
+        'if not seeded and "torch" in sys.modules:',
+        "if False:",
+        (f"{DRAWS}::test_teacher_that_imports_torch_keeps_its_draws",),
+    ),
+    Mutant(
+        "one label in a list changes the type of all",
+        "data/cells.py",
+        "    if not isinstance(values, list | tuple):\n        return values\n    found",
+        "    if True:\n        return values\n    found",
+        (f"{ODD}::test_odd_label_in_list_is_one_row_without_class",),
+    ),
+    Mutant(
+        "one feature that is text refuses the fit",
+        "runs/fitting.py",
+        "        X = numbers_alone(X)\n",
+        "",
+        (f"{ODD}::test_odd_feature_in_memory_is_one_unusable_row",),
+    ),
+    Mutant(
+        "one cell of a mapping changes the type of its column",
+        "data/tables.py",
+        "return np.asarray(values if plain else cells.alone(values))",
+        "return np.asarray(values)",
+        (f"{ODD}::test_odd_cell_in_column_leaves_others_as_they_were",),
+    ),
     Mutant(
         "a failing teacher ends the run",
         "teachers/isolation.py",
@@ -1629,6 +1680,13 @@ MUTANTS = (
         "(bare & (self.people or {}).keys(), ",
         "(bare & set(), ",
         (f"{PROTECTED}::test_public_people_cannot_become_protected",),
+    ),
+    Mutant(
+        "benchmark begins a ledger in silence",
+        "runs/ledgers.py",
+        "own = config.seed is not None or config.data.file is None",
+        "own = config.seed is not None or config.benchmark or config.data.file is None",
+        (f"{FORGOTTEN}::test_benchmark_beside_earlier_charges_is_stated",),
     ),
     Mutant(
         "people without ids are any rows",

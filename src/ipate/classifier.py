@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from ipate._version import library_versions
+from ipate.data import cells
 from ipate.data.frames import is_frame, matched, n_rows, parts, take, without
 from ipate.data.overlap import check_overlap
 from ipate.errors import InputError, IpateError
@@ -232,6 +233,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         """
         fitting.refuse_parameters(unsupported)
         fitting.warn_in_search(shared=self.ledger is not None)
+        if self.classes is not None:
+            y = cells.alone(y)
         given = {"y": y, "budgets": budgets, "levels": levels, "person_id": person_id}
         X, self._not_features, by_row = matched(X, given)
         X, codes = self._private_rows(X, by_row.pop("y"))

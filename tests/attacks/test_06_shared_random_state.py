@@ -4,7 +4,9 @@ Teachers that use numpy's, Python's or torch's global generators, or carry a gen
 one person's label or row changed, or with the person gone. At most that person's teacher votes otherwise.
 """
 
+import importlib
 import random
+import subprocess
 import sys
 
 import numpy as np
@@ -24,39 +26,47 @@ from ipate.teachers.models import MODELS, make_model
 TEACHERS, EACH, OWN = 6, 16, 0
 
 
-class Drawing(ClassifierMixin, BaseEstimator):
-    """A classifier that draws from a global generator, as often as its rows say, to fit and to vote."""
+def drawing(source="numpy"):
+    """Return a classifier that draws from a global generator, as often as its rows say, to fit and to vote.
 
-    def __init__(self, source="numpy"):
-        self.source = source
+    Its class is local, so that it is pickled by value: worker processes need not find this module.
+    """
 
-    def _draw(self, size):
-        if self.source == "numpy":
-            return np.random.rand(size)  # noqa: NPY002
-        if self.source == "python":
-            return np.array([random.random() for _ in range(size)])
-        return sys.modules["torch"].rand(size).numpy()
+    class Drawing(ClassifierMixin, BaseEstimator):
+        def __init__(self, source="numpy"):
+            self.source = source
 
-    def fit(self, X, y):
-        self.draws_ = self._draw(int(np.abs(X).sum()) + 3 * int(y.sum()) + 1)[-1]
-        self.classes_ = np.unique(y)
-        return self
+        def _draw(self, size):
+            if self.source == "numpy":
+                return np.random.rand(size)  # noqa: NPY002
+            if self.source == "python":
+                return np.array([random.random() for _ in range(size)])
+            return importlib.import_module("torch").rand(size).numpy()
 
-    def predict(self, X):
-        return (self._draw(len(X)) + self.draws_ > 1).astype(int)
+        def fit(self, X, y):
+            self.draws_ = self._draw(int(np.abs(X).sum()) + 3 * int(y.sum()) + 1)[-1]
+            self.classes_ = np.unique(y)
+            return self
+
+        def predict(self, X):
+            return (self._draw(len(X)) + self.draws_ > 1).astype(int)
+
+    return Drawing(source)
 
 
 def skorch_net():
-    torch = pytest.importorskip("torch.nn", reason="needs torch")
+    torch = pytest.importorskip("torch", reason="needs torch")
     from ipate.torch.estimator import module_classifier
 
-    net = torch.Sequential(torch.Linear(2, 8), torch.Dropout(0.5), torch.Linear(8, 2))
+    torch.manual_seed(0)  # the initial weights of a module that is given as an instance are the caller's
+    nn = torch.nn
+    net = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 2))
     return module_classifier(net, max_epochs=1, batch_size=8, iterator_train__shuffle=True)
 
 
 def drawing_from_torch():
     pytest.importorskip("torch", reason="needs torch")
-    return Drawing("torch")
+    return drawing("torch")
 
 
 SPLITS = {
@@ -66,8 +76,8 @@ SPLITS = {
 SMALLER = {"forest": {"n_estimators": 5}, "boosting": {"max_iter": 5}}
 CASES = {
     **{name: (lambda name=name: make_model(name, SMALLER.get(name))) for name in MODELS},
-    "numpy": lambda: Drawing("numpy"),
-    "python": lambda: Drawing("python"),
+    "numpy": lambda: drawing("numpy"),
+    "python": lambda: drawing("python"),
     "torch": drawing_from_torch,
     "skorch": skorch_net,
     "bagged": lambda: BaggingClassifier(DecisionTreeClassifier(max_features=1), n_estimators=3),
@@ -93,15 +103,18 @@ def world():
 
 
 def votes(make, X, y, rows, pool, **engine):
-    """Return all votes; the caller's own global generator is seeded, as in a script that wants the same result."""
+    """Return all votes, of teachers that do not fail; the caller's own generators are seeded, as in many scripts."""
     teacher = make()  # imports torch where it is needed
     np.random.seed(0)  # noqa: NPY002
     random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
-    found = np.zeros((TEACHERS, len(pool)), dtype=int)
-    for number, own in train_and_vote(teacher, X, y, rows=rows, X_public=pool, n_classes=2, seed=4, **engine):
+    found, notes = np.zeros((TEACHERS, len(pool)), dtype=int), {}
+    for number, own in train_and_vote(
+        teacher, X, y, rows=rows, X_public=pool, n_classes=2, seed=4, notes=notes, **engine
+    ):
         found[number] = own
+    assert not [line for lines in notes.values() for line in lines if line.startswith("failed")]
     return found
 
 
@@ -135,9 +148,9 @@ def test_allocated_person_moves_only_their_own_teacher(variant):
     dealt = allocate(variant, people=people, n_teachers=TEACHERS, seed=2)
     person = int(dealt.persons[0])
     flipped = np.where(np.arange(len(y)) == person, 1 - y, y)
-    before = votes(Drawing, X, y, rows_of(dealt), pool)
+    before = votes(drawing, X, y, rows_of(dealt), pool)
     for labels, allocation in ((flipped, dealt), (y, dealt.without([person]))):
-        after = votes(Drawing, X, labels, rows_of(allocation), pool)
+        after = votes(drawing, X, labels, rows_of(allocation), pool)
         assert np.flatnonzero((before != after).any(axis=1)).tolist() == [0]
 
 
@@ -166,3 +179,39 @@ def test_two_teachers_draw_different_numbers(source):
     X, y, pool = world()
     rows = [np.arange(EACH)] * TEACHERS
     assert len({tuple(own) for own in votes(CASES[source], X, y, rows, pool)}) > 1
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from ipate.teachers.ensemble import train_and_vote
+
+class Own(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        import torch
+        self.classes_, self.votes_ = np.unique(y), (torch.rand(200) > 0.5).int().numpy()
+        return self
+    def predict(self, X):
+        return self.votes_
+
+def votes(first):
+    rows = [np.arange(8), np.arange(8, 16)]
+    found = train_and_vote(Own(), np.zeros((16, 1)), np.tile([0, 1], 8), rows=rows, missing=[first, 1 - first],
+                           X_public=np.zeros((200, 1)), n_classes=2, backend=sys.argv[1], n_jobs=1)
+    return np.array([own for _, own in sorted(found, key=lambda pair: pair[0])])
+
+assert sys.argv[1] != "sequential" or "torch" not in sys.modules
+one, two = votes(0), votes(1)
+assert (one == two).all(), (one != two).mean(axis=1)
+assert (one[0] != one[1]).any()
+"""
+
+
+@pytest.mark.parametrize("backend", ["sequential", "loky"])
+def test_teacher_that_imports_torch_keeps_its_draws(tmp_path, backend):
+    """The first teacher of a process imports torch; which one that is may follow from the rows of another."""
+    pytest.importorskip("torch", reason="needs torch")
+    script = tmp_path / "script.py"  # with a class of __main__, as in notebooks
+    script.write_text(SCRIPT)
+    subprocess.run([sys.executable, script, backend], check=True, timeout=120, cwd=tmp_path)

@@ -112,6 +112,16 @@ def test_fresh_ledger_is_stated_in_the_report(tmp_path):
     assert run(file, "fourth", "--ledger", tmp_path / "people.ledger.sqlite").code == 1
 
 
+def test_benchmark_beside_earlier_charges_is_stated(tmp_path):
+    """--benchmark keeps a ledger of its own; on real people that would be a second budget in silence."""
+    file = write_csv(tmp_path / "people.csv")
+    assert run(file, "first").code == 0
+    apart = run(file, "second", "--benchmark")
+    assert apart.code == 0
+    assert "new, 160 people; charges of people.ledger.sqlite are not counted" in apart.err
+    assert "people.ledger.sqlite" in (tmp_path / "second" / "public" / "report.html").read_text(encoding="utf-8")
+
+
 def test_seeded_runs_spend_nobodys_budget(tmp_path):
     file = write_csv(tmp_path / "people.csv")
     for name in ("first", "second"):

@@ -1,7 +1,7 @@
 """Output of the commands: tables or JSON on stdout, progress and messages on stderr."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ipate.labelling.results import GroupResult, Guarantee
 
 Rows: TypeAlias = Sequence[Sequence[str]]
+Counted: TypeAlias = Callable[[int | None], int | str | None]  # a number of people as it may be shown
 BUDGET_COLUMNS = ("budget ε", "δ")
 COST_COLUMNS = ("sensitivity", "cost ε", "used")
 OPEN, CLOSED = "MAY BE PUBLISHED", "NOT TO BE PUBLISHED"
@@ -140,3 +141,14 @@ def progress_bar(what: str, total: int, *, quiet: bool = False) -> Iterator[Any]
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def without_small(facts: Any, counted: Counted) -> Any:
+    """Return facts for JSON in which `people` of every group is counted by `counted`, which hides small numbers."""
+    if isinstance(facts, list):
+        return [without_small(fact, counted) for fact in facts]
+    if not isinstance(facts, dict):
+        return facts
+    return {
+        name: counted(value) if name == "people" else without_small(value, counted) for name, value in facts.items()
+    }

@@ -1,13 +1,14 @@
 """`ipate plan`: show before any training what the budgets afford, with the settings that `ipate run` chooses."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from ipate.cli import options
-from ipate.cli.output import cell, print_json, print_table, progress_bar
+from ipate.cli.output import Counted, cell, print_json, print_table, progress_bar, without_small
 
 if TYPE_CHECKING:
     from ipate.ballots.design import Design
@@ -106,13 +107,15 @@ def command(
         notes = [] if classes is not None else [f"{CLASSES} classes are assumed; give the number with --classes."]
         asked, merged = _merged(asked, n_classes, teachers, points_per_teacher, max_groups, min_group_size)
         notes += merged
-        known = None
+        known, least = None, min_group_size
     else:
         options.refuse_unused(
             f"{config} describes the data", **who, max_groups=max_groups, min_group_size=min_group_size,
             classes=classes, pool=pool, split_seed=split_seed,
         )  # fmt: skip
-        asked, n_classes, n_public, seed, request, known, notes = _read_config(RunConfig.from_file(config), bound)
+        read = RunConfig.from_file(config)
+        asked, n_classes, n_public, seed, request, known, notes = _read_config(read, bound)
+        least = read.budgets.min_group_size
     given = {
         "variant": variant, "n_teachers": options.whole_number(teachers), "points_per_teacher": points_per_teacher,
         "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold, "bound": bound,
@@ -129,7 +132,7 @@ def command(
     }  # fmt: skip
     _plan(
         asked, n_public, n_classes, request, by_variant,
-        seed=seed, parties=parties, testing=testing, known=known, notes=notes, as_json=as_json,
+        seed=seed, parties=parties, testing=testing, known=known, notes=notes, least=least, as_json=as_json,
     )  # fmt: skip
 
 
@@ -138,17 +141,19 @@ def show_run(config: "RunConfig", task: "Task", *, as_json: bool) -> None:
     asked, n_classes, n_public, seed, request, known, notes = _read_config(config, None, task)
     _plan(
         asked, n_public, n_classes, request, {},
-        seed=seed, parties=False, testing=None, known=known, notes=notes, as_json=as_json,
+        seed=seed, parties=False, testing=None, known=known, notes=notes, least=config.budgets.min_group_size,
+        as_json=as_json,
     )  # fmt: skip
 
 
 def _plan(
     groups: "tuple[Group, ...]", n_public: int, n_classes: int, request: dict[str, Any], by_variant: dict[str, Any], *,
     seed: int, parties: bool, testing: dict[str, Any] | None, known: "Reference | None", notes: list[str],
-    as_json: bool,
+    least: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Make the plan and what a student can expect, and print both."""
     from ipate.errors import check_count
+    from ipate.people.budgets import MIN_GROUP_SIZE, shown_count
     from ipate.planning.outlook import prospect
     from ipate.planning.plan import make_plan
     from ipate.planning.voting import ballot_designs
@@ -169,7 +174,8 @@ def _plan(
     )  # fmt: skip
     expected = _forecasts(plan, n_public, testing, known, quiet=as_json)
     ballots = ballot_designs(groups, n_public=n_public, n_classes=n_classes)
-    _show(plan, found, n_public, notes, expected, ballots, as_json)
+    counted = partial(shown_count, least=MIN_GROUP_SIZE if least is None else least)
+    _show(plan, found, n_public, notes, expected, ballots, counted, as_json)
 
 
 def _read_config(config: "RunConfig", bound: str | None, task: "Task | None" = None) -> tuple[Any, ...]:
@@ -231,8 +237,9 @@ def _forecasts(
 
 def _show(
     plan: "Plan", found: "Prospect", pool: int, notes: list[str], expected: "tuple[Forecast, ...]",
-    ballots: "dict[str, Design]", as_json: bool,
+    ballots: "dict[str, Design]", counted: Counted, as_json: bool,
 ) -> None:  # fmt: skip
+    """Print the plan; small groups are not counted, because what a plan says may be published."""
     import json
 
     from ipate.planning.plan import FEWER_POINTS, RATES
@@ -242,7 +249,7 @@ def _show(
         facts = plan.facts() | {"pool": pool, "variant": settings.variant, "reason": settings.reason, "notes": said}
         facts |= {"settings": json.loads(settings.to_json()), **found.facts()}
         facts["ballots"] = {name: design.as_json() | {"notes": design.notes} for name, design in ballots.items()}
-        print_json(facts | {"expected": [asdict(row) for row in expected]})
+        print_json(without_small(facts, counted) | {"expected": [asdict(row) for row in expected]})
         return
     for variant in plan.variants:
         noise = variant.mechanism
@@ -251,7 +258,7 @@ def _show(
             f"{variant.variant} ({variant.layout.rule}): {variant.n_teachers} teachers of "
             f"{variant.people_per_teacher:.4g} people, σ = {noise.sigma:.5g}{check}",
             ["group", "ε", "δ", "people", "teachers", variant.influence, "Δ", *(f"queries at {r:.0%}" for r in RATES)],
-            [_row(group) for group in variant.groups],
+            [_row(group, counted) for group in variant.groups],
             variant.layout.notes,
         )
     print_table(
@@ -260,7 +267,7 @@ def _show(
         [_guaranteed(variant) for variant in plan.variants],
         [f"For {settings.variant}: {settings.reason}.", f"Suits: {plan.suits}. {plan.why}", *_chances(plan), *said],
     )
-    _show_outlook(found, pool)
+    _show_outlook(found, pool, counted)
     _show_ballots(ballots, pool)
     if expected:
         print_table(
@@ -287,7 +294,7 @@ def _show(
     )
 
 
-def _show_outlook(found: "Prospect", pool: int) -> None:
+def _show_outlook(found: "Prospect", pool: int, counted: Counted) -> None:
     """Print what a student can expect under each variant, and what more consent would bring."""
     from ipate.planning.choose import SKILLS
 
@@ -318,7 +325,7 @@ def _show_outlook(found: "Prospect", pool: int) -> None:
             f"What more consent would bring, under {own.variant}",
             ["if the people of", "people", "allowed ε", "instead of", "labels", "more"],
             [
-                [step.group, str(step.people), f"{step.to:.4g}", f"{step.epsilon:.4g}", str(step.labels),
+                [step.group, str(counted(step.people)), f"{step.to:.4g}", f"{step.epsilon:.4g}", str(step.labels),
                  f"{step.labels - own.labels:+d}"]
                 for step in found.steps
             ],
@@ -349,10 +356,10 @@ def _show_ballots(ballots: "dict[str, Design]", pool: int) -> None:
     )  # fmt: skip
 
 
-def _row(group: "GroupPlan") -> list[str]:
-    account = group.account
+def _row(group: "GroupPlan", counted: Counted) -> list[str]:
+    account, people = group.account, str(counted(group.account.people))
     return [
-        *(account.id, f"{account.epsilon:.4g}", f"{account.delta:g}", str(account.people), str(group.teachers)),
+        *(account.id, f"{account.epsilon:.4g}", f"{account.delta:g}", people, str(group.teachers)),
         *(f"{group.influence:.4g}", f"{account.sensitivity:.4g}"),
         *("far more" if n is None else str(n) for n in group.queries),
     ]

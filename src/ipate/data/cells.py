@@ -26,6 +26,16 @@ _DAY = {"s": 86400, "ms": 86400 * 10**3, "us": 86400 * 10**6, "ns": 86400 * 10**
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII)
 
 
+def alone(values: Any) -> Any:
+    """Return a list of cells as an array of these objects, so that no cell changes the type of the others."""
+    if not isinstance(values, list | tuple):
+        return values
+    found = np.empty(len(values), dtype=object)
+    for row, cell in enumerate(values):
+        found[row] = cell
+    return found
+
+
 def numbers(cells: Any) -> Floats:
     """Return each cell as a number; NaN where it is none."""
     if not isinstance(cells, np.ndarray):

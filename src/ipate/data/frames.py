@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.data import cells
 from ipate.errors import InputError, show
 
 _BY_PERSON = ("budgets", "levels")  # what may be a table that is looked up by person id
@@ -34,6 +35,14 @@ def take(X: Any, rows: Any) -> Any:
     from sklearn.utils import _safe_indexing
 
     return _safe_indexing(X, np.asarray(rows))
+
+
+def numbers_alone(X: Any) -> Any:
+    """Return lists and arrays of text or objects as numbers, each cell alone; NaN where a cell is none."""
+    if not isinstance(X, list | tuple) and not (isinstance(X, np.ndarray) and X.dtype.kind in "OUST"):
+        return X
+    rows = np.array(X, dtype=object)
+    return cells.numbers(rows.ravel()).reshape(rows.shape)
 
 
 def stacked(first: Any, second: Any) -> Any:

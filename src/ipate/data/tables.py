@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.data import cells
 from ipate.data.columns import Where
 from ipate.data.csvfile import read_csv
 from ipate.errors import InputError, nearest, show
@@ -76,7 +77,7 @@ def open_table(
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         return _from_file(Path(source), columns, kinds or {}, consent)
     if isinstance(source, Mapping):
-        found = {str(name): np.asarray(values) for name, values in source.items()}
+        found = {str(name): _column(values) for name, values in source.items()}
         return _checked("the table", tuple(found), found)
     import narwhals.stable.v2 as nw
 
@@ -88,6 +89,12 @@ def open_table(
         raise InputError("the table has duplicate column names: column names must be unique")
     wanted = [(own, name) for own, name in zip(frame.columns, names, strict=True) if columns is None or name in columns]
     return _checked("the table", names, {name: frame[own].to_numpy() for own, name in wanted}, n_rows=len(frame))
+
+
+def _column(values: Any) -> NDArray[Any]:
+    """Return a column of a mapping; a list that holds more than numbers keeps each cell as it is."""
+    plain = all(isinstance(cell, int | float | np.number) for cell in values) if isinstance(values, list) else True
+    return np.asarray(values if plain else cells.alone(values))
 
 
 def _checked(source: str, names: Sequence[str], columns: Mapping[str, Any], n_rows: int | None = None) -> Table:

@@ -34,7 +34,8 @@ def merge_groups(
     notes: list[str] = []
     if max_groups is not None and len(groups) > check_count("max_groups", max_groups):
         home = _fewest_lost(mu, delta, people, max_groups)
-        notes.append(_loss(epsilon, home, people, f"{len(groups)} different budgets are merged into"))
+        start = f"{len(groups)} different budgets are merged into"
+        notes.append(_loss(epsilon, home, people, start, least=min_group_size))
     sizes = np.bincount(home, people, len(groups)).astype(np.float64)
     small = _joined(epsilon, delta, mu, sizes, min_group_size)
     if (small[home] != home).any():
@@ -54,9 +55,9 @@ def regrouped(groups: Sequence[Group], home: Ints) -> tuple[Group, ...]:
     return tuple(replace(groups[place], people=int(people[place])) for place in np.unique(home).tolist())
 
 
-def _loss(epsilon: Floats, home: Ints, people: Ints, start: str) -> str:
+def _loss(epsilon: Floats, home: Ints, people: Ints, start: str, *, least: int) -> str:
     lost = epsilon - epsilon[home]
-    moved = int(people[lost > 0].sum())
+    moved = shown_count(int(people[lost > 0].sum()), least=least)
     mean = float(lost @ people) / max(1, int(people.sum()))
     return (
         f"{start} {len(np.unique(home))} groups: {moved} of {people.sum()} people count with a smaller ε than they "

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation
 from ipate.ballots.design import ballot_terms
-from ipate.data.frames import is_frame, n_rows
+from ipate.data.frames import is_frame, n_rows, numbers_alone
 from ipate.errors import ClassesWarning, InputError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
 from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms, label, open_ledger
@@ -137,6 +137,7 @@ def declared_rows(model: Any, X: Any, y: Any, classes: Sequence[Any]) -> tuple[A
     if is_frame(X):
         validate_data(model, X, reset=True, skip_check_array=True)
     else:
+        X = numbers_alone(X)
         X = validate_data(model, X, ensure_all_finite=False, accept_sparse="csr", allow_nd=True, ensure_min_samples=2)
     labels = np.asarray(y, dtype=object)
     if labels.shape != (n_rows(X),):

@@ -49,15 +49,16 @@ def ledger_path(folder: RunFolder) -> Path:
 def choose(folder: RunFolder, roster: Roster) -> Choice:
     """Return the ledger to charge: the recorded one, the run's own, or the one that knows these people."""
     path, config = ledger_path(folder), folder.config
-    own = config.seed is not None or config.benchmark or config.data.file is None
+    own = config.seed is not None or config.data.file is None
     if own or (folder.private / "ledger.json").is_file():
         return Choice(path=path, announcement=f"charging {path}")
+    apart = config.benchmark and config.ledger is None  # in the run's folder; charges elsewhere are not counted
     return choose_ledger(
-        config.ledger,
+        path if apart else config.ledger,
         beside=config.data.file,
         people=None if roster.rows else roster.everybody,
         run=folder.id,
-        fresh=config.fresh_ledger,
+        fresh=config.fresh_ledger or apart,
     )
 
 

@@ -52,8 +52,17 @@ def attempt(
 
     In any other process the streams are redirected at the level of the operating system, and a teacher that stays in
     compiled code beyond twice its limit is ended together with that process. An interrupt is raised; every other
-    exception becomes the reason of a failure.
+    exception becomes the reason of a failure. Work that imports torch is done again, because torch's generator could
+    not be seeded before: otherwise a teacher's draws would depend on who worked in this process before it.
     """
+    seeded = "torch" in sys.modules
+    found = _attempt(work, key=key, cpu_seconds=cpu_seconds, home=home)
+    if not seeded and "torch" in sys.modules:
+        found = _attempt(work, key=key, cpu_seconds=cpu_seconds, home=home)
+    return found
+
+
+def _attempt(work: Callable[[], Any], *, key: Sequence[int], cpu_seconds: float | None, home: int | None) -> Attempt:
     away = home is not None and os.getpid() != home
     heard: list[str] = []
     try:
