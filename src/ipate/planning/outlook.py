@@ -100,6 +100,38 @@ def foresee(settings: Settings, groups: Sequence[Group], *, n_public: int, n_cla
     )
 
 
+def check_useful(
+    choose: Callable[[Sequence[Group]], Settings],
+    groups: Sequence[Group],
+    *,
+    n_public: int,
+    n_classes: int,
+    seed: int,
+    needed: int | None = None,
+    key: str = "one per class",
+) -> None:
+    """Refuse budgets and a pool from which a student could learn nothing useful, before anything is trained.
+
+    The rule is public: with the best of the reference profiles they must afford one label per class, or `needed`, which
+    the message calls `key`. Bounds that depend on votes may afford more than a plan knows, and are not refused.
+    """
+    settings = choose(groups)
+    if settings.meter.whole or not settings.meter.data_independent:
+        return
+    found = foresee(settings, groups, n_public=n_public, n_classes=n_classes, seed=seed)
+    needed = found.needed if needed is None else needed
+    if found.most >= needed:
+        return
+    doubled = [replace(group, budget=Budget(2 * group.epsilon, group.delta)) for group in groups]
+    more = foresee(choose(doubled), doubled, n_public=n_public, n_classes=n_classes, seed=seed).most
+    raise InputError(
+        f"these budgets and this pool afford {found.most} labels at most for {n_classes} classes, and a student needs "
+        f"{needed} ({key}): nothing was trained and nobody's budget was spent. Larger budgets (twice every ε affords "
+        f"{more}), more people, a larger pool (it has {n_public} points) or fewer classes would help; ipate plan shows "
+        "what affords how much"
+    )
+
+
 def _answered(profile: Profile, noise: Mechanism, k: int) -> tuple[float, float]:
     """Return the share of queries that pass the check, and how many of their labels are right."""
     passed = np.ones(len(profile.shares))

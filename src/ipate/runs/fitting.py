@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation, single_class_groups
 from ipate.data.frames import is_frame, n_rows
-from ipate.errors import ClassesWarning, InputError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
+from ipate.errors import ClassesWarning, InputError, IpateError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
 from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms, label, open_ledger
 from ipate.labelling.noise import make_noise
@@ -231,6 +231,15 @@ def run_labelling(
         order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
     )  # fmt: skip
     return (result.overlapping() if overlap else result), book
+
+
+def check_passed(record: Record, passed: bool | None) -> None:
+    """Raise `IpateError` if the private test of the bound ptr was not passed and there is nothing to learn from."""
+    if passed is False and not record.n_labels:
+        raise IpateError(
+            "the private test was not passed: no label was released, but the budgets are spent as after a pass; "
+            "fitting the same people again would spend them twice"
+        )
 
 
 def standard_labels(settings: Settings, groups: Sequence[Group], record: Record) -> int:
