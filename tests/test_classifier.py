@@ -184,7 +184,10 @@ CLASSES = ["ape", "bee", "cat"]
         ({"epsilon": 1.0, "n_teachers": 2.5}, {"X_public": "pool"}, "n_teachers is 2.5"),
         ({"max_groups": "few"}, {"X_public": "pool", "budgets": np.linspace(1, 2, 600)}, "max_groups is 'few'"),
         ({"min_group_size": 0}, {"X_public": "pool", "budgets": np.linspace(1, 2, 600)}, "min_group_size is 0"),
-        ({"epsilon": 1e-4, "sigma": 0.5, "check_sigma": 0.5}, {"X_public": "pool"}, "no public point has a label"),
+        ({"epsilon": 1e-4, "sigma": 0.5, "check_sigma": 0.5}, {"X_public": "pool"}, "nothing was trained"),
+        ({"epsilon": 1.0, "teacher": "forrest"}, {"X_public": "pool"}, "nearest is 'forest'"),
+        ({"epsilon": 1.0, "teacher": GaussianNB}, {"X_public": "pool"}, "it must be an estimator, such as"),
+        ({"epsilon": 1.0}, {"X_public": np.zeros((9, 2))}, "X_public: X has 2 features"),
     ],
 )
 def test_invalid_input_is_refused_in_one_line(change, given, words):
@@ -194,6 +197,12 @@ def test_invalid_input_is_refused_in_one_line(change, given, words):
     model = PATEClassifier(**{"classes": CLASSES, "verbose": 0, **change})
     with pytest.raises(InputError, match=words):
         model.fit(X, y, **given)
+
+
+def test_teacher_may_be_named_as_on_command_line():
+    X, y = task(600)
+    model = PATEClassifier("bayes", "bayes", epsilon=5.0, classes=CLASSES, verbose=0, random_state=0)
+    assert model.fit(X, y, X_public=task(50, seed=1)[0]).predict(X[:2]).shape == (2,)
 
 
 def test_one_public_point_and_empty_class_are_accepted():

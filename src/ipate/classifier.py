@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,21 +17,22 @@ from ipate._version import library_versions
 from ipate.data import cells
 from ipate.data.frames import is_frame, matched, n_rows, parts, take, without
 from ipate.data.overlap import check_overlap
-from ipate.errors import InputError, IpateError
+from ipate.errors import InputError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
 from ipate.ledger.records import noise_kind
-from ipate.people.budgets import MIN_GROUP_SIZE
+from ipate.people.budgets import MIN_GROUP_SIZE, Group
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit
+from ipate.planning.outlook import check_useful
 from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings
 from ipate.runs import fitting
 from ipate.runs.engines import by_ballots, by_teachers
 from ipate.students.fitted import StudentMethods
 from ipate.teachers.ensemble import allows_missing
-from ipate.teachers.models import make_model
+from ipate.teachers.models import as_teacher
 
 _CHOSEN = (  # parameters that the chooser of settings takes as they are
     "variant", "n_teachers", "aggregator", "sigma", "check_sigma", "threshold", "points_per_teacher", "bound",
@@ -44,9 +46,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
 
     Parameters
     ----------
-    teacher : scikit-learn classifier, default LogisticRegression
-        The model that is cloned for every teacher. Put scalers and imputers inside it (a Pipeline as `teacher`), not
-        in front of this estimator, where they would be fitted on private rows and not be applied to `X_public`.
+    teacher : scikit-learn classifier or str, default LogisticRegression
+        The model that is cloned for every teacher, or a name in `ipate.teachers.models.MODELS`. Put scalers
+        and imputers inside it (a Pipeline as `teacher`), not in front of this estimator, where they would be fitted on
+        private rows and not be applied to `X_public`.
     student : scikit-learn classifier or str, default LogisticRegression
         The model trained on the labelled public points, or one of the names in `ipate.students.STUDENTS`.
     voting : {"teachers", "ballots", "auto"}
@@ -258,7 +261,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             people = make_people(len(codes), **by_row, **rules)
         extra = None if labelled is None else self._public(*labelled, "labelled X", like=X)
         people = self._merged(people)
-        settings = self.choice_ = self._settings(people, n_rows(pool), seed, X)
+        choose = partial(self._settings, n_public=n_rows(pool), seed=seed, X=X)
+        settings = self.choice_ = choose(people.groups)
+        if extra is None and n_rows(pool) > len(self.classes_):
+            check_useful(choose, people.groups, n_public=n_rows(pool), n_classes=len(self.classes_), seed=seed)
         label = (by_ballots if settings.ballots else by_teachers)(self, X, codes, people, pool, seed=seed)
         self.labelling_, self.ledger_, self._extract = fitting.charge_labels(
             label, fitting.charged_terms(self.allocation_, self.choice_),
@@ -271,11 +277,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         self._record = Record.of(self.labelling_, n_public=n_rows(pool), ledger_head=self._extract.head)
         self.labels_ = self._record.labels
         given_label = self.labels_ >= 0
-        if self.labelling_.passed is False and not given_label.any():
-            raise IpateError(
-                "the private test was not passed: no label was released, but the budgets are spent as after a pass; "
-                "fitting the same people again would spend them twice"
-            )
+        fitting.check_passed(self._record, self.labelling_.passed)
         self.vote_accuracy_ = None
         if truth is not None and given_label.any():
             self.vote_accuracy_ = float(np.mean(self.labels_[given_label] == truth[given_label]))
@@ -316,8 +318,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             student_model=type(self.student_).__name__,
             noise_seed=self.noise_seed,
             split_seed=self.random_state if isinstance(self.random_state, int) else None,
-            versions=self._versions,
-            levels=self._by_level,
+            versions=self._versions, levels=self._by_level,
         )  # fmt: skip
 
         def owner(outcome: Outcome) -> Owner:
@@ -360,7 +361,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             raise InputError(f"X and {what} must both be DataFrames with the same columns, or both be arrays")
         target = what.replace("X", "y")
         table, _, found = matched(X, {target: y})
-        X = self._validated(without(table, self._not_features))
+        try:
+            X = self._validated(without(table, self._not_features))
+        except ValueError as error:
+            raise InputError(f"{what}: {' '.join(str(error).split())}") from error
         truth = found[target]
         if truth is not None and len(truth) != n_rows(X):
             raise InputError(f"{target} has {len(truth)} entries and {what} {n_rows(X)}: one per row is needed")
@@ -383,7 +387,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             sys.stderr.writelines(f"ipate: {note}\n" for note in notes)
 
     def _teacher(self) -> Any:
-        return make_model() if self.teacher is None else self.teacher
+        return as_teacher(self.teacher)
 
     def _merged(self, people: People) -> People:
         """Merge groups downwards so that each can have its teachers."""
@@ -393,11 +397,11 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         )  # fmt: skip
         return people.merged(max_groups=most, min_group_size=self.min_group_size)
 
-    def _settings(self, people: People, n_public: int, seed: int, X: Any = None) -> Settings:
+    def _settings(self, groups: Sequence[Group], *, n_public: int, seed: int, X: Any) -> Settings:
         proxy = None
         if self.proxy is not None:
             proxy = self._public(*self.proxy, "proxy X", like=X)
         return choose_settings(
-            groups=people.groups, n_public=n_public, n_classes=len(self.classes_), teacher=self._teacher(), proxy=proxy,
+            groups=groups, n_public=n_public, n_classes=len(self.classes_), teacher=self._teacher(), proxy=proxy,
             seed=seed, reference=as_reference(self.reference), **{name: getattr(self, name) for name in _CHOSEN},
         )  # fmt: skip

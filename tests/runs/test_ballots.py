@@ -238,7 +238,7 @@ def test_auto_takes_ballots_only_where_they_are_reliable(file):
 
 def test_refusal_of_teachers_names_what_ballots_afford(file):
     config = settings(file, policy=(0.2, 0.3), labelling={"voting": "teachers"})
-    with pytest.raises(InputError, match=r"Ballots \(--voting ballots\) would label all 79 points at once"):
+    with pytest.raises(InputError, match=r"Ballots \(voting = 'ballots'\) would label all 79 points at once"):
         check_useful(config, prepare(config))
 
 

@@ -170,7 +170,7 @@ def test_only_rows_of_withdrawn_people_may_change(tmp_path, trained):
 def test_unknown_person_and_second_withdrawal_are_refused(tmp_path):
     folder = begin(tmp_path)
     go_on(folder)
-    with pytest.raises(InputError, match=r"'ada': nobody has this id among the .* public or as test data"):
+    with pytest.raises(InputError, match=r"'ada': nobody has this id among the .* pool or test data"):
         leave(folder, "ada")
     person = somebody(folder)
     entry = leave(folder, person)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from joblib import register_parallel_backend
+from joblib import Parallel, delayed, register_parallel_backend
 from joblib._parallel_backends import ThreadingBackend
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.tree import DecisionTreeClassifier
@@ -243,6 +243,25 @@ def test_exception_of_task_in_worker_is_raised():
 
     with pytest.raises(OSError, match="disk full at 7"):
         dict(Engine(backend="loky", n_jobs=1).run(failing, {0: 7}, shared={}))
+
+
+def test_user_can_use_joblib_before_and_after():
+    squares = delayed(pow)
+    for _ in range(2):
+        assert Parallel(n_jobs=2)(squares(n, 2) for n in range(4)) == [0, 1, 4, 9]
+        assert dict(Engine(backend="loky", n_jobs=2).run(pow, {0: 3}, shared={"exp": 2})) == {0: 9}
+
+
+def test_worker_killed_while_idle_is_replaced():
+    def process(task):
+        return os.getpid()
+
+    engine = Engine(backend="loky", n_jobs=1)
+    first, again = (dict(engine.run(process, {0: None}, shared={}))[0] for _ in range(2))
+    assert first == again  # workers wait for the next tasks
+    os.kill(first, signal.SIGKILL)
+    time.sleep(1)
+    assert dict(engine.run(process, {0: None}, shared={}))[0] != first
 
 
 class AllAtOnce(ThreadingBackend):

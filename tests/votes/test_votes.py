@@ -13,7 +13,7 @@ from ipate import files as npz
 from ipate.errors import ClassesWarning, InputError
 from ipate.votes import Votes, counting, read_votes
 from ipate.votes.counting import count_votes
-from ipate.votes.store import VoteStore
+from ipate.votes.store import VoteStore, erase_votes, voted_in
 
 PLAIN = np.array([[0, 1, 2, -1], [2, 2, 0, 1], [1, 1, 1, 1]])
 
@@ -354,6 +354,16 @@ def test_votes_in_large_folder_are_mapped(tmp_path, monkeypatch):
     read = read_votes(make_store(tmp_path / "store", votes=np.ones((30, 100), dtype=np.uint8)), classes=2)
     assert isinstance(read.votes, np.memmap)
     assert read.votes.mode == "r"
+
+
+def test_store_whose_making_was_killed_is_no_store(tmp_path):
+    (tmp_path / "done.npy").touch()  # numpy makes an empty file before it writes to it
+    assert voted_in(tmp_path).size == 0
+    erase_votes(tmp_path, [0])
+    VoteStore(tmp_path, n_teachers=2, n_queries=3, n_classes=2, fingerprint="a").put(1, np.array([0, 1, 1]))
+    assert voted_in(tmp_path).tolist() == [False, True]
+    erase_votes(tmp_path, [1])
+    assert not voted_in(tmp_path).any()
 
 
 def test_vote_store_is_readable_once_complete(tmp_path):

@@ -11,12 +11,14 @@ from scipy.special import ndtr
 from ipate.accounting._argmax import argmax_log_law
 from ipate.accounting.bounds import Meter
 from ipate.allocation import VARIANTS, find_variant, lay_out
+from ipate.ballots.design import ENOUGH
 from ipate.errors import InputError
 from ipate.labelling.aggregators import Mechanism
 from ipate.people.budgets import Budget, Group
 from ipate.planning.choose import SKILLS, Profile, reference_profile
 from ipate.planning.plan import VariantPlan, plan_variant
 from ipate.planning.settings import Settings, choose_settings
+from ipate.planning.voting import ballot_designs
 
 LABELS_PER_CLASS = 1  # a run that affords fewer, whatever its teachers are, is refused before training
 
@@ -97,6 +99,52 @@ def foresee(settings: Settings, groups: Sequence[Group], *, n_public: int, n_cla
         right=float(np.mean([right for _, right in found])),
         clean=int(np.mean(np.array(labels) * np.array(skill) ** 2)),
         needed=needed if settings.max_labels is None else min(needed, settings.max_labels),
+    )
+
+
+def check_useful(
+    choose: Callable[[Sequence[Group]], Settings],
+    groups: Sequence[Group],
+    *,
+    n_public: int,
+    n_classes: int,
+    seed: int,
+    needed: int | None = None,
+    key: str = "one per class",
+) -> None:
+    """Refuse budgets and a pool from which a student could learn nothing useful, before anything is trained.
+
+    The rule is public: with the best of the reference profiles they must afford one label per class, or `needed`, which
+    the message calls `key`. Bounds that depend on votes may afford more than a plan knows, and are not refused; nor are
+    ballots, which warn. The message says what ballots would afford.
+    """
+    settings = choose(groups)
+    if settings.ballots or settings.meter.whole or not settings.meter.data_independent:
+        return
+    found = foresee(settings, groups, n_public=n_public, n_classes=n_classes, seed=seed)
+    needed = found.needed if needed is None else needed
+    if found.most >= needed:
+        return
+    doubled = [replace(group, budget=Budget(2 * group.epsilon, group.delta)) for group in groups]
+    more = foresee(choose(doubled), doubled, n_public=n_public, n_classes=n_classes, seed=seed).most
+    raise InputError(
+        f"these budgets and this pool afford {found.most} labels at most for {n_classes} classes, and a student needs "
+        f"{needed} ({key}): nothing was trained and nobody's budget was spent. Larger budgets (twice every ε affords "
+        f"{more}), more people, a larger pool (it has {n_public} points) or fewer classes would help; ipate plan shows "
+        f"what affords how much{_ballots(groups, n_public, n_classes)}"
+    )
+
+
+def _ballots(groups: Sequence[Group], n_public: int, n_classes: int) -> str:
+    """Return what ballots would afford the same people, to be added to a refusal of teachers."""
+    designs = ballot_designs(groups, n_public=n_public, n_classes=n_classes)
+    if not designs:
+        return ""
+    found = designs["weighting"]
+    reliable = "which is reliable" if found.per_class >= ENOUGH else f"where {ENOUGH:g} are reliable"
+    return (
+        f". Ballots (voting = 'ballots') would label all {n_public} points at once: together they weigh "
+        f"{found.per_class:.1f} noise deviations per class, {reliable}"
     )
 
 

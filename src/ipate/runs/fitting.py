@@ -16,7 +16,7 @@ from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation
 from ipate.ballots.design import ballot_terms
 from ipate.data.frames import is_frame, n_rows, numbers_alone
-from ipate.errors import ClassesWarning, InputError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
+from ipate.errors import ClassesWarning, InputError, IpateError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
 from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms, label, open_ledger
 from ipate.labelling.noise import make_noise
@@ -212,6 +212,15 @@ def charged_terms(allocation: Allocation, settings: Settings) -> list[Terms]:
     if settings.ballots:
         return ballot_terms([account.group for account in allocation.groups], settings.meter)
     return account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale))
+
+
+def check_passed(record: Record, passed: bool | None) -> None:
+    """Raise `IpateError` if the private test of the bound ptr was not passed and there is nothing to learn from."""
+    if passed is False and not record.n_labels:
+        raise IpateError(
+            "the private test was not passed: no label was released, but the budgets are spent as after a pass; "
+            "fitting the same people again would spend them twice"
+        )
 
 
 def standard_labels(settings: Settings, groups: Sequence[Group], record: Record) -> int:

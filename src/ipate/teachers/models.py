@@ -47,6 +47,18 @@ def make_model(name: Any = DEFAULT, options: Mapping[str, Any] | None = None, *,
     return model
 
 
+def as_teacher(given: Any) -> Any:
+    """Return the teacher of a classifier: an estimator as it is, the model of a name, or by default `DEFAULT`."""
+    if given is None or isinstance(given, str):
+        return make_model(given or DEFAULT)
+    if isinstance(given, type) or not hasattr(given, "fit"):
+        names = ", ".join((*MODELS, *NETS))
+        raise InputError(
+            f"teacher is {given!r}: it must be an estimator, such as LogisticRegression(), or one of {names}"
+        )
+    return given
+
+
 def _maker(found: Any) -> Callable[..., Any]:
     """Return what makes a model: a class or a function itself, and for an estimator a clone with options set."""
     if isinstance(found, type) or not hasattr(found, "get_params"):

@@ -12,15 +12,19 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ipate.errors import LostWorkersError
 
+if TYPE_CHECKING:
+    from joblib.externals.loky import ProcessPoolExecutor
+
 _IDLE = 60  # seconds after which an idle worker ends
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - on Linux, files that live in memory; the folder in it is our own
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_idle: dict[int, "ProcessPoolExecutor"] = {}  # pools that wait for the next tasks, by their number of workers
 _loaded: dict[str, dict[str, Any]] = {}  # in a worker process: what its tasks share, by folder
 
 
@@ -68,9 +72,7 @@ def _pool(
     """Yield results until all tasks are done or a worker dies; `lost` then receives the tasks in flight."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from joblib.externals.loky import get_reusable_executor
-
-    executor = get_reusable_executor(max_workers=n_workers, timeout=_IDLE, initializer=_silence, env=_THREADS)
+    executor = _workers(n_workers)
     waiting, running = iter(list(tasks.items())), dict[Future[Any], int]()
     finished = False
     try:
@@ -97,10 +99,25 @@ def _pool(
                 lost.append(key)
             else:
                 yield key, future.result()
-        finished = True
+        finished = not lost
     finally:
-        if not finished:
+        if not finished or _idle.setdefault(n_workers, executor) is not executor:
             executor.shutdown(wait=False, kill_workers=True)
+
+
+def _workers(number: int) -> "ProcessPoolExecutor":
+    """Return silent workers of our own: joblib's reusable ones belong to everything else in this process."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    if kept := _idle.pop(number, None):
+        try:
+            kept.submit(int)
+            return kept
+        except BrokenProcessPool:  # one of them was killed while it had nothing to do
+            kept.shutdown(wait=False, kill_workers=True)
+    return ProcessPoolExecutor(max_workers=number, timeout=_IDLE, initializer=_silence, env=_THREADS)
 
 
 def _silence() -> None:

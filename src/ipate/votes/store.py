@@ -186,14 +186,17 @@ class VoteStore:
 
 def voted_in(folder: Path) -> NDArray[np.bool_]:
     """Return which teachers of a store have voted; an empty array if there is no store yet."""
-    path = folder / "done.npy"
-    return np.load(path) if path.is_file() else np.zeros(0, dtype=np.bool_)
+    return np.load(folder / "done.npy") if _begun(folder) else np.zeros(0, dtype=np.bool_)
 
 
 def erase_votes(folder: Path, teachers: Sequence[int]) -> None:
     """Erase the votes of some teachers of a store and mark them as not having voted."""
-    for name in ("done.npy", "votes.npy"):
-        if (folder / name).is_file():
-            rows = np.lib.format.open_memmap(folder / name, mode="r+")
-            rows[list(teachers)] = 0
-            rows.flush()
+    for name in ("done.npy", "votes.npy") if _begun(folder) else ():
+        rows = np.lib.format.open_memmap(folder / name, mode="r+")
+        rows[list(teachers)] = 0
+        rows.flush()
+
+
+def _begun(folder: Path) -> bool:
+    """Whether there is a store; arrays without its statement, which is written last, were left by a kill."""
+    return (folder / "store.json").is_file()
