@@ -54,6 +54,8 @@ LAW = "tests/ballots/test_law.py"
 DESIGN = "tests/ballots/test_design.py"
 COUNTING = "tests/ballots/test_counting.py"
 RELEASE = "tests/ballots/test_release.py"
+GIVEN = "tests/ballots/test_given.py"
+LABEL_BALLOTS = "tests/cli/test_label_ballots.py"
 FORWARD = f"{TIGHT}::test_tight_lies_between_forward_divergence_and_loose"
 THEOREM = f"{TIGHT}::test_tight_matches_theorem_six_at_fifty_digits"
 BY_ID = f"{CHARGING}::test_weights_and_budgets_are_matched_by_group_id"
@@ -1007,9 +1009,9 @@ MUTANTS = (
     ),
     Mutant(
         "an interrupted labelling does not know its ledger",
-        "cli/label.py",
-        "        if book is not None:\n            _write_head(out, book)  # from now on",
-        "        if False:\n            _write_head(out, book)  # from now on",
+        "cli/charging.py",
+        "        if book is not None:\n            write_head(out, book)  # from now on",
+        "        if False:\n            write_head(out, book)  # from now on",
         (f"{LABEL}::test_ledger_missing_after_interruption_is_refused",),
     ),
     Mutant(
@@ -1574,6 +1576,69 @@ MUTANTS = (
         (RELEASE,),
     ),
     Mutant(
+        "ballots cast elsewhere drawn again",
+        "ballots/given.py",
+        "    if stored is None:\n",
+        "    if stored is None or True:\n",
+        (f"{LABEL_BALLOTS}::test_labelling_again_uses_the_stored_draw",),
+    ),
+    Mutant(
+        "ballots labelled again are a new run",
+        "ballots/given.py",
+        'return f"label {fingerprint(self.total, ',
+        'return f"label {fingerprint(self.cells, self.total, ',
+        (f"{LABEL_BALLOTS}::test_labelling_again_uses_the_stored_draw",),
+    ),
+    Mutant(
+        "ballots cast elsewhere are not charged",
+        "ballots/given.py",
+        "        charge_ballots(book, replace(ballots.design, terms=book.terms), stored, seeded=noise.seeded)\n",
+        "",
+        (LABEL_BALLOTS,),
+    ),
+    Mutant(
+        "sum above the declared units accepted",
+        "ballots/given.py",
+        "        if max(sums) <= most:\n",
+        "        if True:\n",
+        (f"{GIVEN}::test_sum_may_reach_but_not_pass_declared_units",),
+    ),
+    Mutant(
+        "negative ballots accepted",
+        "ballots/given.py",
+        "    if (low := int(ballots.min())) < 0:\n",
+        "    if (low := int(ballots.min())) < -(2**62):\n",
+        (f"{GIVEN}::test_unusable_file_is_refused_by_name",),
+    ),
+    Mutant(
+        "units above the budget accepted",
+        "ballots/design.py",
+        "if not 0 <= units[name] <= most:",
+        "if not 0 <= units[name]:",
+        (f"{GIVEN}::test_units_up_to_the_whole_budget_are_accepted_only",),
+    ),
+    Mutant(
+        "group's sum of ballots checked against all units",
+        "ballots/given.py",
+        "check_sum(own, most=most[name])",
+        "check_sum(own, most=sum(most.values()))",
+        (f"{GIVEN}::test_unusable_file_is_refused_by_name",),
+    ),
+    Mutant(
+        "units given to groups by position",
+        "ballots/given.py",
+        "    return dict(zip(ids, units.tolist(), strict=True))",
+        "    return dict(zip(sorted(ids), units.tolist(), strict=True))",
+        (f"{GIVEN}::test_sums_per_group_are_added_in_any_order",),
+    ),
+    Mutant(
+        "ballots priced at the cheapest of several fixed orders",
+        "ballots/design.py",
+        "best = float(np.min(left / _price(terms, 1.0)))",
+        "best = float(np.max(left / _price(terms, 1.0)))",
+        (f"{DESIGN}::test_several_fixed_orders_must_all_be_affordable",),
+    ),
+    Mutant(
         "ballots forgotten in carried costs",
         "ledger/carry.py",
         "total = total + number * meter.vector_cost(",
@@ -1639,7 +1704,7 @@ MUTANTS = (
     ),
     Mutant(
         "labels in another file begin another ledger",
-        "cli/label.py",
+        "cli/charging.py",
         "choose_ledger(ledger, beside=votes, pool=pool,",
         "choose_ledger(ledger, beside=out, pool=None,",
         (f"{FORGOTTEN}::test_labelling_to_other_file_names_spends_nothing_more",),

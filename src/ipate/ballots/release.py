@@ -1,7 +1,7 @@
 """The release of ballots: draw in memory, commit charge and rounded histogram together, and only then release."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from ipate.labelling.results import GroupResult, Labelling, StoppedBy, state_gua
 from ipate.ledger.base import Ledger, MemoryLedger
 from ipate.ledger.histogram import Histogram
 from ipate.ledger.records import Charge, noise_kind, refuse_mixed_noise
+from ipate.people.budgets import Group
 from ipate.people.people import People
 from ipate.public.cells import PARTITIONS, Cells, make_cells
 from ipate.public.features import Features, fit_features
@@ -198,24 +199,28 @@ def _result(book: Ledger, drawn: Histogram, maps: PublicMaps, people: People, no
             "the stored histogram belongs to other cells than these: use the pool and the stored maps of the run"
         )
     decoded = decode(drawn.counts, maps.pool)
+    return BallotRelease(
+        labelling=labelling_of(book, decoded, people.groups), decoded=decoded, histogram=drawn, features=maps.features,
+        cells=maps.cells, notes=notes,
+    )  # fmt: skip
+
+
+def labelling_of(book: Ledger, decoded: Decoded, groups: Sequence[Group]) -> Labelling:
+    """Return the labels of the pool's points, and every group's cost and weight as the ledger recorded them."""
     size = len(decoded.labels)
     seeded = book.noise == "seeded"
     meter = next(iter(book.terms.values())).meter
     stopped_by: StoppedBy = "other" if book.private_history else "account"
-    labelling = Labelling(
+    return Labelling(
         queries=np.arange(size), labels=decoded.labels, answered=np.ones(size, dtype=bool),
         reinforced=np.zeros(size, dtype=bool), repeated=np.zeros(size, dtype=bool), stopped_by="pool",
         guarantee=state_guarantee(meter, stopped_by=stopped_by, seeded=seeded), seeded=seeded, meter=meter,
-        groups=tuple(_group_results(book, people)),
+        groups=tuple(_group_results(book, groups)),
     )  # fmt: skip
-    return BallotRelease(
-        labelling=labelling, decoded=decoded, histogram=drawn, features=maps.features, cells=maps.cells, notes=notes
-    )
 
 
-def _group_results(book: Ledger, people: People) -> list[GroupResult]:
-    """Return the cost and the weight of every group, as the ledger recorded them."""
-    before = book.before
+def _group_results(book: Ledger, groups: Sequence[Group]) -> list[GroupResult]:
+    before, terms = book.before, book.terms
     moved = {
         account: float(weight)
         for charge in book.charges if charge.kind == "ballots" for account, weight in charge.sensitivity.items()
@@ -224,6 +229,7 @@ def _group_results(book: Ledger, people: People) -> list[GroupResult]:
         GroupResult(
             group=group, weight=moved[group.id], sensitivity=moved[group.id], cost=book.epsilon(group.id),
             before=before[group.id],
+            order=terms[group.id].meter.orders[0] if terms[group.id].meter.fixes_order else None,
         )
-        for group in people.groups
+        for group in groups
     ]  # fmt: skip
