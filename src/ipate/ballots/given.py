@@ -55,9 +55,8 @@ class GivenBallots:
     def run(self, seed: int | None) -> str:
         """Return the name of a labelling; the same ballots, budgets, units and bound give the same, whatever points."""
         about = [(group.id, group.epsilon, group.delta, group.people) for group in self.groups]
-        return (
-            f"label {fingerprint(self.total, sorted(about), sorted(self.design.units.items()), self.meter, seed)[:16]}"
-        )
+        mark = fingerprint(self.total, sorted(about), sorted(self.design.units.items()), self.meter, seed)
+        return f"label {mark[:16]}"
 
 
 def holds_ballots(path: Path) -> bool:
