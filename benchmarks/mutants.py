@@ -56,6 +56,8 @@ COUNTING = "tests/ballots/test_counting.py"
 RELEASE = "tests/ballots/test_release.py"
 GIVEN = "tests/ballots/test_given.py"
 LABEL_BALLOTS = "tests/cli/test_label_ballots.py"
+SITE_BALLOTS = "tests/parties/test_ballots.py"
+PARTY_BALLOTS = "tests/cli/test_party_ballots.py"
 FORWARD = f"{TIGHT}::test_tight_lies_between_forward_divergence_and_loose"
 THEOREM = f"{TIGHT}::test_tight_matches_theorem_six_at_fifty_digits"
 BY_ID = f"{CHARGING}::test_weights_and_budgets_are_matched_by_group_id"
@@ -1630,6 +1632,76 @@ MUTANTS = (
         "    return dict(zip(ids, units.tolist(), strict=True))",
         "    return dict(zip(sorted(ids), units.tolist(), strict=True))",
         (f"{GIVEN}::test_sums_per_group_are_added_in_any_order",),
+    ),
+    Mutant(
+        "site's sum of ballots above its declaration accepted",
+        "parties/ballots.py",
+        "most = sum(group.people * cells.manifest.units[group.id] for group in declared.groups)",
+        "most = sum(g.people * cells.manifest.units[g.id] for site in cells.manifest.sites for g in site.groups)",
+        (f"{SITE_BALLOTS}::test_sum_above_the_declaration_of_a_site_is_refused",),
+    ),
+    Mutant(
+        "same site's ballots merged twice",
+        "parties/ballots.py",
+        "        if before.site == file.site:\n",
+        "        if False:\n",
+        (f"{SITE_BALLOTS}::test_same_site_twice_is_refused",),
+    ),
+    Mutant(
+        "same site declared twice",
+        "parties/cells.py",
+        "        if before.site == declared.site:\n",
+        "        if False:\n",
+        (f"{SITE_BALLOTS}::test_same_site_twice_is_refused",),
+    ),
+    Mutant(
+        "ballots for other cells merged",
+        "parties/ballots.py",
+        "    if manifest.cells != cells.fingerprint:\n",
+        "    if False:\n",
+        (f"{SITE_BALLOTS}::test_file_that_cannot_be_a_site_sum_is_refused",),
+    ),
+    Mutant(
+        "ballots under a larger declaration merged",
+        "parties/ballots.py",
+        "    if manifest.groups != declared.groups:\n",
+        "    if False:\n",
+        (f"{SITE_BALLOTS}::test_file_that_cannot_be_a_site_sum_is_refused",),
+    ),
+    Mutant(
+        "changed ballots under an old hash accepted",
+        "parties/ballots.py",
+        'if exchange.array_sha256(arrays["ballots"]) != manifest.ballots:',
+        "if False:",
+        (f"{SITE_BALLOTS}::test_altered_ballots_are_detected",),
+    ),
+    Mutant(
+        "site casts ballots for cells of another declaration",
+        "parties/ballots.py",
+        "if (counted.queries, counted.groups) != (declared.queries, declared.groups):",
+        "if False:",
+        (f"{SITE_BALLOTS}::test_site_refuses_cells_of_another_declaration",),
+    ),
+    Mutant(
+        "site casts ballots for every cells file",
+        "parties/ballots.py",
+        "        record.check(cells.fingerprint, again=again)\n",
+        "",
+        (f"{SITE_BALLOTS}::test_ballots_for_other_cells_need_again",),
+    ),
+    Mutant(
+        "sites' groups of people matched by position",
+        "parties/ballots.py",
+        "np.argsort(order)[people.group_of_person]",
+        "people.group_of_person",
+        (f"{SITE_BALLOTS}::test_sites_together_equal_one_site_to_the_last_bit",),
+    ),
+    Mutant(
+        "ballots merged anew begin a new ledger",
+        "ballots/given.py",
+        "return self.maps or fingerprint(self.total)",
+        "return fingerprint(self.total)",
+        (f"{PARTY_BALLOTS}::test_other_merge_of_the_same_cells_finds_its_ledger",),
     ),
     Mutant(
         "ballots forgotten in carried costs",

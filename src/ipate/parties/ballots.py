@@ -93,7 +93,8 @@ def declare_site(
     private.mkdir(parents=True, exist_ok=True)
     private.chmod(0o700)
     with Record(out).locked():
-        write_text(private / "README", _README)
+        if not (private / "README").exists():
+            write_text(private / "README", _README)
         with replacing(private / "declared.npz", private=True) as file:
             np.savez(
                 file, X=rows.X, y=rows.y, person_of_row=people.person_of_row,
