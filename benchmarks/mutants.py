@@ -1601,15 +1601,15 @@ MUTANTS = (
     Mutant(
         "sum above the declared units accepted",
         "ballots/given.py",
-        "        if max(sums) <= most:\n",
-        "        if True:\n",
+        "        if sum(table.ravel().tolist()) > most:",
+        "        if False:",
         (f"{GIVEN}::test_sum_may_reach_but_not_pass_declared_units",),
     ),
     Mutant(
         "negative ballots accepted",
         "ballots/given.py",
-        "    if (low := int(ballots.min())) < 0:\n",
-        "    if (low := int(ballots.min())) < -(2**62):\n",
+        "    if int(ballots.min()) < 0:\n",
+        "    if False:\n",
         (f"{GIVEN}::test_unusable_file_is_refused_by_name",),
     ),
     Mutant(

@@ -109,19 +109,19 @@ def test_sum_may_reach_but_not_pass_declared_units():
     table[:, 1, 0], table[:, 2, 1] = 60, 40
     np.testing.assert_array_equal(check_sum(table, most=100), table)
     table[1, 0, 0] = 1
-    with pytest.raises(InputError, match="partition 1 sum to 101: declared units sum to 100"):
+    with pytest.raises(InputError, match="partition 1 sum to more than the declared units of all people, 100"):
         check_sum(table, most=100)
-    with pytest.raises(InputError, match="hold -1"):
+    with pytest.raises(InputError, match="negative"):
         check_sum(np.array([[[101, -1]]]), most=100)
-    with pytest.raises(InputError, match=f"hold {2**63}"):
+    with pytest.raises(InputError, match="partition 0 sum to more"):
         check_sum(np.array([[[2**63, 2**63]]], dtype=np.uint64), most=100)
 
 
 BAD = {
     "fractions": ({"ballots": TOTAL / 2}, "whole multiples of the grid"),
     "a negative entry": ({"ballots": TOTAL - TOTAL.max()}, "0 or above"),
-    "more than the groups declare": ({"ballots": TOTAL * 3}, "declared units sum to"),
-    "more than one group declares": ({"ballots": by_group()[[2, 1, 0]]}, "declared units sum to"),
+    "more than the groups declare": ({"ballots": TOTAL * 3}, "more than the declared units"),
+    "more than one group declares": ({"ballots": by_group()[[2, 1, 0]]}, "more than the declared units"),
     "an unknown shape": ({"ballots": TOTAL[0]}, "(partitions, cells, classes)"),
     "one class": ({"ballots": TOTAL[..., :1]}, "2 classes or more"),
     "other partitions": ({"cells": MAPS.pool[:, :3]}, "for 3 partitions"),

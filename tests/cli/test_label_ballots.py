@@ -164,7 +164,7 @@ def too_much():
 
 
 BAD = {
-    "a sum above the declared weights": (too_much, [], "declared units sum to"),
+    "a sum above the declared weights": (too_much, [], "more than the declared units"),
     "a group without people": (lambda: write_groups(people="x"), [], "people of group"),
     "a bound of single labels": (None, ["--bound", "tight"], "ballots have a cost for all data"),
     "noise of teachers": (None, ["--sigma", "40"], "sigma is 40.0: the file holds ballots"),

@@ -164,7 +164,7 @@ def twice(folder):
 FILES = ["north.npz", "south.npz", "west.npz"]
 MERGE = ["parties", "merge", *FILES, "--cells", "cells.npz", "--out", "m"]
 BAD = {
-    "a sum above its declaration": (twice, MERGE, "declared units sum to"),
+    "a sum above its declaration": (twice, MERGE, "more than the declared units"),
     "the same site twice": (None, ["parties", "merge", "north.npz", *MERGE[2:]], "duplicate site 'north'"),
     "a missing site": (None, [part for part in MERGE if part != "west.npz"], "counts in site 'west'"),
     "ballots without cells": (None, ["parties", "merge", *FILES, "--out", "m"], "name the cells"),

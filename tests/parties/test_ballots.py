@@ -148,7 +148,10 @@ BAD = {
     "another shape": ({"ballots": lambda table: table[:, :-1]}, "has the shape"),
     "a transposed shape": ({"ballots": lambda table: table.transpose(1, 0, 2).copy()}, "has the shape"),
     "fractions": ({"ballots": lambda table: table / 2}, "whole multiples of the grid"),
-    "a negative entry": ({"ballots": lambda table: table - (table == table.min()) * (table.min() + 1)}, "hold -1"),
+    "a negative entry": (
+        {"ballots": lambda table: table - (table == table.min()) * (table.min() + 1)},
+        "negative number",
+    ),
     "other cells": ({"cells": "0" * 64}, "is for the cells 0000"),
     "a site that is not counted in": (
         {"site": "east", "groups": [{"id": "east/high", "epsilon": 1.0, "delta": 1e-5, "people": 9}]},

@@ -100,22 +100,19 @@ def read_ballots(path: Path, rows: Sequence[GroupRow], *, delta: float, meter: M
 def check_sum(ballots: NDArray[Any], *, most: int) -> Ints:
     """Return a sum of ballots, (partitions, cells, classes), if it can be one of people whose units sum to `most`.
 
-    Everybody adds whole numbers, 0 or above, and in every partition no more than their units.
+    Everybody adds whole numbers, 0 or above, and in every partition no more than their units. No message states a sum:
+    sums are private.
     """
     if most >= _EXACT:
         raise InputError(f"units of all people sum to {most}: an exact sum is below {_EXACT}")
     if ballots.dtype.kind not in "iu":
         raise InputError(f"ballots are {ballots.dtype}: they must be integers, whole multiples of the grid 2^-20")
-    if (low := int(ballots.min())) < 0:
-        raise InputError(f"ballots hold {low}: what people add is 0 or above")
-    if int(ballots.max()) <= most:  # so that nothing below overflows
-        sums = [sum(table.ravel().tolist()) for table in ballots]
-        if max(sums) <= most:
-            return ballots.astype(np.int64)
-        raise InputError(
-            f"ballots of partition {int(np.argmax(sums))} sum to {max(sums)}: declared units sum to {most}"
-        )
-    raise InputError(f"ballots hold {int(ballots.max())}: declared units sum to {most}")
+    if int(ballots.min()) < 0:
+        raise InputError("ballots hold a negative number: what people add is 0 or above")
+    for k, table in enumerate(ballots):
+        if sum(table.ravel().tolist()) > most:  # whole numbers of Python, which do not overflow
+            raise InputError(f"ballots of partition {k} sum to more than the declared units of all people, {most}")
+    return ballots.astype(np.int64)
 
 
 def release_given(
