@@ -54,6 +54,10 @@ LAW = "tests/ballots/test_law.py"
 DESIGN = "tests/ballots/test_design.py"
 COUNTING = "tests/ballots/test_counting.py"
 RELEASE = "tests/ballots/test_release.py"
+GIVEN = "tests/ballots/test_given.py"
+LABEL_BALLOTS = "tests/cli/test_label_ballots.py"
+SITE_BALLOTS = "tests/parties/test_ballots.py"
+PARTY_BALLOTS = "tests/cli/test_party_ballots.py"
 FORWARD = f"{TIGHT}::test_tight_lies_between_forward_divergence_and_loose"
 THEOREM = f"{TIGHT}::test_tight_matches_theorem_six_at_fifty_digits"
 BY_ID = f"{CHARGING}::test_weights_and_budgets_are_matched_by_group_id"
@@ -652,7 +656,7 @@ MUTANTS = (
     ),
     Mutant(
         "a site votes again without a word",
-        "parties/site.py",
+        "parties/record.py",
         "if others and not again:",
         "if False:",
         (f"{SITE}::test_voting_on_other_queries_needs_again",),
@@ -1009,9 +1013,9 @@ MUTANTS = (
     ),
     Mutant(
         "an interrupted labelling does not know its ledger",
-        "cli/label.py",
-        "        if book is not None:\n            _write_head(out, book)  # from now on",
-        "        if False:\n            _write_head(out, book)  # from now on",
+        "cli/charging.py",
+        "        if book is not None:\n            write_head(out, book)  # from now on",
+        "        if False:\n            write_head(out, book)  # from now on",
         (f"{LABEL}::test_ledger_missing_after_interruption_is_refused",),
     ),
     Mutant(
@@ -1625,6 +1629,132 @@ MUTANTS = (
         (RELEASE,),
     ),
     Mutant(
+        "ballots cast elsewhere drawn again",
+        "ballots/given.py",
+        "    if stored is None:\n",
+        "    if stored is None or True:\n",
+        (f"{LABEL_BALLOTS}::test_labelling_again_uses_the_stored_draw",),
+    ),
+    Mutant(
+        "ballots labelled again are a new run",
+        "ballots/given.py",
+        "mark = fingerprint(self.total, ",
+        "mark = fingerprint(self.cells, self.total, ",
+        (f"{LABEL_BALLOTS}::test_labelling_again_uses_the_stored_draw",),
+    ),
+    Mutant(
+        "ballots cast elsewhere are not charged",
+        "ballots/given.py",
+        "        charge_ballots(book, replace(ballots.design, terms=book.terms), stored, seeded=noise.seeded)\n",
+        "",
+        (LABEL_BALLOTS,),
+    ),
+    Mutant(
+        "sum above the declared units accepted",
+        "ballots/given.py",
+        "        if sum(table.ravel().tolist()) > most:",
+        "        if False:",
+        (f"{GIVEN}::test_sum_may_reach_but_not_pass_declared_units",),
+    ),
+    Mutant(
+        "negative ballots accepted",
+        "ballots/given.py",
+        "    if int(ballots.min()) < 0:\n",
+        "    if False:\n",
+        (f"{GIVEN}::test_unusable_file_is_refused_by_name",),
+    ),
+    Mutant(
+        "units above the budget accepted",
+        "ballots/design.py",
+        "if not 0 <= units[name] <= most:",
+        "if not 0 <= units[name]:",
+        (f"{GIVEN}::test_units_up_to_the_whole_budget_are_accepted_only",),
+    ),
+    Mutant(
+        "group's sum of ballots checked against all units",
+        "ballots/given.py",
+        "check_sum(own, most=most[name])",
+        "check_sum(own, most=sum(most.values()))",
+        (f"{GIVEN}::test_unusable_file_is_refused_by_name",),
+    ),
+    Mutant(
+        "units given to groups by position",
+        "ballots/given.py",
+        "    return dict(zip(ids, units.tolist(), strict=True))",
+        "    return dict(zip(sorted(ids), units.tolist(), strict=True))",
+        (f"{GIVEN}::test_sums_per_group_are_added_in_any_order",),
+    ),
+    Mutant(
+        "site's sum of ballots above its declaration accepted",
+        "parties/ballots.py",
+        "most = sum(group.people * cells.manifest.units[group.id] for group in declared.groups)",
+        "most = sum(g.people * cells.manifest.units[g.id] for site in cells.manifest.sites for g in site.groups)",
+        (f"{SITE_BALLOTS}::test_sum_above_the_declaration_of_a_site_is_refused",),
+    ),
+    Mutant(
+        "same site's ballots merged twice",
+        "parties/ballots.py",
+        "        if before.site == file.site:\n",
+        "        if False:\n",
+        (f"{SITE_BALLOTS}::test_same_site_twice_is_refused",),
+    ),
+    Mutant(
+        "same site declared twice",
+        "parties/cells.py",
+        "        if before.site == declared.site:\n",
+        "        if False:\n",
+        (f"{SITE_BALLOTS}::test_same_site_twice_is_refused",),
+    ),
+    Mutant(
+        "ballots for other cells merged",
+        "parties/ballots.py",
+        "    if manifest.cells != cells.fingerprint:\n",
+        "    if False:\n",
+        (f"{SITE_BALLOTS}::test_file_that_cannot_be_a_site_sum_is_refused",),
+    ),
+    Mutant(
+        "ballots under a larger declaration merged",
+        "parties/ballots.py",
+        "    if manifest.groups != declared.groups:\n",
+        "    if False:\n",
+        (f"{SITE_BALLOTS}::test_file_that_cannot_be_a_site_sum_is_refused",),
+    ),
+    Mutant(
+        "changed ballots under an old hash accepted",
+        "parties/ballots.py",
+        'if exchange.array_sha256(arrays["ballots"]) != manifest.ballots:',
+        "if False:",
+        (f"{SITE_BALLOTS}::test_altered_ballots_are_detected",),
+    ),
+    Mutant(
+        "site casts ballots for cells of another declaration",
+        "parties/ballots.py",
+        "if (counted.queries, counted.groups) != (declared.queries, declared.groups):",
+        "if False:",
+        (f"{SITE_BALLOTS}::test_site_refuses_cells_of_another_declaration",),
+    ),
+    Mutant(
+        "site casts ballots for every cells file",
+        "parties/ballots.py",
+        "        record.check(cells.fingerprint, again=again)\n",
+        "",
+        (f"{SITE_BALLOTS}::test_ballots_for_other_cells_need_again",),
+    ),
+    Mutant(
+        "sites' groups of people matched by position",
+        "parties/ballots.py",
+        "np.argsort(order)[people.group_of_person]",
+        "people.group_of_person",
+        (f"{SITE_BALLOTS}::test_sites_together_equal_one_site_to_the_last_bit",),
+    ),
+    Mutant(
+        "ballots merged anew begin a new ledger",
+        "ballots/given.py",
+        "return self.maps or fingerprint(self.total)",
+        "return fingerprint(self.total)",
+        (f"{PARTY_BALLOTS}::test_other_merge_of_the_same_cells_finds_its_ledger",),
+    ),
+    Mutant(
         "ballots forgotten in carried costs",
         "ledger/carry.py",
         "total = total + number * meter.vector_cost(",
@@ -1697,7 +1827,7 @@ MUTANTS = (
     ),
     Mutant(
         "labels in another file begin another ledger",
-        "cli/label.py",
+        "cli/charging.py",
         "choose_ledger(ledger, beside=votes, pool=pool,",
         "choose_ledger(ledger, beside=out, pool=None,",
         (f"{FORGOTTEN}::test_labelling_to_other_file_names_spends_nothing_more",),

@@ -1,6 +1,7 @@
 """Weights, cells and costs of a design: test vectors, and no budget passed whatever the figures."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,3 +129,17 @@ def test_bounds_with_private_costs_are_refused(bound):
 def test_units_are_rounded_down_on_the_grid():
     design = make_design(ballot_terms(groups((1.0, 1e-5, 100))), n_classes=2, n_pool=500)
     assert design.units["g0"] == np.floor(weight(1.0, 1e-5) / 4 * 2**20)
+
+
+@pytest.mark.parametrize("bound", ["loose", "sup"])
+def test_several_fixed_orders_must_all_be_affordable(bound):
+    """An account whose members fixed other orders in earlier runs pays at each of them; ε is the largest."""
+    (alone,) = ballot_terms(groups((1.0, 1e-5, 100)), Meter(bound))
+    assert len(alone.meter.orders) == 1
+    several = replace(alone, meter=Meter(bound, "improved", (alone.meter.orders[0], 16.0, 45.0)))
+    design = make_design([several], n_classes=2, n_pool=100)
+    assert several.fits(design.costs["g0"])
+    assert several.epsilon(design.costs["g0"]) <= 1.0
+    best = make_design([alone], n_classes=2, n_pool=100)
+    assert 0 < design.units["g0"] < best.units["g0"]
+    assert alone.epsilon(best.costs["g0"]) == pytest.approx(1.0, rel=1e-3)

@@ -1,5 +1,6 @@
 """The example of docs/parties.md runs; only the teacher is replaced by one that trains faster."""
 
+import csv
 import json
 import re
 import shlex
@@ -20,7 +21,7 @@ def test_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
     data, student = blocks("python")
     scope = {}
     exec(compile(data, PAGE.name, "exec"), scope)
-    (commands,) = blocks("bash")
+    commands, ballots = blocks("bash")
     lines = [shlex.split(line)[1:] for line in commands.splitlines() if line.startswith("ipate ")]
     assert [line[1] for line in lines].count("fit") == 3
     for line in lines:
@@ -31,3 +32,11 @@ def test_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
     assert all(group["epsilon"] > 0.95 * group["budget"] for group in result["groups"])
     exec(compile(student, PAGE.name, "exec"), scope)
     assert scope["student"].score(scope["data"].X[:1000], scope["data"].y[:1000]) > 0.5
+    for line in (shlex.split(line)[1:] for line in ballots.splitlines() if line.startswith("ipate ")):
+        assert _run([*line, "--json"]) == 0, capsys.readouterr().err
+        result = flat(json.loads(capsys.readouterr().out))
+    assert result["labels"] == 1000
+    assert all(0 < group["epsilon"] <= group["budget"] for group in result["groups"])
+    with open("pool-labels.csv", newline="") as file:
+        found = [int(row["label"]) for row in csv.DictReader(file)]
+    assert sum(label == own for label, own in zip(found, scope["data"].y[9000:], strict=True)) > 700

@@ -38,7 +38,7 @@ def test_flipped_bit_is_detected(file, member):
     raw = bytearray(file.read_bytes())
     raw[last_byte_of(file, member)] ^= 1
     file.write_bytes(raw)
-    with pytest.raises(InputError, match=r"north\.npz.*ask the site to send the file again"):
+    with pytest.raises(InputError, match=r"north\.npz.*ask the sender to send the file again"):
         read_site_votes(file)
 
 
@@ -158,7 +158,7 @@ def test_file_with_other_members_is_refused(file, tmp_path):
     with pytest.raises(InputError, match="rows"):
         read_site_votes(file)
     (tmp_path / "text.npz").write_text("not an archive")
-    with pytest.raises(InputError, match=r"text\.npz: is not a readable vote file"):
+    with pytest.raises(InputError, match=r"text\.npz: is not readable as a site's vote file"):
         read_site_votes(tmp_path / "text.npz")
     with pytest.raises(InputError, match="no such file"):
         read_site_votes(tmp_path / "nowhere.npz")

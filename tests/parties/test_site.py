@@ -80,11 +80,13 @@ def test_voting_on_other_queries_needs_again(tmp_path, site, pool):
     others = queries(tmp_path / "elsewhere", seed=10)
     site.vote(pool, tmp_path / "one.npz")
     site.vote(pool, tmp_path / "same.npz")
-    with pytest.raises(InputError, match=r"has already voted on other queries .* spends people's budgets again"):
+    with pytest.raises(
+        InputError, match=r"has already sent votes or ballots for other queries .* spends people's budgets again"
+    ):
         site.vote(others, tmp_path / "two.npz")
     assert not (tmp_path / "two.npz").exists()
     site.vote(others, tmp_path / "two.npz", again=True)
-    with pytest.raises(InputError, match="has already voted on other queries"):
+    with pytest.raises(InputError, match="has already sent votes or ballots for other queries"):
         site.vote(pool, tmp_path / "three.npz")
 
 
@@ -97,7 +99,7 @@ def test_failed_vote_leaves_no_file_or_record(tmp_path, site, pool):
 
 
 def test_second_voting_process_is_refused(tmp_path, site, pool):
-    with site._locked(), pytest.raises(InputError, match="another process is voting here"):
+    with site._sent.locked(), pytest.raises(InputError, match="another process is voting here"):
         site.vote(pool, tmp_path / "votes.npz")
 
 

@@ -6,14 +6,14 @@ A person's ballot moves the histogram by at most √2 times their weight w (docs
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.accounting.bounds import Meter
+from ipate.accounting.bounds import Meter, best_order
 from ipate.errors import BudgetExceededError, InputError, check_count
 from ipate.ledger.records import Terms
 from ipate.people.budgets import Account, Group
@@ -82,9 +82,11 @@ class Design:
                 "will be wrong: more people or larger budgets are needed"
             )
         if self.share < 1:
+            full = self.total > 0.99 * FULL * self.cells * SIGMA
+            why = f"; more would improve no label with {self.cells} cells, so" if full else ", and"
             found.append(
-                f"ballots: {100 * self.share:.0f}% of the affordable weight is used; more would improve no label with "
-                f"{self.cells} cells, so the rest of every budget stays in the account"
+                f"ballots: {100 * self.share:.0f}% of the affordable weight is used{why} the rest of every budget "
+                "stays in the account"
             )
         return tuple(found)
 
@@ -107,15 +109,22 @@ class Design:
 
 
 def ballot_terms(groups: Sequence[Group], meter: Meter | None = None) -> list[Terms]:
-    """Return one account per group; its sensitivity is the weight that the whole budget affords."""
+    """Return one account per group; its sensitivity is the weight that the whole budget affords.
+
+    Under loose and sup every account has one Rényi order, the one at which its budget affords most.
+    """
     unit = meter or Meter("gdp")
     if unit.whole or not unit.data_independent:
         raise InputError(f"bound is {unit.bound!r}: ballots have a cost for all data; use gdp")
     made = []
     for group in groups:
-        blank = Terms(account=Account(group=group, sensitivity=0.0), meter=unit)
+        own = unit
+        if unit.fixes_order:
+            price = unit.vector_cost(sensitivity=1.0, sigma=SIGMA)
+            own = unit.at_order(best_order(unit, epsilon=group.epsilon, delta=group.delta, label=price))
+        blank = Terms(account=Account(group=group, sensitivity=0.0), meter=own)
         weight = _affordable(blank, blank.limit)
-        made.append(Terms(account=Account(group=group, sensitivity=weight), meter=unit))
+        made.append(Terms(account=Account(group=group, sensitivity=weight), meter=own))
     return made
 
 
@@ -145,7 +154,7 @@ def make_design(
     share = min(1.0, FULL * m * SIGMA / total) if total > 0 else 1.0
     units = {name: math.floor(share * weight / root / GRID) for name, weight in weights.items()}
     for name, entry in held.items():  # a last bit of rounding must not pass the budget
-        while units[name] > 0 and not np.any(_price(entry, root * (units[name] * GRID) * (1 + 1e-15)) <= left[name]):
+        while units[name] > 0 and not np.all(_price(entry, root * (units[name] * GRID) * (1 + 1e-15)) <= left[name]):
             units[name] -= 1
     if not any(units.values()):
         raise BudgetExceededError("no budget is left for ballots: nobody's ballot would have any weight")
@@ -155,6 +164,29 @@ def make_design(
     )  # fmt: skip
 
 
+def state_design(
+    terms: Sequence[Terms], *, shape: tuple[int, int, int], units: Mapping[str, int] | None = None
+) -> Design:
+    """Return the design of ballots that were cast elsewhere with these units; default: those of whole budgets.
+
+    Units that a budget does not afford are refused.
+    """
+    partitions, cells, n_classes = shape
+    endless = 2**53  # so many cells that no part of a budget is left over
+    whole = make_design(terms, n_classes=n_classes, n_pool=endless, partitions=partitions, cells=endless)
+    if units is None:
+        return replace(whole, cells=cells)
+    if set(units) != set(whole.units):
+        raise InputError(f"units are given for {sorted(units)}, and the groups are {sorted(whole.units)}")
+    for name, most in whole.units.items():
+        if not 0 <= units[name] <= most:
+            raise InputError(f"units of group {name!r} is {units[name]}: its budget affords whole numbers up to {most}")
+    if not any(units.values()):
+        raise InputError("all units are 0: nobody's ballot has any weight")
+    made = replace(whole, cells=cells, units=dict(units))
+    return replace(made, share=min(1.0, made.total / whole.total))
+
+
 def _price(terms: Terms, weight: float) -> Floats:
     """Return the cost of a ballot of this weight: that of a vector which moves by √2·w."""
     return terms.meter.vector_cost(sensitivity=weight, sigma=SIGMA)
@@ -162,5 +194,5 @@ def _price(terms: Terms, weight: float) -> Floats:
 
 def _affordable(terms: Terms, left: Floats) -> float:
     """Return the weight whose cost is what is left: costs grow with its square."""
-    best = float(np.max(left / _price(terms, 1.0), initial=0.0))
+    best = float(np.min(left / _price(terms, 1.0)))  # an account that has fixed several orders pays at all of them
     return math.sqrt(best) if best > 0 else 0.0

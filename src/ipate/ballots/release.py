@@ -1,7 +1,7 @@
 """The release of ballots: draw in memory, commit charge and rounded histogram together, and only then release."""
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from ipate.labelling.results import BallotFacts, GroupResult, Labelling, Stopped
 from ipate.ledger.base import Ledger, MemoryLedger
 from ipate.ledger.histogram import Histogram
 from ipate.ledger.records import Charge, noise_kind, refuse_mixed_noise
+from ipate.people.budgets import Group
 from ipate.people.people import People
 from ipate.public.cells import PARTITIONS, Cells, make_cells
 from ipate.public.features import Features, fit_features
@@ -209,19 +210,24 @@ def _result(book: Ledger, drawn: Histogram, maps: PublicMaps, people: People, no
             "the stored histogram belongs to other cells than these: use the pool and the stored maps of the run"
         )
     decoded = decode(drawn.counts, maps.pool)
+    return BallotRelease(
+        labelling=labelling_of(book, decoded, people.groups), decoded=decoded, histogram=drawn, features=maps.features,
+        cells=maps.cells, notes=notes,
+    )  # fmt: skip
+
+
+def labelling_of(book: Ledger, decoded: Decoded, groups: Sequence[Group]) -> Labelling:
+    """Return the labels of the pool's points, and every group's cost and weight as the ledger recorded them."""
     size = len(decoded.labels)
     seeded = book.noise == "seeded"
     meter = next(iter(book.terms.values())).meter
     stopped_by: StoppedBy = "other" if book.private_history else "account"
-    labelling = Labelling(
+    return Labelling(
         queries=np.arange(size), labels=decoded.labels, answered=np.ones(size, dtype=bool),
         reinforced=np.zeros(size, dtype=bool), repeated=np.zeros(size, dtype=bool), stopped_by="pool",
         guarantee=state_guarantee(meter, stopped_by=stopped_by, seeded=seeded), seeded=seeded, meter=meter,
-        groups=tuple(_group_results(book, people)), ballots=_facts(book, drawn), confidence=decoded.confidence,
+        groups=tuple(_group_results(book, groups)), ballots=_facts(book), confidence=decoded.confidence,
     )  # fmt: skip
-    return BallotRelease(
-        labelling=labelling, decoded=decoded, histogram=drawn, features=maps.features, cells=maps.cells, notes=notes
-    )
 
 
 def _weights(book: Ledger) -> dict[str, float]:
@@ -230,21 +236,22 @@ def _weights(book: Ledger) -> dict[str, float]:
     return {account: float(weight) for charge in charges for account, weight in charge.sensitivity.items()}
 
 
-def _facts(book: Ledger, drawn: Histogram) -> BallotFacts:
-    partitions, cells, classes = drawn.counts.shape
+def _facts(book: Ledger) -> BallotFacts:
+    partitions, cells, classes = next(c.histogram for c in book.charges if c.histogram is not None).counts.shape
     total = math.fsum(
         weight * (book.terms[account].account.group.people or 0) for account, weight in _weights(book).items()
     )
     return BallotFacts(partitions=partitions, cells=cells, classes=classes, sigma=SIGMA, weight=total)
 
 
-def _group_results(book: Ledger, people: People) -> list[GroupResult]:
+def _group_results(book: Ledger, groups: Sequence[Group]) -> list[GroupResult]:
     """Return the cost and the weight of every group, as the ledger recorded them."""
-    before, moved = book.before, _weights(book)
+    before, terms, moved = book.before, book.terms, _weights(book)
     return [
         GroupResult(
             group=group, weight=moved[group.id], sensitivity=moved[group.id], cost=book.epsilon(group.id),
             before=before[group.id],
+            order=terms[group.id].meter.orders[0] if terms[group.id].meter.fixes_order else None,
         )
-        for group in people.groups
+        for group in groups
     ]  # fmt: skip

@@ -14,6 +14,7 @@ from ipate.cli import (
     design,
     label,
     parties,
+    party,
     plan,
     predict,
     report,
@@ -71,9 +72,9 @@ for module in (
     reproduce,
 ):
     app.command(module.__name__.rpartition(".")[2], epilog=module.EXAMPLE)(module.command)
-app.add_typer(parties.party, name="party", short_help=parties.party.info.help)
+app.add_typer(party.party, name="party", short_help=party.party.info.help)
 app.add_typer(parties.parties, name="parties", short_help=parties.parties.info.help)
-for made in (*app.registered_commands, *parties.party.registered_commands, *parties.parties.registered_commands):
+for made in (*app.registered_commands, *party.party.registered_commands, *parties.parties.registered_commands):
     made.short_help = str(made.callback.__doc__).partition("\n")[0]  # the whole summary, which click would cut
 
 

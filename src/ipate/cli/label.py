@@ -1,16 +1,18 @@
-"""`ipate label`: label public points with teachers trained elsewhere, within every budget.
+"""`ipate label`: label public points with teachers trained, or ballots cast, elsewhere, within every budget.
 
-Charges are kept in a ledger on disk, by default beside the votes; the same command continues an interrupted run.
+Charges are kept in a ledger on disk, by default beside the file; the same command continues an interrupted run.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from ipate.cli import options
+from ipate.cli.charging import charging_ledger, write_head
 from ipate.cli.output import (
     BUDGET_COLUMNS,
     COST_COLUMNS,
@@ -23,22 +25,33 @@ from ipate.cli.output import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
+    from ipate.accounting.bounds import Meter
+    from ipate.ballots.given import GivenBallots
+    from ipate.labelling.noise import NoiseSource
     from ipate.labelling.results import Labelling
-    from ipate.ledger.admission import Roster
     from ipate.ledger.base import Ledger
-    from ipate.ledger.finding import Choice
-    from ipate.ledger.records import Terms
     from ipate.votes import Votes
 
 EXAMPLE = (
     "Example: ipate label votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
     "--delta 1e-5 --out labels.csv. labels.csv has the columns query,answered,label, one row per query "
-    "asked, in the order asked."
+    "asked, in the order asked. A file with an array ballots is labelled by one release of all ballots: "
+    "ipate label ballots.npz --groups groups.csv --out labels.csv."
 )
 
 
+BALLOTS = "the file holds ballots, which are all released at once with the noise σ = 1"
+OF_BALLOTS = (
+    "votes", "groups", "out", "bound", "conversion", "delta", "orders", "seed", "ledger", "fresh_ledger",
+    "accept_larger_budgets", "as_json",
+)  # fmt: skip
+
+
 def command(
-    votes: Annotated[Path, Argument(help="The teachers' votes: an npz, a folder or an npy.", metavar="VOTES")],
+    context: Context,
+    votes: Annotated[
+        Path, Argument(help="The teachers' votes (npz, folder or npy), or the sum of ballots (npz).", metavar="VOTES")
+    ],
     groups: Annotated[Path, Option(help="csv file of group budgets.", metavar="GROUPS.csv")],
     out: Annotated[Path, Option(help="The csv file of labels to write.", metavar="LABELS.csv")],
     variant: Annotated[
@@ -90,30 +103,38 @@ def command(
     split_seed: Annotated[int, Option(min=0, help="Vanishing: public seed of the participation schedule.")] = 0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Label public points with teachers trained elsewhere; no one's budget is exceeded."""
+    """Label public points with teachers trained or ballots cast elsewhere; no one's budget is exceeded."""
     import numpy as np
 
     from ipate.accounting.bounds import Meter
     from ipate.allocation import panel_for
     from ipate.allocation.layout import TrainedElsewhere
+    from ipate.ballots.given import holds_ballots
     from ipate.errors import InputError, check_number
     from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.loop import Stop, account_terms, label
     from ipate.labelling.noise import make_noise
     from ipate.labelling.tested import label_tested
     from ipate.ledger.admission import Roster
-    from ipate.ledger.finding import Choice, choose_ledger
     from ipate.people.budgets import read_groups
     from ipate.planning.reference import write_design
     from ipate.votes import read_votes
 
     check_number("delta", delta)
+    meter = Meter(bound, conversion, options.parse_orders(orders))
+    noise = make_noise(seed)
+    charging = partial(
+        charging_ledger, votes, out, ledger, fresh=fresh_ledger, seeded=seed is not None,
+        roster=Roster(accept_larger_budgets=accept_larger_budgets),
+    )  # fmt: skip
+    if holds_ballots(votes):
+        options.refuse_unused(BALLOTS, **options.on_command_line(context, but=OF_BALLOTS))
+        _label_ballots(votes, groups, out, charging, delta=delta, meter=meter, noise=noise, seed=seed, as_json=as_json)
+        return
     chosen = build_aggregator(
         aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
         student_probs=student_probs,
     )  # fmt: skip
-    meter = Meter(bound, conversion, options.parse_orders(orders))
-    noise = make_noise(seed)
     rows = read_groups(groups)
     ballot = read_votes(votes, classes=classes)
     probs = options.load_probs(student_probs, ballot)
@@ -140,19 +161,10 @@ def command(
     request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed, digest)
     run, pool = _name_run(ballot, panel.groups, panel.weights, repr(chosen), meter, probs, *request, seed)
     terms = account_terms(panel, meter, chosen)
-    options.check_out(out, "a file of labels")
-    where = None if seed is None else Choice(path=ledger or out, announcement="")
-    if where is None:
-        merged = votes.absolute().parents[1].glob("*/") if (votes.parent / "sites.json").is_file() else ()
-        where = choose_ledger(ledger, beside=votes, pool=pool, fresh=fresh_ledger, further=merged)
-    roster = Roster(accept_larger_budgets=accept_larger_budgets)
     with (
-        _announced(where.announcement),
-        _opened_ledger(out, ledger, where, terms, run=run, pool=pool, roster=roster, seeded=seed is not None) as book,
+        charging(terms, run=run, pool=pool) as book,
         progress_bar("labelling", ballot.n_queries, quiet=as_json) as progress,
     ):
-        if book is not None:
-            _write_head(out, book)  # from now on an older copy or a missing ledger is detected
         if test is not None:
             write_design(out.with_name(f"{out.name}.design.json"), test)
             result = label_tested(ballot, panel, chosen, test, order=order, noise=noise, ledger=book, progress=progress)
@@ -161,10 +173,31 @@ def command(
                 ballot, panel, chosen, meter, stop=cast("Stop", stop), max_labels=max_labels, max_queries=max_queries,
                 order=order, student_probs=probs, noise=noise, ledger=book, progress=progress,
             )  # fmt: skip
-    _write_labels(out, ballot, result)
-    if book is not None:
-        _write_head(out, book)
-    _show(result, ballot, name, out, book, as_json)
+    _finish(result, ballot, {"variant": name, "voting": "teachers"}, out, book, as_json)
+
+
+def _label_ballots(
+    path: Path, groups: Path, out: Path, charging: "Callable[..., AbstractContextManager[Ledger | None]]", *,
+    delta: float, meter: "Meter", noise: "NoiseSource", seed: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Label the points of a file of ballots, and write how clear each label is beside the labels."""
+    import logging
+
+    import numpy as np
+
+    from ipate.ballots.given import read_ballots, release_given
+    from ipate.files import replacing
+    from ipate.people.budgets import read_groups
+
+    ballots = read_ballots(path, read_groups(groups), delta=delta, meter=meter)
+    with charging(list(ballots.design.terms.values()), run=ballots.run(seed), pool=ballots.pool) as book:
+        for note in ballots.design.notes:
+            logging.getLogger("ipate").warning(note)
+        result, decoded = release_given(ballots, noise=noise, ledger=book)
+    beside = out.with_name(f"{out.name}.confidence.npz")
+    with replacing(beside) as file:
+        np.savez(file, labels=decoded.labels, confidence=decoded.confidence, sample_weight=decoded.sample_weight)
+    _finish(result, ballots, {"variant": None, "voting": "ballots"}, out, book, as_json, confidence=str(beside))
 
 
 def _name_run(votes: "Votes", *inputs: Any) -> tuple[str, str]:
@@ -177,59 +210,6 @@ def _name_run(votes: "Votes", *inputs: Any) -> tuple[str, str]:
     turns = () if votes.participation is None else votes.participation
     pool = fingerprint(*votes.votes, votes.n_classes, votes.queries, *turns)  # row by row: votes may be memory-mapped
     return f"label {fingerprint(pool, *inputs)[:16]}", pool
-
-
-@contextmanager
-def _announced(line: str) -> "Iterator[None]":
-    """Print which ledger is charged when that is settled; bad input prints its own message only."""
-    import logging
-
-    from ipate.errors import InputError
-
-    refused = False
-    try:
-        yield
-    except InputError:
-        refused = True
-        raise
-    finally:
-        if line and not refused:
-            logging.getLogger("ipate").info(line)
-
-
-@contextmanager
-def _opened_ledger(
-    out: Path, named: Path | None, where: "Choice", terms: "Sequence[Terms]", *, run: str, pool: str, roster: "Roster",
-    seeded: bool,
-) -> "Iterator[Ledger | None]":  # fmt: skip
-    """Open the ledger of a labelling; None for a seeded one without --ledger, which has no guarantee."""
-    from ipate.ledger.records import noise_kind
-    from ipate.ledger.sqlite import SqliteLedger
-
-    if named is None and seeded:
-        yield None
-        return
-    path, seen, noise = where.path, None, noise_kind(seeded=seeded)
-    options.check_out(path, "a ledger")
-    if _head_file(out).is_file():
-        head, _, charged = _head_file(out).read_text(encoding="utf-8").strip().partition("\n")
-        seen = head if charged == str(path.resolve()) else None  # None: another ledger's head
-    with SqliteLedger.open(
-        path, terms, run=run, pool=pool, people=roster, noise=noise, replaces=where.replaces, expected_head=seen
-    ) as book:
-        yield book
-
-
-def _head_file(out: Path) -> Path:
-    """Return the file beside the labels that records the ledger's head, for rollback detection."""
-    return out.with_name(f"{out.name}.head")
-
-
-def _write_head(out: Path, book: "Ledger") -> None:
-    """Record the head and the path of the ledger beside the labels."""
-    from ipate.files import write_text
-
-    write_text(_head_file(out), f"{book.head}\n{Path(book.path or '').resolve()}\n")
 
 
 def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
@@ -247,7 +227,18 @@ def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
         )
 
 
-def _write_labels(path: Path, votes: "Votes", result: "Labelling") -> None:
+def _finish(
+    result: "Labelling", votes: "Votes | GivenBallots", inputs: dict[str, Any], out: Path, book: "Ledger | None",
+    as_json: bool, **files: str,
+) -> None:  # fmt: skip
+    """Write the labels, record the ledger's head beside them, and print the result."""
+    _write_labels(out, votes, result)
+    if book is not None:
+        write_head(out, book)
+    _show(result, votes, inputs, out, book, as_json, files)
+
+
+def _write_labels(path: Path, votes: "Votes | GivenBallots", result: "Labelling") -> None:
     """Write the labels file atomically; every label in it has been charged."""
     from ipate.files import write_csv
 
@@ -259,10 +250,14 @@ def _write_labels(path: Path, votes: "Votes", result: "Labelling") -> None:
     write_csv(path, ["query", "answered", "label"], rows, newline="\r\n")
 
 
-def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, book: "Ledger | None", as_json: bool) -> None:
+def _show(
+    result: "Labelling", votes: "Votes | GivenBallots", inputs: dict[str, Any], out: Path, book: "Ledger | None",
+    as_json: bool, files: dict[str, str],
+) -> None:  # fmt: skip
     import numpy as np
 
     from ipate.labelling.results import blocks
+    from ipate.people.budgets import shown_count
 
     labelled = result.answered | result.reinforced
     scores: dict[str, float | None] = {"accuracy": None}
@@ -277,22 +272,24 @@ def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, book: "L
             "passed": result.passed,
             "ledger_head": None if book is None else str(book.head),
         }
-        inputs = {"variant": variant, "bound": result.meter.bound, "conversion": result.meter.conversion}
-        files = {"labels": str(out), "ledger": None if book is None else str(book.path)}
+        inputs |= {"bound": result.meter.bound, "conversion": result.meter.conversion}
+        written = {"labels": str(out), "ledger": None if book is None else str(book.path), **files}
         found = blocks(result.guarantee, inputs=inputs, outcome=outcome, groups=result.groups, scores=scores)
-        print_json({**found, "files": files})
+        print_json({**found, "files": written})
         return
     where = f"Labels: {out}. " + ("Charges were kept in memory only." if book is None else f"Charged to: {book.path}")
-    teachers = ["mixed" if group.teachers is None else str(group.teachers) for group in result.groups]
+    engine = inputs["voting"]
+    who = {"teachers": "teachers", "ballots": "people"}[engine]
+    numbers = [group.teachers if engine == "teachers" else shown_count(group.group.people) for group in result.groups]
     print_blocks(
         result.guarantee,
-        about=f"{variant}, {result.meter.bound} bound",
+        about=f"{inputs['variant'] or engine}, {result.meter.bound} bound",
         outcome=f"{result.n_labels} labels from {result.n_queries} queries",
         inputs=(
-            ["group", "teachers", "weight", *BUDGET_COLUMNS],
+            ["group", who, "weight", *BUDGET_COLUMNS],
             [
-                [group.id, number, cell(group.weight, ".4g"), *budget_cells(group)]
-                for group, number in zip(result.groups, teachers, strict=True)
+                [group.id, "mixed" if number is None else str(number), cell(group.weight, ".4g"), *budget_cells(group)]
+                for group, number in zip(result.groups, numbers, strict=True)
             ],
         ),
         costs=(

@@ -1,10 +1,11 @@
 """Options that several commands share: their declarations, and how they are read and validated."""
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+from typer import Context, Option
 
 from ipate.cli.output import waiting
 from ipate.errors import InputError
@@ -170,6 +171,14 @@ def chosen_design(
         found = design_for(made, panel, mechanism, n_classes=votes.n_classes, queries=asked[:max_queries])
         refuse_own_votes(found, votes)
         return found
+
+
+def on_command_line(context: Context, *, but: Collection[str]) -> dict[str, Any]:
+    """Return the options that the user has given, except some, by name."""
+    given = {name: context.get_parameter_source(name) for name in context.params if name not in but}
+    return {
+        name: context.params[name] for name, source in given.items() if source is not None and source.name != "DEFAULT"
+    }
 
 
 def refuse_unused(why: str, **options: Any) -> None:

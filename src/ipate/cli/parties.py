@@ -1,28 +1,19 @@
-"""`ipate party`: a site fits teachers on its own data and votes. `ipate parties`: the aggregator merges the votes."""
+"""`ipate parties`: the aggregator makes queries and cells, and merges the votes or ballots of several sites."""
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, Typer, echo
 
-from ipate.cli import options
-from ipate.cli.options import AsJson, CpuSeconds
+from ipate.cli.options import AsJson, refuse_unused
 from ipate.cli.output import print_json, print_result, print_table, progress_bar
 
 if TYPE_CHECKING:
-    from ipate.parties.merge import Merged
+    from collections.abc import Sequence
 
-FIT = (
-    "Example: ipate party fit patients.csv --queries queries.npz --site north --label diagnosis --level consent "
-    "--policy policy.toml --out north-site. Everything stays in north-site/private, readable by you alone."
-)
-VOTE = (
-    "Example: ipate party vote north-site queries.npz --out north.npz. The file holds every teacher's vote, the "
-    "groups' budgets and numbers of teachers, and hashes; no rows, no models, nothing about single people. Whoever "
-    "gets it sees raw votes, so send it to a trusted aggregator only, and tell them the fingerprint through a separate "
-    "channel."
-)
+    from ipate.parties.merge import Merged
+    from ipate.parties.queries import Queries
+
 QUERIES = (
     "Example: ipate parties queries pool.csv --classes well,ill --bounds bounds.csv --out queries.npz. bounds.csv has "
     "the columns feature,low,high: fixed and public, never computed from private rows. Send the file to every site."
@@ -34,9 +25,17 @@ MERGE = (
     "There is no secure aggregation, which would show sums of votes only. A file's hash detects accidental changes; "
     "only a fingerprint received through a separate channel (--expect) detects that file and hash were rewritten."
 )
+CELLS = (
+    "Example: ipate parties cells queries.npz north.json south.json west.json --out cells.npz, with the declarations "
+    "that the sites wrote with ipate party declare. Send the file to every site; everything in it is public."
+)
 TRUST = (
     "You see every teacher's raw vote: keep these files and the merged ones as private as the data, and publish only "
     "what `ipate label` releases. A secure aggregation would show you sums of votes alone."
+)
+TRUST_SUMS = (
+    "You see every site's exact sums: keep these files and the merged ones as private as the data, and publish only "
+    "what `ipate label` releases."
 )
 TWICE = (
     "People are known inside a site only. Whoever is at two sites moves votes at both, and their budgets add up: "
@@ -46,137 +45,12 @@ UNCHECKED = (
     "No fingerprint was compared: hashes detect accidental changes, not a file that was rewritten with its hash. Ask "
     "each site through a separate channel for the fingerprint that `ipate party vote` printed, and use --expect."
 )
-party = Typer(
-    help="A site whose data may not leave it: train teachers on its own data and send votes only.",
-    epilog="Example: ipate party vote north-site queries.npz --out north.npz. Every command has --help.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
 parties = Typer(
-    help="The aggregator of several sites: make queries and merge votes; it sees raw votes and must be trusted.",
+    help="The aggregator of several sites: merge votes or ballots; it sees raw votes and sums and must be trusted.",
     epilog="Example: ipate parties merge north.npz south.npz --out merged. Every command has --help.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-@party.command("fit", epilog=FIT)
-def fit(
-    data: Annotated[Path, Argument(help="The site's own rows: csv, parquet or npz.", metavar="DATA")],
-    out: Annotated[Path, Option(help="The site's folder.", metavar="SITE")],
-    queries: Annotated[
-        Path, Option(help="The public queries file, whose features, bounds and classes the rows must have.")
-    ],
-    site: Annotated[str, Option(help="The site's name, with which all its ids begin.")],
-    label: Annotated[str | None, Option(help="The column of the class; y in an npz.")] = None,
-    level: Annotated[str | None, Option(help="The column of consent levels; needs --policy.")] = None,
-    policy: Annotated[Path | None, Option(help="TOML file with the ε of each consent level.")] = None,
-    epsilon_column: Annotated[str | None, Option(help="The column of ε, instead of consent levels.")] = None,
-    epsilon: Annotated[float | None, Option(help="One ε for everybody, if the data has none.")] = None,
-    delta: Annotated[float | None, Option(help="δ; default: the policy's, else 1e-5.")] = None,
-    person: Annotated[str | None, Option(help="The column with the id of each row's person.")] = None,
-    merge_within: options.MergeWithin = None,
-    max_groups: options.MaxGroups = None,
-    min_group_size: options.MinGroupSize = None,
-    variant: Annotated[str, Option(help="weighting, or standard: the site's strictest ε for everyone.")] = "weighting",
-    teachers: Annotated[int | None, Option(help="Number of teachers; default: chosen as in ipate run.")] = None,
-    points_per_teacher: Annotated[
-        int | None, Option(help="People per teacher, the same at all sites; default: chosen as in ipate run.")
-    ] = None,
-    teacher: Annotated[str, Option(help="logistic, forest, boosting, bayes, a net or module:attribute.")] = "logistic",
-    jobs: Annotated[int | None, Option(help="Worker processes; -1 for all cores.")] = None,
-    cpu_seconds: CpuSeconds = None,
-    split_seed: Annotated[int, Option(min=0, help="The public seed of allocation and training.")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Train a site's teachers on its own people under their own budgets; nothing leaves the folder."""
-    from ipate.errors import check_number
-    from ipate.parties.models import make_teacher
-    from ipate.parties.queries import read_queries
-    from ipate.parties.site import SiteOptions, fit_site
-    from ipate.people.budgets import MIN_GROUP_SIZE
-    from ipate.people.policy import Policy
-
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if value is not None:
-            check_number(name, value)
-    given = SiteOptions(
-        label=label, level=level, epsilon_column=epsilon_column, person=person,
-        policy=None if policy is None else Policy.from_file(policy), epsilon=epsilon, delta=delta,
-        merge_within=merge_within, max_groups=options.whole_number(max_groups) or "auto",
-        min_group_size=min_group_size or MIN_GROUP_SIZE, variant=variant, n_teachers=teachers,
-        points_per_teacher=points_per_teacher, seed=split_seed,
-    )  # fmt: skip
-    asked = read_queries(queries)
-    fitted = fit_site(
-        data, out, name=site, encoding=asked.encoding, options=given,
-        estimator=make_teacher(teacher), n_jobs=jobs, cpu_seconds=cpu_seconds, points=asked.X,
-        bar=partial(progress_bar, quiet=as_json),
-    )  # fmt: skip
-    payload = {
-        "site": fitted.name,
-        "folder": str(out),
-        "variant": fitted.allocation.variant,
-        "people": fitted.allocation.people.n_people,
-        "teachers": fitted.allocation.n_teachers,
-        "groups": [group.model_dump() for group in fitted.groups],
-        "notes": list(fitted.allocation.notes),
-    }
-    title = f"Site {fitted.name}: {payload['people']} people, {payload['teachers']} teachers, {variant}"
-    kept = f"Teachers and allocation are in {out / 'private'}, readable by you alone; they never leave this site."
-    _show_groups(as_json, payload, title, [*fitted.allocation.notes, kept])
-
-
-@party.command("vote", epilog=VOTE)
-def vote(
-    site: Annotated[Path, Argument(help="The folder of a fitted site.", metavar="SITE")],
-    queries: Annotated[Path, Argument(help="The public queries file.", metavar="QUERIES")],
-    out: Annotated[Path, Option(help="The vote file to write, an npz.", metavar="VOTES")],
-    again: Annotated[
-        bool, Option("--again", help="Vote even if this site has voted on other queries; costs add up.")
-    ] = False,
-    jobs: Annotated[int | None, Option(help="Worker processes; -1 for all cores.")] = None,
-    cpu_seconds: CpuSeconds = None,
-    as_json: AsJson = False,
-) -> None:
-    """Let a site's teachers vote on the queries; the file holds predictions and declared budgets only.
-
-    Models are pickled, so they are loaded from the site's own private folder only.
-    """
-    from ipate.parties.queries import read_queries
-    from ipate.parties.site import Site
-
-    bar = partial(progress_bar, quiet=as_json)
-    manifest, fingerprint = Site.open(site).vote(
-        read_queries(queries), out, again=again, n_jobs=jobs, cpu_seconds=cpu_seconds, bar=bar
-    )
-    payload = {
-        "site": manifest.site,
-        "file": str(out),
-        "fingerprint": fingerprint,
-        "queries": manifest.queries,
-        "n_queries": manifest.n_queries,
-        "teachers": len(manifest.teachers),
-        "groups": [group.model_dump() for group in manifest.groups],
-    }
-    notes = [
-        f"Votes: {out}. They are raw: send them to an aggregator that you trust, over an encrypted channel.",
-        f"Fingerprint of the file; tell it to the aggregator through a separate channel:\n{fingerprint}",
-    ]
-    if again:
-        notes.append(
-            "This site has voted before: each labelling of its votes spends people's budgets, and they add up."
-        )
-    title = f"Site {manifest.site}: the votes of {payload['teachers']} teachers on {manifest.n_queries} queries"
-    _show_groups(as_json, payload, title, notes)
-
-
-def _show_groups(as_json: bool, payload: dict[str, Any], title: str, notes: list[str]) -> None:
-    rows = [
-        [group["id"], f"{group['epsilon']:.4g}", f"{group['delta']:g}", str(group["teachers"])]
-        for group in payload["groups"]
-    ]
-    print_result(as_json, payload, title, ["group", "budget ε", "δ", "teachers"], rows, notes)
 
 
 @parties.command("queries", epilog=QUERIES)
@@ -205,13 +79,62 @@ def queries(
     )
 
 
+@parties.command("cells", epilog=CELLS)
+def cells(
+    queries: Annotated[Path, Argument(help="The public queries file: its points are the pool.", metavar="QUERIES")],
+    declarations: Annotated[list[Path], Argument(help="The declarations of all sites.", metavar="DECLARATIONS…")],
+    out: Annotated[Path, Option(help="The cells file to write, an npz.", metavar="CELLS")],
+    number: Annotated[
+        int | None, Option("--cells", min=1, help="Cells of a partition; default: from budgets, classes and pool.")
+    ] = None,
+    partitions: Annotated[int, Option(min=1, help="Number of partitions.")] = 16,
+    as_given: Annotated[
+        bool, Option("--as-given", help="Use the features as they are, such as embeddings, without weights.")
+    ] = False,
+    jobs: Annotated[int | None, Option(help="Threads that cut partitions; -1 for all cores.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the cells file for every site: public cells, and the weight of every group's ballots."""
+    from ipate.parties.cells import make_site_cells, read_declaration
+    from ipate.parties.queries import read_queries
+
+    made, design = make_site_cells(
+        read_queries(queries), [read_declaration(path) for path in declarations], out, partitions=partitions,
+        cells=number, as_given=as_given, n_jobs=jobs,
+    )  # fmt: skip
+    payload = {
+        "file": str(out),
+        "fingerprint": made.fingerprint,
+        **design.as_json(),
+        "sites": [declared.site for declared in made.manifest.sites],
+        "groups": [
+            {**group.model_dump(), "units": design.units[group.id]}
+            for declared in made.manifest.sites for group in declared.groups
+        ],
+        "notes": list(design.notes),
+    }  # fmt: skip
+    rows = [
+        [g["id"], f"{g['epsilon']:.4g}", f"{g['delta']:g}", str(g["people"]), f"{design.weights[g['id']]:.4g}"]
+        for g in payload["groups"]
+    ]
+    title = f"{len(payload['sites'])} sites: {partitions} partitions of {made.maps.cells.cells} cells"
+    told = f"Cells: {out}. Its fingerprint, which every ballot file must contain:\n{made.fingerprint}"
+    print_result(as_json, payload, title, ["group", "budget ε", "δ", "people", "weight"], rows, [*design.notes, told])
+
+
 @parties.command("merge", epilog=MERGE)
 def merge(
-    votes: Annotated[list[Path], Argument(help="The sites' vote files, in any order.", metavar="VOTES…")],
-    out: Annotated[Path, Option(help="A new folder for votes.npz, groups.csv and sites.json.", metavar="MERGED")],
+    votes: Annotated[
+        list[Path],
+        Argument(help="The sites' vote files, or with --cells ballot files, in any order.", metavar="VOTES…"),
+    ],
+    out: Annotated[
+        Path, Option(help="A new folder for votes.npz or ballots.npz, groups.csv and sites.json.", metavar="MERGED")
+    ],
     queries: Annotated[
         Path | None, Option(help="Your own copy of the queries: votes on others are refused, labels get its ids.")
     ] = None,
+    cells: Annotated[Path | None, Option(help="The cells file, to merge ballots.")] = None,
     expect: Annotated[
         list[str] | None,
         Option(help="A fingerprint received through a separate channel; once per site.", metavar="SITE=FINGERPRINT"),
@@ -222,14 +145,23 @@ def merge(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Combine the sites' votes into one vote file and group file for `ipate label` and `ipate account`."""
+    """Combine the sites' votes, or ballots, into one file and a group file for `ipate label`."""
+    from ipate.ballots.given import holds_ballots
+    from ipate.errors import InputError
     from ipate.parties.exchange import read_site_votes
     from ipate.parties.merge import merge as combine
     from ipate.parties.queries import read_queries
 
     own, files = None if queries is None else read_queries(queries), []
+    if cells is not None:
+        changed = None if weights == "gdp" else weights
+        refuse_unused("ballots have the units of the cells file", weights=changed, merge_equal=merge_equal)
+        _merge_ballots(votes, cells, own, out, expect or (), as_json)
+        return
     with progress_bar("files checked", len(votes), quiet=as_json) as progress:
         for path in votes:
+            if holds_ballots(path):
+                raise InputError(f"{path}: is a file of ballots; name the cells they were cast into with --cells")
             files.append(read_site_votes(path))
             progress(len(files))
     merged = combine(files, rule=weights, merge_equal=merge_equal, queries=own, expect=expect or ())
@@ -240,6 +172,27 @@ def merge(
         print_json({**merged.facts(), "folder": str(out), "teachers": len(merged.teacher_groups), "notes": notes})
     else:
         _show_merged(merged, out, notes)
+
+
+def _merge_ballots(
+    paths: list[Path], cells: Path, queries: "Queries | None", out: Path, expect: "Sequence[str]", as_json: bool
+) -> None:
+    from ipate.parties.ballots import merge_ballots, read_site_ballots
+    from ipate.parties.cells import read_cells
+
+    files = [read_site_ballots(path) for path in paths]
+    merged = merge_ballots(files, read_cells(cells), queries=queries, expect=expect)
+    merged.write(out)
+    facts = merged.facts()
+    notes = [TRUST_SUMS, TWICE, *([] if merged.checked else [UNCHECKED])]
+    step = f"Next: ipate label {out / 'ballots.npz'} --groups {out / 'groups.csv'} --out labels.csv"
+    rows = [
+        [g["id"], f"{g['epsilon']:.4g}", f"{g['delta']:g}", str(g["people"]), str(g["units"])] for g in facts["groups"]
+    ]
+    print_result(
+        as_json, {**facts, "folder": str(out), "notes": notes}, f"{len(files)} sites, {len(rows)} groups",
+        ["group", "budget ε", "δ", "people", "units"], rows, [*notes, step],
+    )  # fmt: skip
 
 
 def _list(text: str | None) -> list[str] | None:

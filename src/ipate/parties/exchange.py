@@ -1,21 +1,25 @@
 """What sites and aggregator exchange: npz files that are hashed by content, the encoding of rows, and vote files.
 
-A site's vote file is an npz with three members: `votes` (teachers × queries, class ids), `manifest` (JSON, as bytes)
-and `sha256` (the hash of those bytes). The manifest holds the hash of the votes, so its own hash, the *fingerprint*,
-identifies the whole file. There is no signature: the hashes detect accidental changes, and anyone who can write the
-file can also write new hashes. Only a fingerprint received through a separate channel detects that.
+A *sealed* file is an npz with arrays, `manifest` (JSON, as bytes) and `sha256` (the hash of those bytes). The manifest
+holds the hashes of the arrays, so its own hash, the *fingerprint*, identifies the whole file. A site's vote file is one
+with the array `votes` (teachers × queries, class ids). There is no signature: the hashes detect accidental changes, and
+anyone who can write the file can also write new hashes. Only a fingerprint received through a separate channel detects
+that.
 """
 
 import hashlib
 import json
+import os
 import re
+import secrets
+import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +31,9 @@ from ipate.files import read_npz, replacing
 from ipate.people.budgets import Budget, Group
 from ipate.votes.store import vote_dtype
 
+M = TypeVar("M", bound=BaseModel)
 FORMAT = "ipate site votes 1"
-_MEMBERS = ("manifest", "sha256", "votes")
-_RESEND = "ask the site to send the file again"
+RESEND = "ask the sender to send the file again"
 _BLOCK = 1 << 24  # bytes of an array that are hashed at a time
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal contents give equal files
 _OUTSIDE = 0.5  # above this share of rows outside its bounds, a feature is taken to have another unit
@@ -90,12 +94,34 @@ def new_npz(path: Path) -> Iterator[NpzWriter]:
         yield archive
 
 
+def seal(archive: NpzWriter, manifest: BaseModel) -> str:
+    """Add a manifest and its hash to a file that holds the arrays, and return the fingerprint."""
+    stated = canonical_json(manifest.model_dump(mode="json"))
+    archive.add("manifest", np.frombuffer(stated, dtype=np.uint8))
+    archive.add("sha256", np.frombuffer(bytes.fromhex(sha256(stated)), dtype=np.uint8))
+    return sha256(stated)
+
+
 def require_new(path: Path) -> None:
     """Raise an error, before any work is done, if a path exists or its folder does not."""
     if path.exists():
         raise InputError(f"{path}: already exists and is not overwritten; name another path, or remove it")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}; create it first")
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """Write a new folder atomically, readable by its owner only."""
+    require_new(out)
+    aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
+    aside.mkdir(mode=0o700)
+    try:
+        yield aside
+        os.rename(aside, out)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
 
 
 class Encoding(BaseModel):
@@ -163,17 +189,18 @@ class Encoding(BaseModel):
         return ""
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A part of what is exchanged: nothing unknown in it, nothing converted."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class DeclaredGroup(_Part):
-    """A group that a site declares: its id (SITE/GROUP), its budget and its number of teachers."""
+class Declared(Part):
+    """A group that a site declares: its id (SITE/GROUP) and its budget."""
 
     id: str
     epsilon: float
     delta: float
-    teachers: int
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
@@ -188,14 +215,20 @@ class DeclaredGroup(_Part):
         return Group(id=self.id, budget=Budget(self.epsilon, self.delta))
 
 
-class DeclaredTeacher(_Part):
+class DeclaredGroup(Declared):
+    """A declared group and its number of teachers."""
+
+    teachers: int
+
+
+class DeclaredTeacher(Part):
     """The teacher of one row of the votes: its id (SITE/NUMBER) and the group whose people it learnt from."""
 
     id: str
     group: str
 
 
-class Manifest(_Part):
+class Manifest(Part):
     """The description in a vote file; it holds nothing about people but groups, budgets and numbers of teachers."""
 
     format: str
@@ -212,18 +245,22 @@ class Manifest(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_site(self.site)
-        own = f"{self.site}/"
-        for ids in ([group.id for group in self.groups], [teacher.id for teacher in self.teachers]):
-            for name in ids:
-                if not name.startswith(own) or name == own:
-                    raise ValueError(f"the id {show(name)} does not belong to site {self.site!r}")
-            if len(set(ids)) < max(1, len(ids)):
-                raise ValueError("ids of groups or teachers are duplicate or missing")
+        check_owned(self.site, [group.id for group in self.groups])
+        check_owned(self.site, [teacher.id for teacher in self.teachers])
         declared = {group.id: group.teachers for group in self.groups}
         if declared != Counter(teacher.group for teacher in self.teachers):
             raise ValueError("the teachers' groups do not match the declared groups")
         return self
+
+
+def check_owned(site: str, ids: Sequence[str]) -> None:
+    """Refuse ids of groups or teachers that do not belong to a site, are duplicate or missing."""
+    own = f"{check_site(site)}/"
+    for name in ids:
+        if not name.startswith(own) or name == own:
+            raise ValueError(f"the id {show(name)} does not belong to site {site!r}")
+    if len(set(ids)) < max(1, len(ids)):
+        raise ValueError("ids of groups or teachers are duplicate or missing")
 
 
 def check_site(name: str) -> str:
@@ -234,65 +271,90 @@ def check_site(name: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SiteVotes:
-    """A vote file that was read and passed all checks."""
+class SiteFile:
+    """A sealed file of a site."""
 
     path: Path
-    manifest: Manifest
+    site: str
     fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SiteVotes(SiteFile):
+    """A vote file that was read and passed all checks."""
+
+    manifest: Manifest
     votes: NDArray[np.integer[Any]]
 
 
 def read_site_votes(path: Path) -> SiteVotes:
     """Read a vote file; one that was altered, is incomplete or has an unknown format is refused by name."""
+    manifest, fingerprint, arrays = read_sealed(
+        path, Manifest, names=("votes",), kind=FORMAT, what="a site's vote file", by="ipate party vote"
+    )
+    votes, n_classes = arrays["votes"], len(manifest.encoding.classes)
+    shape, dtype = (len(manifest.teachers), manifest.n_queries), vote_dtype(n_classes)
+    if votes.shape != shape or votes.dtype != dtype or array_sha256(votes) != manifest.votes:
+        raise InputError(f"{path}: its votes do not match its manifest, so the file was altered; {RESEND}")
+    for row in votes:
+        if int(row.max(initial=0)) >= n_classes:
+            raise InputError(f"{path}: votes hold the class {int(row.max())}: there are {n_classes}; {RESEND}")
+    return SiteVotes(path=path, site=manifest.site, manifest=manifest, fingerprint=fingerprint, votes=votes)
+
+
+def read_sealed(
+    path: Path, model: type[M], *, names: Collection[str], kind: str, what: str, by: str
+) -> tuple[M, str, dict[str, NDArray[Any]]]:
+    """Read a sealed file: its manifest, its fingerprint and its arrays, whose hashes are still to be compared."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file; `ipate party vote` writes vote files")
-    arrays = _read_members(path)
-    stated, votes = arrays["manifest"].tobytes(), arrays["votes"]
-    try:
-        values = json.loads(stated)
-    except (ValueError, RecursionError):  # RecursionError: brackets nested too deeply
-        raise InputError(f"{path}: its manifest is not JSON, so the file was altered; {_RESEND}") from None
-    found = values.get("format") if isinstance(values, dict) else None
-    if found != FORMAT:
+        raise InputError(f"{path}: no such file; `{by}` writes {what}")
+    arrays = _read_members(path, sorted(["manifest", "sha256", *names]), what)
+    stated = arrays["manifest"].tobytes()
+    if (found := _stated_format(path, stated)) != kind:
         raise InputError(
-            f"{path}: its format is {show(found)}, and this ipate reads {FORMAT!r}; use the same version of ipate at "
+            f"{path}: its format is {show(found)}, and this ipate reads {kind!r}; use the same version of ipate at "
             "all sites and at the aggregator"
         )
     if arrays["sha256"].tobytes() != bytes.fromhex(sha256(stated)):
-        raise InputError(f"{path}: its manifest does not match its hash, so the file was altered; {_RESEND}")
+        raise InputError(f"{path}: its manifest does not match its hash, so the file was altered; {RESEND}")
     try:
-        manifest = Manifest.model_validate_json(stated)
+        return model.model_validate_json(stated), sha256(stated), arrays
     except (ValidationError, InputError) as error:
-        raise InputError(f"{path}: its manifest cannot be used ({first_problem(error)}); {_RESEND}") from None
-    n_classes = len(manifest.encoding.classes)
-    shape, dtype = (len(manifest.teachers), manifest.n_queries), vote_dtype(n_classes)
-    if votes.shape != shape or votes.dtype != dtype or array_sha256(votes) != manifest.votes:
-        raise InputError(f"{path}: its votes do not match its manifest, so the file was altered; {_RESEND}")
-    for row in votes:
-        if int(row.max(initial=0)) >= n_classes:
-            raise InputError(f"{path}: votes hold the class {int(row.max())}: there are {n_classes}; {_RESEND}")
-    return SiteVotes(path=path, manifest=manifest, fingerprint=sha256(stated), votes=votes)
+        raise InputError(f"{path}: its manifest cannot be used ({first_problem(error)}); {RESEND}") from None
 
 
-def _read_members(path: Path) -> dict[str, NDArray[Any]]:
+def _stated_format(path: Path, stated: bytes) -> Any:
+    """Return the format that a manifest states."""
+    try:
+        values = json.loads(stated)
+    except (ValueError, RecursionError):  # RecursionError: brackets nested too deeply
+        raise InputError(f"{path}: its manifest is not JSON, so the file was altered; {RESEND}") from None
+    return values.get("format") if isinstance(values, dict) else None
+
+
+def members(path: Path, what: str = "an npz file") -> tuple[list[str], bool]:
+    """Return the names of a file's arrays, and whether any of them is compressed."""
     try:
         with zipfile.ZipFile(path) as archive:
-            names = sorted(archive.namelist())
             compressed = any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist())
+            return sorted(name.removesuffix(".npy") for name in archive.namelist()), compressed
     except (zipfile.BadZipFile, OSError, RuntimeError, ValueError) as error:  # RuntimeError: unknown zip versions
-        raise InputError(f"{path}: is not a readable vote file ({error}); {_RESEND}") from None
-    if names != [f"{name}.npy" for name in _MEMBERS]:
-        raise InputError(f"{path}: holds {show(names)}: a site's vote file holds {', '.join(_MEMBERS)}; {_RESEND}")
+        raise InputError(f"{path}: is not readable as {what} ({error}); {RESEND}") from None
+
+
+def _read_members(path: Path, wanted: Sequence[str], what: str) -> dict[str, NDArray[Any]]:
+    names, compressed = members(path, what)
+    if names != list(wanted):
+        raise InputError(f"{path}: holds {show(names)}: {what} holds {', '.join(wanted)}; {RESEND}")
     if compressed:  # decompression could fill the memory of whoever merges
-        raise InputError(f"{path}: is compressed, which a site's vote file never is; {_RESEND}")
+        raise InputError(f"{path}: is compressed, which {what} never is; {RESEND}")
     try:
-        arrays = read_npz(path, _MEMBERS)
+        arrays = read_npz(path, wanted)
     except InputError as error:
-        raise InputError(f"{error}; {_RESEND}") from None
+        raise InputError(f"{error}; {RESEND}") from None
     for name in ("manifest", "sha256"):
         if arrays[name].dtype != np.uint8 or arrays[name].ndim != 1:
-            raise InputError(f"{path}: {name!r} is not an array of bytes, so the file was altered; {_RESEND}")
+            raise InputError(f"{path}: {name!r} is not an array of bytes, so the file was altered; {RESEND}")
     return arrays
 
 

@@ -4,10 +4,7 @@ Groups, weights and accounts are matched by id. Sites are sorted by name, so the
 """
 
 import json
-import os
 import re
-import secrets
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +18,7 @@ from ipate._version import __version__
 from ipate.allocation.weighting import weights_for
 from ipate.errors import InputError, refuse_name, show
 from ipate.files import write_text
-from ipate.parties.exchange import DeclaredGroup, Manifest, SiteVotes, new_npz, require_new
+from ipate.parties.exchange import DeclaredGroup, Manifest, SiteFile, SiteVotes, new_folder, new_npz
 from ipate.parties.queries import Queries
 from ipate.people.budgets import GroupRow, write_groups
 
@@ -54,18 +51,11 @@ class Merged:
 
     def write(self, out: Path, *, progress: Callable[[int], None] = lambda done: None) -> None:
         """Write `votes.npz`, `groups.csv`, `sites.json` into a new folder, atomically; `progress` counts teachers."""
-        require_new(out)
         rows = [GroupRow(group=g.id, epsilon=g.epsilon, delta=g.delta, weight=g.weight) for g in self.groups]
-        aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
-        aside.mkdir(mode=0o700)
-        try:
-            self._write_votes(aside / "votes.npz", progress)
-            write_groups(aside / "groups.csv", rows)
-            write_text(aside / "sites.json", json.dumps(self.facts(), indent=2, ensure_ascii=False) + "\n")
-            os.rename(aside, out)
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
+        with new_folder(out) as folder:
+            self._write_votes(folder / "votes.npz", progress)
+            write_groups(folder / "groups.csv", rows)
+            write_text(folder / "sites.json", json.dumps(self.facts(), indent=2, ensure_ascii=False) + "\n")
 
     def _votes(self, progress: Callable[[int], None]) -> Iterator[NDArray[Any]]:
         """Yield every teacher's votes in turn, so that they are never all in memory."""
@@ -127,7 +117,7 @@ def merge(
     ordered = tuple(sorted(files, key=lambda file: file.manifest.site))
     _check_sites(ordered)
     _check_queries(ordered, queries)
-    _check_expected(ordered, expect)
+    check_expected(ordered, expect)
     accounts = {
         group.id: f"eps={group.epsilon!r}_delta={group.delta!r}" if merge_equal else group.id
         for file in ordered
@@ -203,7 +193,7 @@ def _check_queries(files: Sequence[SiteVotes], queries: Queries | None) -> None:
             )
 
 
-def _check_expected(files: Sequence[SiteVotes], expect: Sequence[str]) -> None:
+def check_expected(files: Sequence[SiteFile], expect: Sequence[str]) -> None:
     """Compare fingerprints with the expected ones; if one is expected, every file needs one."""
     if not expect:
         return
@@ -221,13 +211,13 @@ def _check_expected(files: Sequence[SiteVotes], expect: Sequence[str]) -> None:
         else:
             loose.add(plain)
     for file in files:
-        name, found = file.manifest.site, file.fingerprint
+        name, found = file.site, file.fingerprint
         if named.get(name, found) != found or (name not in named and found not in loose):
             raise InputError(
                 f"{file.path}: its fingerprint is {found}, which is not the one expected of site {name!r}; the file is "
                 "not the one that the site wrote, or no fingerprint was given for it: ask the site"
             )
-    for name in sorted(set(named) - {file.manifest.site for file in files}):
+    for name in sorted(set(named) - {file.site for file in files}):
         raise InputError(f"expect names site {name!r}, and there is no file of it; add its file, or omit it")
     for number in sorted(loose - {file.fingerprint for file in files}):
         raise InputError(f"expect is {number}: no file has this fingerprint; ask the site")

@@ -25,14 +25,15 @@ from ipate.data.files import read_data
 from ipate.data.overlap import check_overlap, row_hashes
 from ipate.data.schema import LIMIT, Feature, Schema
 from ipate.errors import InputError, check_count, refuse_name, show
-from ipate.files import FileLock, fingerprint, read_npy, read_npz, replacing, write_text
+from ipate.files import fingerprint, read_npy, read_npz, replacing, write_text
 from ipate.parties import exchange
 from ipate.parties.exchange import DeclaredGroup, DeclaredTeacher, Encoding, Manifest, check_site, sha256
 from ipate.parties.models import fit_one, load_and_vote, note, pickled, store, teacher_file
 from ipate.parties.queries import Queries
+from ipate.parties.record import Record
 from ipate.people.budgets import MIN_GROUP_SIZE
 from ipate.people.ids import warn_alike
-from ipate.people.people import make_people
+from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit, usual_points
 from ipate.teachers.dry import dry_fit
@@ -116,14 +117,13 @@ class Site:
         """
         exchange.require_new(out)
         engine = Engine(backend=_BACKEND, n_jobs=n_jobs)
-        with self._locked():
+        with self._sent.locked():
             self._check(queries, again)
             return self._write(queries, out, engine, cpu_seconds, bar)
 
-    def _locked(self) -> FileLock:
-        """Let one process vote at a time, so that no two vote on different queries without knowing of each other."""
-        refusal = InputError(f"{self.folder}: another process is voting here; wait for it to end")
-        return FileLock(self.folder / "private" / ".lock", refusal=refusal)
+    @property
+    def _sent(self) -> Record:
+        return Record(self.folder)
 
     def _check(self, queries: Queries, again: bool) -> None:
         if difference := queries.encoding.difference(self.encoding):
@@ -134,12 +134,7 @@ class Site:
         known = read_npy(self.folder / "private" / "rows.npy")
         points = self.encoding.transform(queries.X)
         check_overlap(known, points, what="the queries file", advice=_OTHER_QUERIES)
-        others = [asked for asked in self._voted_on() if asked != queries.sha256]
-        if others and not again:
-            raise InputError(
-                f"{self.folder}: has already voted on other queries ({others[0][:16]}…), and every labelling spends "
-                "people's budgets again; put all points into one queries file, or use --again if budgets hold for each"
-            )
+        self._sent.check(queries.sha256, again=again)
 
     def _write(
         self, queries: Queries, out: Path, engine: Engine, cpu_seconds: float | None, bar: Bar
@@ -157,12 +152,9 @@ class Site:
                 variant=self.allocation.variant, queries=queries.sha256, votes=votes, n_queries=len(queries),
                 encoding=self.encoding, groups=self.groups, teachers=teachers,
             )  # fmt: skip
-            stated = exchange.canonical_json(manifest.model_dump(mode="json"))
-            archive.add("manifest", np.frombuffer(stated, dtype=np.uint8))
-            archive.add("sha256", np.frombuffer(bytes.fromhex(sha256(stated)), dtype=np.uint8))
-            voted_on = sorted({*self._voted_on(), queries.sha256})
-            write_text(self._record, json.dumps(voted_on, indent=2) + "\n")
-        return manifest, sha256(stated)
+            fingerprint = exchange.seal(archive, manifest)
+            self._sent.add(queries.sha256)
+        return manifest, fingerprint
 
     def _votes(
         self, queries: Queries, engine: Engine, cpu_seconds: float | None, progress: Callable[[int], None]
@@ -190,21 +182,6 @@ class Site:
                 yield held.pop(teacher)
             next(found, None)  # the last progress
         note(self.folder / "private", votes=notes)
-
-    @property
-    def _record(self) -> Path:
-        return self.folder / "private" / "given.json"
-
-    def _voted_on(self) -> list[str]:
-        """Return the hashes of the queries that the site has voted on; an unreadable record is an error."""
-        if not self._record.is_file():
-            return []
-        try:
-            return [str(asked) for asked in json.loads(self._record.read_text())]
-        except ValueError:
-            raise InputError(
-                f"{self._record}: not readable, so it is unknown what this site has voted on; restore it from a backup"
-            ) from None
 
 
 def _check_private(folder: Path) -> None:
@@ -269,7 +246,7 @@ def fit_site(
     private, stated = out / "private", out / "private" / "site.json"
     if stated.exists():
         raise InputError(f"{out}: already holds a fitted site; name another folder, or remove this one")
-    rows = _read_rows(data, encoding, options)
+    rows = read_rows(data, encoding, options)
     X = encoding.transform(rows.X)
     hashes = row_hashes(X)
     if points is not None:
@@ -332,7 +309,7 @@ def _start_folder(out: Path, mark: str) -> None:
     write_text(started, f"{mark}\n")
 
 
-def _read_rows(data: Path, encoding: Encoding, options: SiteOptions) -> Dataset:
+def read_rows(data: Path, encoding: Encoding, options: SiteOptions) -> Dataset:
     """Read a site's rows in the encoding of the queries: the same features by name, the same classes in order."""
     if data.suffix.lower() == ".npz" and data.is_file():
         stated = tuple(str(name) for name in read_npz(data, ["classes"]).get("classes", np.array([])).ravel())
@@ -356,8 +333,8 @@ def _schema(encoding: Encoding) -> Schema | None:
     return Schema(tuple(Feature(name=name, kind="number", low=a, high=b, median=(a + b) / 2) for name, (a, b) in named))
 
 
-def _allocate_people(rows: Dataset, options: SiteOptions, data: Path) -> Allocation:
-    """Allocate a site's people to its teachers, at least one teacher per group; δ never depends on their number."""
+def people_of(rows: Dataset, options: SiteOptions, data: Path) -> People:
+    """Return a site's people in groups of equal budgets; δ never depends on their number."""
     delta: float | str = _DELTA if options.delta is None else options.delta
     if options.delta is None and options.policy is not None and options.policy.delta is not None:
         delta = "auto"  # the policy's
@@ -367,6 +344,12 @@ def _allocate_people(rows: Dataset, options: SiteOptions, data: Path) -> Allocat
     )  # fmt: skip
     if rows.person_id is not None:
         warn_alike(people.ids.tolist(), where=str(data))
+    return people
+
+
+def _allocate_people(rows: Dataset, options: SiteOptions, data: Path) -> Allocation:
+    """Allocate a site's people to its teachers, at least one teacher per group."""
+    people = people_of(rows, options, data)
     most = group_limit(
         options.max_groups, n_people=people.n_people, n_classes=rows.n_classes, n_teachers=options.n_teachers or "auto",
         points_per_teacher=options.points_per_teacher,

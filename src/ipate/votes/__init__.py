@@ -131,10 +131,10 @@ def read_votes(path: str | Path, *, classes: int | None = None) -> Votes:
             votes=votes,
             n_classes=n_classes,
             weights=np.array(arrays["weights"], dtype=np.float64) if "weights" in arrays else None,
-            groups=_strings("groups", arrays.get("groups")),
+            groups=read_ids("groups", arrays.get("groups")),
             participation=arrays.get("participation"),
             labels=arrays.get("labels"),
-            queries=_strings("queries", arrays.get("queries")),
+            queries=read_ids("queries", arrays.get("queries")),
         )
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
@@ -196,7 +196,7 @@ def check_weights(weights: NDArray[np.float64]) -> None:
         raise InputError(f"weights contain {bad[0]:g}: each must be a finite number, 0 or above")
 
 
-def _strings(name: str, array: NDArray[Any] | None) -> tuple[str, ...] | None:
+def read_ids(name: str, array: NDArray[Any] | None) -> tuple[str, ...] | None:
     """Return ids as strings, so that 1 and '1' are the same id; floats are refused, their text is not stable."""
     if array is None:
         return None
