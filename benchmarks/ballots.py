@@ -1,7 +1,7 @@
 """Measure ballots: accuracy with the public feature rule, where it fails, what a million people cost, and kills.
 
     python benchmarks/ballots.py [--only digits cancer synthetic-1000 …] [--seeds 5] [--data-dir FOLDER]
-    python benchmarks/ballots.py --part failures | cost | kills
+    python benchmarks/ballots.py --part teachers | failures | cost | kills
 
 Accuracy is percent right on held-out rows, mean ± sd over fresh splits, of a logistic student that is taught by the
 released labels with their confidence weights; δ = 1/(10·people). "automatic" is the rule of `ipate.public.features`,
@@ -223,6 +223,43 @@ def accuracy(names: Iterable[str], *, seeds: int, data_dir: str | None, budgets:
             print(line, flush=True)
 
 
+def teachers(names: Iterable[str], *, seeds: int, data_dir: str | None, budgets: list[str]) -> None:
+    """Print what PATE gives on the same splits: logistic teachers and the defaults of `PATEClassifier`."""
+    from sklearn.linear_model import LogisticRegression
+
+    from ipate import PATEClassifier
+    from ipate.errors import IpateError
+
+    print("| data | ε | PATE, weighting | labels | PATE at the strictest ε | labels |\n|" + " --- |" * 6)
+    for name in names:
+        found: dict[tuple[str, str], list[tuple[float, int]]] = {}
+        for seed in range(seeds):
+            data = SETS[name](seed, data_dir)
+            pool, private, test = standardise(data.pool[0], data.private[0], data.test[0])
+            for budget in budgets:
+                people = people_of(len(private), BUDGETS[budget], seed)
+                epsilon = np.array([group.epsilon for group in people.groups])[people.group_of_person]
+                for variant in ("weighting", "standard") if budget in STRICTEST else ("weighting",):
+                    model = PATEClassifier(
+                        LogisticRegression(max_iter=1000), LogisticRegression(max_iter=1000), variant=variant,
+                        verbose=0, delta=1 / (10 * len(private)), classes=range(data.n_classes), random_state=seed,
+                        noise_seed=seed, n_jobs=1, backend="sequential",
+                    )  # fmt: skip
+                    try:
+                        model.fit(private, data.private[1], budgets=epsilon, X_public=pool)
+                        right = 100 * float(model.score(test, data.test[1]))
+                        found.setdefault((budget, variant), []).append((right, int((model.labels_ >= 0).sum())))
+                    except IpateError:  # the budgets afford fewer labels than there are classes
+                        found.setdefault((budget, variant), [])
+        for budget in budgets:
+            cells = []
+            for variant in ("weighting", "standard"):
+                own = found.get((budget, variant))
+                refused = ["" if own is None else "refused", ""]
+                cells += [shown(r for r, _ in own), f"{np.mean([n for _, n in own]):.0f}"] if own else refused
+            print(f"| {name} | {budget} | {' | '.join(cells)} |", flush=True)
+
+
 def failures(*, seeds: int) -> None:
     """Print where ballots fail: synthetic patients, 5,000 people, ε = 1."""
 
@@ -354,7 +391,7 @@ def kills(wanted: int) -> None:
 def main() -> int:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--part", choices=["accuracy", "failures", "cost", "kills"], default="accuracy")
+    parser.add_argument("--part", choices=["accuracy", "teachers", "failures", "cost", "kills"], default="accuracy")
     parser.add_argument("--only", nargs="+", choices=list(SETS), default=list(SETS))
     parser.add_argument("--budgets", nargs="+", choices=list(BUDGETS), default=list(BUDGETS))
     parser.add_argument("--seeds", type=int, default=5)
@@ -363,6 +400,8 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.part == "accuracy":
         accuracy(asked.only, seeds=asked.seeds, data_dir=asked.data_dir, budgets=asked.budgets)
+    elif asked.part == "teachers":
+        teachers(asked.only, seeds=asked.seeds, data_dir=asked.data_dir, budgets=asked.budgets)
     elif asked.part == "failures":
         failures(seeds=asked.seeds)
     elif asked.part == "cost":
