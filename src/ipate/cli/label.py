@@ -50,6 +50,9 @@ def command(
     threshold: options.Threshold = None,
     scale: Annotated[float | None, Option(help="The Laplace scale of lnmax.")] = None,
     student_probs: options.StudentProbs = None,
+    counts: Annotated[
+        bool, Option("--counts", help="Release the noisy counts with the labels, at no further cost (bound gdp only).")
+    ] = False,
     gamma: Annotated[
         float | None, Option(help="Interactive: return the student's class above this probability; default: 0.9.")
     ] = None,
@@ -98,6 +101,7 @@ def command(
     from ipate.allocation.layout import TrainedElsewhere
     from ipate.errors import InputError, check_number
     from ipate.labelling.aggregators import build_aggregator
+    from ipate.labelling.costs import check_supported
     from ipate.labelling.loop import Stop, account_terms, label
     from ipate.labelling.noise import make_noise
     from ipate.labelling.tested import label_tested
@@ -110,9 +114,10 @@ def command(
     check_number("delta", delta)
     chosen = build_aggregator(
         aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
-        student_probs=student_probs,
+        student_probs=student_probs, counts=counts or None,
     )  # fmt: skip
     meter = Meter(bound, conversion, options.parse_orders(orders))
+    check_supported(meter, chosen.mechanism)
     noise = make_noise(seed)
     rows = read_groups(groups)
     ballot = read_votes(votes, classes=classes)
@@ -137,10 +142,13 @@ def command(
     else:
         options.refuse_unused("it is for the bound ptr", design=design, **testing)
     digest = None if test is None else test.digest
-    request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed, digest)
+    more = ("counts",) if counts else ()
+    request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed, digest, *more)
     run, pool = _name_run(ballot, panel.groups, panel.weights, repr(chosen), meter, probs, *request, seed)
     terms = account_terms(panel, meter, chosen)
     options.check_out(out, "a file of labels")
+    if counts:
+        options.check_out(_counts_file(out), "a file of noisy counts")
     where = None if seed is None else Choice(path=ledger or out, announcement="")
     if where is None:
         merged = votes.absolute().parents[1].glob("*/") if (votes.parent / "sites.json").is_file() else ()
@@ -162,6 +170,7 @@ def command(
                 order=order, student_probs=probs, noise=noise, ledger=book, progress=progress,
             )  # fmt: skip
     _write_labels(out, ballot, result)
+    _write_counts(_counts_file(out), ballot, result)
     if book is not None:
         _write_head(out, book)
     _show(result, ballot, name, out, book, as_json)
@@ -259,6 +268,31 @@ def _write_labels(path: Path, votes: "Votes", result: "Labelling") -> None:
     write_csv(path, ["query", "answered", "label"], rows, newline="\r\n")
 
 
+def _counts_file(out: Path) -> Path:
+    """Return the file of noisy counts beside the labels."""
+    return out.with_name(f"{out.name}.counts.npz")
+
+
+def _write_counts(path: Path, votes: "Votes", result: "Labelling") -> None:
+    """Write the noisy counts, if asked for, atomically: a row for every row of the labels file that has them."""
+    import numpy as np
+
+    from ipate.files import replacing
+
+    if result.noisy_votes is None or result.step is None:
+        return
+    known = np.flatnonzero(result.step)
+    places = result.queries[known]
+    arrays = {
+        "queries": places if votes.queries is None else np.array([votes.queries[place] for place in places], np.str_),
+        "counts": result.noisy_votes[known],
+        "step": result.step[known],
+        "labels": result.labels[known],
+    }
+    with replacing(path) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
 def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, book: "Ledger | None", as_json: bool) -> None:
     import numpy as np
 
@@ -275,14 +309,20 @@ def _show(result: "Labelling", votes: "Votes", variant: str, out: Path, book: "L
             "reinforced": int(np.count_nonzero(result.reinforced & ~result.repeated)),
             "stopped_by": result.stopped_by,
             "passed": result.passed,
+            "counts": None if result.step is None else int(np.count_nonzero((result.step > 0) & ~result.repeated)),
             "ledger_head": None if book is None else str(book.head),
         }
         inputs = {"variant": variant, "bound": result.meter.bound, "conversion": result.meter.conversion}
         files = {"labels": str(out), "ledger": None if book is None else str(book.path)}
+        files["counts"] = None if result.noisy_votes is None else str(_counts_file(out))
         found = blocks(result.guarantee, inputs=inputs, outcome=outcome, groups=result.groups, scores=scores)
         print_json({**found, "files": files})
         return
     where = f"Labels: {out}. " + ("Charges were kept in memory only." if book is None else f"Charged to: {book.path}")
+    if result.step is not None:
+        without = int(np.count_nonzero(result.answered & (result.step == 0) & ~result.repeated))
+        earlier = f" {without} labels were paid for earlier without their counts, and have none." if without else ""
+        where = f"Noisy counts: {_counts_file(out)}.{earlier} {where}"
     teachers = ["mixed" if group.teachers is None else str(group.teachers) for group in result.groups]
     print_blocks(
         result.guarantee,
