@@ -25,6 +25,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,7 @@ WEIGHT = {"strict": 0.68, "middle": 1.27, "lax": 1.82}
 METER = Meter()
 NOISE = SeededNoise(11)
 NOISY = Confident(mechanism=Mechanism(sigma=45.0, check_sigma=70.0, threshold=30.0))  # some 200 queries per run
+COUNTED = replace(NOISY, mechanism=replace(NOISY.mechanism, counts=True))
 
 
 class Telling(SqliteLedger):
@@ -59,8 +62,11 @@ class Telling(SqliteLedger):
         """Charge, then let the answers be seen."""
         super().charge(charge)
         if charge.labels is not None and self.out >= 0:
-            rows = zip(charge.queries, charge.labels.tolist(), strict=True)
-            os.write(self.out, "".join(f"{query} {found}\n" for query, found in rows).encode())
+            seen = np.full((len(charge.queries), 1), "", dtype=object)
+            if charge.counts is not None:
+                seen[charge.answered, 0] = [" ".join(map(str, row)) for row in charge.counts.tolist()]
+            rows = zip(charge.queries, charge.labels.tolist(), seen[:, 0], strict=True)
+            os.write(self.out, "".join(f"{query} {found} {more}\n" for query, found, more in rows).encode())
 
 
 def voting(queries: int, *, teachers: int = 60, classes: int = 4) -> tuple[Votes, Panel]:
@@ -75,12 +81,21 @@ def voting(queries: int, *, teachers: int = 60, classes: int = 4) -> tuple[Votes
     return made, Panel.from_votes(made, budgets, weights=weights)
 
 
-def run(path: Path, told: Path | None, votes: Votes, panel: Panel, *, batch: int, timeout: float = 60.0) -> Labelling:
+def run(
+    path: Path,
+    told: Path | None,
+    votes: Votes,
+    panel: Panel,
+    *,
+    batch: int,
+    timeout: float = 60.0,
+    made: Confident = NOISY,
+) -> Labelling:
     """Label with the durable ledger, from wherever it stands."""
-    with Telling.open(path, account_terms(panel, METER, NOISY), noise="seeded", timeout=timeout) as book:
+    with Telling.open(path, account_terms(panel, METER, made), noise="seeded", timeout=timeout) as book:
         if told is not None:
             book.out = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        return label(votes, panel, NOISY, METER, noise=NOISE, ledger=book, batch=batch)
+        return label(votes, panel, made, METER, noise=NOISE, ledger=book, batch=batch)
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -113,12 +128,14 @@ def inspect(path: Path, told: Path) -> int:
             raise
         return 0  # killed while the file was being made: it holds nothing yet
     with book:  # opening has verified chain, sums and budgets
-        answers = book.stored().answers
+        answers, noisy = book.stored().answers, book.stored().noisy_votes
         lines = told.read_text().splitlines() if told.exists() else []
         for line in lines if not lines or told.read_text().endswith("\n") else lines[:-1]:
-            query, found = line.split()
+            query, found, *counts = line.split()
             if answers[query][0] != int(found):
                 raise AssertionError(f"query {query}: another label was seen than is in the ledger")
+            if [int(count) for count in counts] != (noisy[query][1].tolist() if query in noisy else []):
+                raise AssertionError(f"query {query}: other counts were seen than are in the ledger")
         for account in book.terms:
             if not np.any(book.spent(account) <= book.limit(account)):
                 raise AssertionError(f"account {account} is over its budget")
@@ -131,15 +148,20 @@ def same(result: Labelling, wanted: Labelling) -> None:
         raise AssertionError(f"{result.n_labels} labels after kills, {wanted.n_labels} without")
     if not np.array_equal(result.labels, wanted.labels) or result.repeated.any():
         raise AssertionError("the labels differ from those of an undisturbed run")
+    if wanted.noisy_votes is not None and not np.array_equal(np.asarray(result.noisy_votes), wanted.noisy_votes):
+        raise AssertionError("the noisy counts differ from those of an undisturbed run")
     for mine, its in zip(result.groups, wanted.groups, strict=True):
         if abs(mine.cost - its.cost) > 1e-9 * its.cost or mine.sensitivity != its.sensitivity:
             raise AssertionError(f"group {mine.id} paid {mine.cost}, and {its.cost} without kills")
 
 
 def kills(folder: Path, wanted_kills: int, *, seconds: float, seed: int) -> dict[str, Any]:
-    """Kill labelling processes at random moments; every completed run must equal the undisturbed one."""
+    """Kill labelling processes at random moments; every completed run must equal the undisturbed one.
+
+    Every second run releases noisy counts with its labels.
+    """
     votes, panel = voting(2000)
-    wanted = label(votes, panel, NOISY, METER, noise=NOISE)
+    undisturbed = [(made, label(votes, panel, made, METER, noise=NOISE)) for made in (NOISY, COUNTED)]
     chance = random.Random(seed)
     start = time.monotonic()
     run(folder / "first.sqlite", None, votes, panel, batch=2)
@@ -147,9 +169,9 @@ def kills(folder: Path, wanted_kills: int, *, seconds: float, seed: int) -> dict
     killed, torn, number, progress = 0, 0, 0, 0
     while killed < wanted_kills and time.monotonic() - start < seconds:
         path, told = folder / f"{number}.sqlite", folder / f"{number}.told"
-        batch = chance.choice([1, 2, 3])
+        batch, (made, wanted) = chance.choice([1, 2, 3]), undisturbed[number % 2]
         while killed < wanted_kills and time.monotonic() - start < seconds:
-            child = forked(lambda p=path, t=told, b=batch: run(p, t, votes, panel, batch=b))  # type: ignore[misc]
+            child = forked(partial(run, path, told, votes, panel, batch=batch, made=made))
             time.sleep(unit * chance.random() * chance.choice([0.1, 0.5, 1.0]))
             os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
@@ -161,14 +183,14 @@ def kills(folder: Path, wanted_kills: int, *, seconds: float, seed: int) -> dict
             held = inspect(path, told)
             torn += held > progress and held < wanted.n_queries
             progress = held
-        same(run(path, None, votes, panel, batch=batch), wanted)
+        same(run(path, None, votes, panel, batch=batch, made=made), wanted)
         inspect(path, told)
         number, progress = number + 1, 0
         for file in folder.glob(f"{number - 1}.*"):
             file.unlink()
     return {
         "kills": killed, "kills_that_hit_a_run_in_progress": torn, "runs_completed": number,
-        "labels_per_run": wanted.n_labels, "queries_per_run": wanted.n_queries,
+        "labels_per_run": undisturbed[0][1].n_labels, "queries_per_run": undisturbed[0][1].n_queries,
         "seconds": round(time.monotonic() - start, 1),
     }  # fmt: skip
 

@@ -50,6 +50,9 @@ MISALIGNED = "tests/attacks/test_03_misaligned_budgets.py"
 PTR = "tests/accounting/ptr"
 STUDENT = "tests/runs/test_student.py"
 DEPLOYED = "tests/students/test_deployed.py"
+COUNTS = "tests/labelling/test_counts.py"
+COUNTS_LAW = "tests/labelling/test_counts_law.py"
+CONTRACT = "tests/ledger/test_contract.py"
 LAW = "tests/ballots/test_law.py"
 DESIGN = "tests/ballots/test_design.py"
 COUNTING = "tests/ballots/test_counting.py"
@@ -979,7 +982,7 @@ MUTANTS = (
     Mutant(
         "answers of one kind of release are given for another",
         "ledger/storage.py",
-        "self.answers.setdefault((run.pool, kind), {})",
+        "self.answers.setdefault((run.pool, shared(kind)), {})",
         'self.answers.setdefault((run.pool, ""), {})',
         ("tests/ledger/test_durable.py::test_answers_of_another_kind_are_not_shared",),
     ),
@@ -1774,6 +1777,164 @@ MUTANTS = (
         "    return np.clip(np.rint(np.nan_to_num(values",
         "    return np.clip((np.nan_to_num(values",
         ("tests/public/test_features.py::test_any_private_row_becomes_a_point_on_the_grid",),
+    ),
+    # Noisy counts: one draw, rounded, at the price of the vector, once per query.
+    Mutant(
+        "label of a second draw beside the counts",
+        "labelling/aggregators.py",
+        "labels[passed] = released.argmax(axis=1)",
+        "labels[passed] = (counts[passed] + self.label_noise(chosen, counts.shape[1], noise)).argmax(axis=1)",
+        (f"{COUNTS}::test_noise_is_drawn_once_for_label_and_counts",),
+    ),
+    Mutant(
+        "counts of a second draw beside the label",
+        "labelling/aggregators.py",
+        "released = in_steps(noisy, sigma",
+        "released = in_steps(counts[passed] + self.label_noise(chosen, counts.shape[1], noise), sigma",
+        (f"{COUNTS}::test_noise_is_drawn_once_for_label_and_counts",),
+    ),
+    Mutant(
+        "label read off the doubles behind the counts",
+        "labelling/aggregators.py",
+        "labels[passed] = released.argmax(axis=1)",
+        "labels[passed] = noisy.argmax(axis=1)",
+        (f"{COUNTS}::test_tie_of_rounded_counts_goes_to_lower_class",),
+    ),
+    Mutant(
+        "counts without noise",
+        "labelling/aggregators.py",
+        "released = in_steps(noisy, sigma",
+        "released = in_steps(counts[passed], sigma",
+        (f"{COUNTS_LAW}::test_released_counts_follow_their_exact_law",),
+    ),
+    Mutant(
+        "noisy counts leave as doubles",
+        "labelling/noise.py",
+        "return np.clip(np.rint(noisy / (sigma / STEPS)), -_LARGEST, _LARGEST).astype(np.int64)",
+        "return noisy / (sigma / STEPS)",
+        (f"{COUNTS}::test_label_and_counts_come_from_one_draw",),
+    ),
+    Mutant(
+        "bits of the doubles leave as whole numbers",
+        "labelling/noise.py",
+        "return np.clip(np.rint(noisy / (sigma / STEPS)), -_LARGEST, _LARGEST).astype(np.int64)",
+        "return np.ascontiguousarray(noisy).view(np.int64)",
+        (f"{COUNTS}::test_no_noisy_double_leaves_the_process",),
+    ),
+    Mutant(
+        "noisy counts on a finer grid than stated",
+        "labelling/noise.py",
+        "STEPS = 8  #",
+        "STEPS = 1 << 40  #",
+        (f"{COUNTS}::test_label_and_counts_come_from_one_draw",),
+    ),
+    Mutant(
+        "half the sensitivity for a vector of counts",
+        "accounting/bounds.py",
+        "label = self.vector_cost(sensitivity=sensitivity, sigma=sigma)",
+        "label = self.vector_cost(sensitivity=np.asarray(sensitivity) / 2, sigma=sigma)",
+        (
+            f"{COUNTS_LAW}::test_exact_law_of_label_and_counts_stays_within_delta",
+            f"{COUNTS}::test_weighting_charges_each_weight_for_the_vector",
+        ),
+    ),
+    Mutant(
+        "sensitivity 1 for counts of teachers that take turns",
+        "labelling/costs.py",
+        "vector = meter.vector_cost(sensitivity=tally.sensitivity, sigma=sigma)",
+        "vector = meter.vector_cost(sensitivity=panel.own_sensitivities[panel.account_group], sigma=sigma)",
+        (f"{COUNTS}::test_vanishing_charges_teachers_that_took_part",),
+    ),
+    Mutant(
+        "counts released under every bound",
+        "labelling/costs.py",
+        "if mechanism.counts and not meter.definition.releases_counts:",
+        "if False:",
+        (f"{COUNTS}::test_counts_are_refused_under_other_bounds",),
+    ),
+    Mutant(
+        "every bound says that it covers counts",
+        "accounting/bounds.py",
+        "releases_counts: bool = False",
+        "releases_counts: bool = True",
+        (f"{COUNTS}::test_counts_are_refused_under_other_bounds",),
+    ),
+    Mutant(
+        "counts released behind a ptr test",
+        "labelling/tested.py",
+        "    check_supported(_UNIT, aggregator.mechanism)\n",
+        "",
+        (f"{COUNTS}::test_counts_are_refused_behind_a_ptr_test",),
+    ),
+    Mutant(
+        "counts with Laplace noise",
+        "labelling/aggregators.py",
+        'if self.counts and self.noise != "gaussian":',
+        "if False:",
+        (f"{COUNTS}::test_counts_are_refused_without_gaussian_noise",),
+    ),
+    Mutant(
+        "aggregator releases counts unasked",
+        "labelling/aggregators.py",
+        'if self.mechanism.counts and "counts" not in self.takes:',
+        "if False:",
+        (f"{COUNTS}::test_aggregator_that_says_nothing_releases_no_counts",),
+    ),
+    Mutant(
+        "carried counts at the price of a label",
+        "ledger/carry.py",
+        'entry[2 if charge.kind == "counts" else 1] +=',
+        "entry[1] +=",
+        (f"{COUNTS}::test_carried_counts_cost_the_whole_vector_under_any_bound",),
+    ),
+    Mutant(
+        "counts forgotten in carried costs",
+        "ledger/carry.py",
+        "            vectors[sigma, sensitivity] += counted\n",
+        "            pass\n",
+        (f"{COUNTS}::test_later_run_under_sup_opens_at_the_vectors_price",),
+    ),
+    Mutant(
+        "label without counts is drawn again",
+        "labelling/engine.py",
+        "for name, kept in self.store.items()}",
+        "for name, kept in self.store.items() if name in self.before.noisy_votes}",
+        (f"{COUNTS}::test_label_without_counts_is_never_drawn_again",),
+    ),
+    Mutant(
+        "ledger answers a query with and without counts",
+        "ledger/records.py",
+        "return QUERIES[0] if kind in QUERIES else kind",
+        "return kind",
+        ("tests/ledger/test_durable.py::test_query_is_answered_with_or_without_counts_once",),
+    ),
+    Mutant(
+        "ledger takes a label that its counts contradict",
+        "ledger/records.py",
+        "np.array_equal(np.asarray(self.labels)[given], counts.argmax(axis=1))",
+        "len(given) == len(counts)",
+        (f"{CONTRACT}::test_counts_that_contradict_their_charge_are_refused",),
+    ),
+    Mutant(
+        "ledger takes counts that are not rounded",
+        "ledger/records.py",
+        "if counts.dtype != np.int64 or counts.ndim",
+        "if counts.ndim",
+        (f"{CONTRACT}::test_counts_that_contradict_their_charge_are_refused",),
+    ),
+    Mutant(
+        "the hash does not cover noisy counts",
+        "ledger/storage.py",
+        "        else [getattr(value, part.name) for part in fields(value)]\n",
+        '        else [getattr(value, part.name) for part in fields(value) if part.name != "counts"]\n',
+        ("tests/ledger/test_tampering.py::test_changed_counts_are_noticed",),
+    ),
+    Mutant(
+        "stored counts take the sigma of the run that asks",
+        "labelling/engine.py",
+        'step=answers["sigma"] / STEPS if self.counts',
+        'step=(answers["sigma"] > 0) * self.aggregator.mechanism.sigma / STEPS if self.counts',
+        (f"{COUNTS}::test_stored_counts_keep_the_sigma_of_their_draw",),
     ),
     # The ledger belongs to the people.
     Mutant(

@@ -648,3 +648,14 @@ def test_broken_pipe_prints_no_traceback(folder):
         told = running.stderr.read()
     assert b"Traceback" not in told
     assert b"Exception" not in told
+
+
+def test_counts_are_priced_under_gdp_and_refused_elsewhere(folder, run):
+    write(folder)
+    plain, counted = (flat(json.loads(run(*account(*more, "--json")).out)) for more in ((), ("--counts",)))
+    assert plain["groups"] == counted["groups"]
+    assert "their noisy counts" in counted["statement"]
+    assert "noisy counts" not in plain["statement"]
+    ran = run(*account("--counts", "--bound", "sup"))
+    assert ran.code == 2
+    assert "bound is 'sup': noisy counts are released under gdp alone" in ran.err

@@ -82,7 +82,7 @@ def test_page_lists_keys_of_vote_commands(tmp_path, capsys):
     for command, more in (("account", []), ("label", ["--out", tmp_path / "labels.csv"])):
         made = printed(capsys, command, *given, *more)
         assert (set(made["publishable"]), set(made["private"])) == documented_blocks(command)
-    assert set(made["files"]) == {"labels", "ledger"}
+    assert set(made["files"]) == {"labels", "ledger", "counts"}
     (tmp_path / "policy.toml").write_text("high = 1.0\nlow = 3.0\n")
     (tmp_path / "people.csv").write_text("level\n" + "high\nlow\n" * 60_000)
     found = printed(capsys, "consent", tmp_path / "people.csv", "--policy", tmp_path / "policy.toml")

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -392,3 +394,86 @@ def test_interrupt_while_a_module_loads_ends_like_any_other(files, capsys, monke
     monkeypatch.setattr("ipate.labelling.loop.label", load)
     assert _run(arguments(files)) == 130
     assert "ipate: interrupted; run the same command again" in capsys.readouterr().err
+
+
+def counts_of(folder):
+    with np.load(folder / "labels.csv.counts.npz", allow_pickle=False) as file:
+        return dict(file)
+
+
+def test_counts_are_written_beside_the_labels(files, capsys):
+    plain = run_json(files, capsys, "--seed", "3", "--sigma", "40", checked=False)
+    before = read_labels(files)
+    assert not (files / "labels.csv.counts.npz").exists()
+    assert plain["counts"] is None
+    found = run_json(files, capsys, "--seed", "3", "--sigma", "40", "--counts", checked=False)
+    assert (found["labels"], found["groups"]) == (plain["labels"], plain["groups"])
+    rows, arrays = read_labels(files), counts_of(files)
+    assert list(rows[0]) == list(before[0]) == ["query", "answered", "label"]
+    assert {name: (array.dtype.kind, array.shape) for name, array in arrays.items()} == {
+        "queries": ("i", (found["labels"],)),
+        "counts": ("i", (found["labels"], 5)),
+        "step": ("f", (found["labels"],)),
+        "labels": ("i", (found["labels"],)),
+    }
+    assert set(arrays["step"]) == {5.0}
+    assert [row["query"] for row in rows] == [str(query) for query in arrays["queries"]]
+    assert [row["label"] for row in rows] == [str(label) for label in arrays["labels"]]
+    np.testing.assert_array_equal(arrays["counts"].argmax(axis=1), arrays["labels"])
+    assert found["counts"] == found["labels"]
+
+
+def test_counts_name_their_file_and_queries(files, capsys):
+    with np.load(files / "votes.npz") as votes:
+        np.savez(files / "votes.npz", **votes, queries=np.array([f"point {i}" for i in range(300)]))
+    assert _run(arguments(files, "--counts", "--json")) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["files"]["counts"] == str(files / "labels.csv.counts.npz")
+    assert "their noisy counts" in told["publishable"]["statement"]
+    answered = [row["query"] for row in read_labels(files) if row["answered"] == "1"]
+    assert counts_of(files)["queries"].tolist() == answered
+    assert 0 < len(answered) < told["publishable"]["queries"]
+
+
+def test_repeated_command_writes_the_same_counts(files, capsys):
+    assert _run(arguments(files, "--counts")) == 0
+    assert "Noisy counts:" in capsys.readouterr().out
+    first = counts_of(files)
+    (files / "labels.csv.counts.npz").unlink()
+    assert _run(arguments(files, "--counts")) == 0
+    again = counts_of(files)
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+
+
+def test_labels_of_an_earlier_command_stay_without_counts(files, capsys):
+    some = run_json(files, capsys, "--max-queries", "10")
+    found = run_json(files, capsys, "--max-queries", "20", "--counts")
+    assert found["counts"] == found["labels"] - some["labels"] == len(counts_of(files)["labels"])
+    assert _run(arguments(files, "--max-queries", "20", "--counts")) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"{some['labels']} labels were paid for earlier without their counts" in told
+
+
+@pytest.mark.parametrize("bound", ["loose", "sup", "tight", "exact", "ptr"])
+def test_counts_under_other_bounds_are_refused(files, capsys, bound):
+    told = refusal(files, capsys, "--counts", "--bound", bound)
+    assert f"bound is '{bound}': noisy counts are released under gdp alone" in told
+    assert sorted(path.name for path in files.iterdir()) == ["groups.csv", "votes.npz"]
+
+
+def test_counts_of_lnmax_are_refused(files, capsys):
+    told = refusal(files, capsys, "--aggregator", "lnmax", "--scale", "20", "--counts", checked=False)
+    assert "counts is True: lnmax has no vector of counts with Gaussian noise" in told
+
+
+def test_example_of_the_page_on_counts_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "counts.md").read_text(encoding="utf-8")
+    names = {}
+    for language, text in re.findall(r"^```(\w*)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL):
+        if language == "python":
+            exec(compile(text, "counts.md", "exec"), names)
+        else:
+            assert _run(shlex.split(text)[1:]) == 0
+    assert names["sure"].shape == (60, 5)
+    assert capsys.readouterr().out.splitlines()[-1].startswith("[0 1 2]")

@@ -240,7 +240,7 @@ def test_charges_are_kept_in_order_with_their_kind(make):
 
 
 def test_unknown_kind_of_release_is_refused():
-    with pytest.raises(InputError, match="kind is 'gossip': the kinds of release are labels, test"):
+    with pytest.raises(InputError, match="kind is 'gossip': the kinds of release are labels, counts, test"):
         charge({"lax": 0.01}, kind="gossip")
     for wrong in (
         {"kind": "test"},
@@ -336,3 +336,35 @@ def test_terms_are_matched_by_id_not_position(order, sequence):
                 outcomes.append("charged")
         assert outcomes[0] == outcomes[1]
     assert balances(books[0]) == balances(books[1])
+
+
+def counted(**more):
+    given = {"queries": ("a", "b", "c"), "answered": [1, 0, 1], "labels": [1, -1, 0], "kind": "counts"}
+    return charge({"lax": 0.01}, **{**given, "counts": np.array([[3, 8, -2], [5, 5, 1]]), **more})
+
+
+def test_charge_of_counts_is_recorded_as_given(make):
+    book = make()
+    book.charge(counted())
+    (found,) = book.charges
+    assert found.kind == "counts"
+    np.testing.assert_array_equal(found.counts, [[3, 8, -2], [5, 5, 1]])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"counts": np.array([[3.5, 8.0, -2.0], [5.0, 5.0, 1.0]])}, "whole numbers .* not float64"),
+        ({"counts": np.array([[3, 8, -2]])}, r"\(2 answers, classes\) .* not int64 of the shape \(1, 3\)"),
+        ({"noise": "laplace"}, "with Gaussian noise, not .* laplace noise"),
+        ({"labels": [0, -1, 0]}, "labels and counts differ"),
+        ({"labels": [1, -1, 1]}, "labels and counts differ: .* on a tie the lower"),
+        ({"labels": None}, "labels and counts differ"),
+        ({"counts": None}, "a charge of kind 'counts' has noisy counts"),
+        ({"kind": "labels"}, "no other charge has them"),
+    ],
+    ids=str,
+)
+def test_counts_that_contradict_their_charge_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        counted(**change)

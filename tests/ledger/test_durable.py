@@ -335,6 +335,22 @@ def test_charges_are_read_back_as_they_were_made(tmp_path):
                 np.testing.assert_array_equal(found.reinforced, own)
 
 
+@pytest.mark.parametrize("first", ["labels", "counts"])
+def test_query_is_answered_with_or_without_counts_once(tmp_path, first):
+    given = {"labels": {}, "counts": {"kind": "counts", "counts": np.array([[1, 4, 2]])}}
+    second = "counts" if first == "labels" else "labels"
+    with SqliteLedger.open(tmp_path / "l.sqlite", all_terms(), run="one", pool="pool") as book:
+        book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1], **given[first]))
+    with SqliteLedger.open(tmp_path / "l.sqlite", all_terms(), run="two", pool="pool") as book:
+        with pytest.raises(InputError, match="duplicate query 'a'"):
+            book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1], **given[second]))
+        assert book.stored().answers == {"a": (1, True, False)}
+        assert {query: (sigma, votes.tolist()) for query, (sigma, votes) in book.stored().noisy_votes.items()} == (
+            {"a": (40.0, [1, 4, 2])} if first == "counts" else {}
+        )
+        assert book.inherited() == {"a"}
+
+
 def test_answers_of_another_kind_are_not_shared(tmp_path, monkeypatch):
     kinds = ("labels", "test", "ballots", "later")
     monkeypatch.setattr("ipate.ledger.records.RELEASES", kinds)

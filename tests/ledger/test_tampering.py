@@ -5,6 +5,7 @@ import sqlite3
 import struct
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ipate.errors import IpateError
@@ -222,3 +223,20 @@ def test_other_files_are_refused_and_left_unchanged(tmp_path):
     with pytest.raises(IpateError, match="not a ledger of ipate"):
         SqliteLedger.open(other, all_terms())
     assert struct.unpack(">I", other.read_bytes()[68:72]) == (0,)
+
+
+def test_changed_counts_are_noticed(tmp_path):
+    file = tmp_path / "counts.sqlite"
+    with SqliteLedger.open(file, all_terms()) as book:
+        for query in ("a", "b"):
+            counts = np.array([[1, 4, 2]]) + ord(query)
+            book.charge(charge({"lax": 0.01}, queries=(query,), labels=[1], kind="counts", counts=counts))
+    for statement in (
+        "UPDATE noisy_votes SET counts = (SELECT counts FROM noisy_votes WHERE batch = 3) WHERE batch = 2",
+        "DELETE FROM noisy_votes WHERE batch = 2",
+    ):
+        copy = tmp_path / "copy.sqlite"
+        shutil.copy(file, copy)
+        edit(copy, statement)
+        with pytest.raises(IpateError, match=r"entry 2 .* does not match its hash"):
+            SqliteLedger.open(copy)

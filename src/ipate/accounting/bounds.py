@@ -92,6 +92,7 @@ class Bound(ABC):
     has_orders: bool = True  # costs are Rényi curves
     own_conversion: str | None = None  # what replaces the conversion that was asked for
     needs_votes_by_group: bool = False  # `label_cost` needs `Voters`
+    releases_counts: bool = False  # noisy counts may be released with a label, whose price is that of the whole vector
     noises: tuple[str, ...] = ("gaussian",)  # of labels
     batch_size: int = 8192  # queries at a time at most; fewer where a query's cost takes long to compute
     recipe: tuple[str, str] | None = None  # Python text of what labels and checks cost at Δ = 1 (and order 1), if short
@@ -273,10 +274,22 @@ class Meter:
         return self.definition.vector_cost(self.orders, sensitivity=sensitivity, sigma=sigma)
 
     def worst_query(
-        self, *, sensitivity: ArrayLike, sigma: float, check_sigma: float | None, noise: str = "gaussian"
+        self,
+        *,
+        sensitivity: ArrayLike,
+        sigma: float,
+        check_sigma: float | None,
+        noise: str = "gaussian",
+        counts: bool = False,
     ) -> tuple[Floats, Floats]:
-        """Return what a query's check and label can cost at most, whatever the votes; no check costs 0."""
-        label = self.worst_label(sensitivity=sensitivity, sigma=sigma, noise=noise)
+        """Return what a query's check and label can cost at most, whatever the votes; no check costs 0.
+
+        With `counts` the noisy counts are released with the label, and both cost what that vector does.
+        """
+        if counts:
+            label = self.vector_cost(sensitivity=sensitivity, sigma=sigma)
+        else:
+            label = self.worst_label(sensitivity=sensitivity, sigma=sigma, noise=noise)
         if check_sigma is None:
             return np.zeros_like(label), label
         return self.worst_check(sensitivity=sensitivity, check_sigma=check_sigma), label

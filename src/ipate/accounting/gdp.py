@@ -102,6 +102,7 @@ class Gdp(Bound):
     data_independent = True
     has_orders = False
     own_conversion = "gdp"
+    releases_counts = True
     noises = ("gaussian", "laplace")
     recipe = ("2 * labels / sigma**2", "queries / check_sigma**2")
 

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from ipate.ballots.design import GRID, SIGMA, Design
 from ipate.errors import InputError
-from ipate.labelling.noise import NoiseSource
+from ipate.labelling.noise import STEPS, NoiseSource, in_steps
 from ipate.people.people import People
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-STEP = SIGMA / 8  # the released histogram has whole multiples of this
+STEP = SIGMA / STEPS  # the released histogram has whole multiples of this
 EDGES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # between the confidence bins of a margin, in σ
 WEIGHTS = (0.05, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of a label in the student's training, by its bin
 _EXACT = 2**53
@@ -78,7 +78,7 @@ def add_noise(histogram: Ints, noise: NoiseSource) -> Ints:
     r, m, n_classes = histogram.shape
     names = [f"{k}/{cell}" for k in range(r) for cell in range(m)]
     drawn = SIGMA * noise.normal("ballots", names, n_classes).reshape(histogram.shape)
-    return np.rint((histogram * GRID + drawn) / STEP).astype(np.int64)
+    return in_steps(histogram * GRID + drawn, sigma=SIGMA)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

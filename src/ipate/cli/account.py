@@ -44,6 +44,9 @@ def command(
     gamma: Annotated[
         float | None, Option(help="γ of interactive; accepted as in ipate label, but it does not change the cost.")
     ] = None,
+    counts: Annotated[
+        bool, Option("--counts", help="Noisy counts were released with the labels (bound gdp only).")
+    ] = False,
     answered: Annotated[
         Path | None, Option(help="npy file: 1 answered, 0 asked but not answered, -1 not asked; default: all answered.")
     ] = None,
@@ -72,7 +75,7 @@ def command(
     check_number("delta", delta)
     mechanism = build_aggregator(
         aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
-        student_probs=student_probs,
+        student_probs=student_probs, counts=counts or None,
     ).mechanism  # fmt: skip
     meter = Meter(bound, conversion, options.parse_orders(orders))
     check_supported(meter, mechanism)

@@ -63,6 +63,9 @@ def command(
     threshold: options.Threshold = None,
     scale: Annotated[float | None, Option(help="The Laplace scale of lnmax.")] = None,
     student_probs: options.StudentProbs = None,
+    counts: Annotated[
+        bool, Option("--counts", help="Release the noisy counts with the labels, at no further cost (bound gdp only).")
+    ] = False,
     gamma: Annotated[
         float | None, Option(help="Interactive: return the student's class above this probability; default: 0.9.")
     ] = None,
@@ -112,6 +115,7 @@ def command(
     from ipate.ballots.given import holds_ballots
     from ipate.errors import InputError, check_number
     from ipate.labelling.aggregators import build_aggregator
+    from ipate.labelling.costs import check_supported
     from ipate.labelling.loop import Stop, account_terms, label
     from ipate.labelling.noise import make_noise
     from ipate.labelling.tested import label_tested
@@ -133,8 +137,9 @@ def command(
         return
     chosen = build_aggregator(
         aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
-        student_probs=student_probs,
+        student_probs=student_probs, counts=counts or None,
     )  # fmt: skip
+    check_supported(meter, chosen.mechanism)
     rows = read_groups(groups)
     ballot = read_votes(votes, classes=classes)
     probs = options.load_probs(student_probs, ballot)
@@ -158,9 +163,12 @@ def command(
     else:
         options.refuse_unused("it is for the bound ptr", design=design, **testing)
     digest = None if test is None else test.digest
-    request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed, digest)
+    more = ("counts",) if counts else ()
+    request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed, digest, *more)
     run, pool = _name_run(ballot, panel.groups, panel.weights, repr(chosen), meter, probs, *request, seed)
     terms = account_terms(panel, meter, chosen)
+    if counts:
+        options.check_out(_counts_file(out), "a file of noisy counts")
     with (
         charging(terms, run=run, pool=pool) as book,
         progress_bar("labelling", ballot.n_queries, quiet=as_json) as progress,
@@ -173,7 +181,9 @@ def command(
                 ballot, panel, chosen, meter, stop=cast("Stop", stop), max_labels=max_labels, max_queries=max_queries,
                 order=order, student_probs=probs, noise=noise, ledger=book, progress=progress,
             )  # fmt: skip
-    _finish(result, ballot, {"variant": name, "voting": "teachers"}, out, book, as_json)
+    _write_counts(_counts_file(out), ballot, result)
+    counted = {} if result.noisy_votes is None else {"counts": str(_counts_file(out))}
+    _finish(result, ballot, {"variant": name, "voting": "teachers"}, out, book, as_json, **counted)
 
 
 def _label_ballots(
@@ -250,6 +260,31 @@ def _write_labels(path: Path, votes: "Votes | GivenBallots", result: "Labelling"
     write_csv(path, ["query", "answered", "label"], rows, newline="\r\n")
 
 
+def _counts_file(out: Path) -> Path:
+    """Return the file of noisy counts beside the labels."""
+    return out.with_name(f"{out.name}.counts.npz")
+
+
+def _write_counts(path: Path, votes: "Votes", result: "Labelling") -> None:
+    """Write the noisy counts, if asked for, atomically: a row for every row of the labels file that has them."""
+    import numpy as np
+
+    from ipate.files import replacing
+
+    if result.noisy_votes is None or result.step is None:
+        return
+    known = np.flatnonzero(result.step)
+    places = result.queries[known]
+    arrays = {
+        "queries": places if votes.queries is None else np.array([votes.queries[place] for place in places], np.str_),
+        "counts": result.noisy_votes[known],
+        "step": result.step[known],
+        "labels": result.labels[known],
+    }
+    with replacing(path) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
 def _show(
     result: "Labelling", votes: "Votes | GivenBallots", inputs: dict[str, Any], out: Path, book: "Ledger | None",
     as_json: bool, files: dict[str, str],
@@ -270,6 +305,7 @@ def _show(
             "reinforced": int(np.count_nonzero(result.reinforced & ~result.repeated)),
             "stopped_by": result.stopped_by,
             "passed": result.passed,
+            "counts": None if result.step is None else int(np.count_nonzero((result.step > 0) & ~result.repeated)),
             "ledger_head": None if book is None else str(book.head),
         }
         inputs |= {"bound": result.meter.bound, "conversion": result.meter.conversion}
@@ -278,6 +314,10 @@ def _show(
         print_json({**found, "files": written})
         return
     where = f"Labels: {out}. " + ("Charges were kept in memory only." if book is None else f"Charged to: {book.path}")
+    if result.step is not None:
+        without = int(np.count_nonzero(result.answered & (result.step == 0) & ~result.repeated))
+        earlier = f" {without} labels were paid for earlier without their counts, and have none." if without else ""
+        where = f"Noisy counts: {_counts_file(out)}.{earlier} {where}"
     engine = inputs["voting"]
     who = {"teachers": "teachers", "ballots": "people"}[engine]
     numbers = [group.teachers if engine == "teachers" else shown_count(group.group.people) for group in result.groups]

@@ -4,7 +4,7 @@ Each aggregator is one class and one entry of `AGGREGATORS`; no other module com
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import check_positive
 from ipate.errors import InputError, refuse_name
-from ipate.labelling.noise import NoiseSource
+from ipate.labelling.noise import NoiseSource, in_steps
 from ipate.ledger.records import Noise
 
 
@@ -28,12 +28,18 @@ class Mechanism:
         σ_T and T of the check; both or neither.
     noise : {"gaussian", "laplace"}
         The label's noise. Laplace is the historical LNMax, which has no check.
+    counts : bool
+        Whether the noisy counts are released with each label, rounded to multiples of σ/8. The label is then the
+        argmax of the rounded counts, the lower class on a tie. So everything released is a function of them alone:
+        the price of the Gaussian mechanism on the vector covers it, also where doubles are not real numbers, and
+        whoever reads a label off the counts finds the released one.
     """
 
     sigma: float
     check_sigma: float | None = None
     threshold: float | None = None
     noise: Noise = "gaussian"
+    counts: bool = field(default=False, repr=False)  # names of runs are made of the other fields
 
     def __post_init__(self) -> None:
         check_positive("sigma" if self.noise == "gaussian" else "scale", self.sigma)
@@ -46,6 +52,8 @@ class Mechanism:
                 raise InputError(f"threshold is {self.threshold}: it must be a finite number of votes")
             if self.noise == "laplace":
                 raise InputError("check_sigma is given: LNMax has no check; use the confident aggregator")
+        if self.counts and self.noise != "gaussian":
+            raise InputError(f"counts is True: noisy counts are released with Gaussian noise, not {self.noise} noise")
 
     @property
     def has_check(self) -> bool:
@@ -73,6 +81,7 @@ class Outcome:
     labels: NDArray[np.int64]  # the class, or −1 for none
     answered: NDArray[np.bool_]  # a noisy label was released and must be paid; a check is released for every query
     reinforced: NDArray[np.bool_]  # the student's own class was returned; it cost no label
+    noisy_votes: NDArray[np.int64] | None = None  # (answered, C): what the labels are read off, in multiples of σ/8
 
 
 def lead_over_student(counts: Floats, total_weight: float, probs: Floats) -> Floats:
@@ -101,6 +110,8 @@ class NamedAggregator:
     def __post_init__(self) -> None:
         if self.mechanism.noise != self.noise or self.mechanism.has_check != ("check_sigma" in self.needs):
             raise InputError(f"{self.name} has {self.noise} noise and needs {', '.join(self.needs)}: give these alone")
+        if self.mechanism.counts and "counts" not in self.takes:
+            raise InputError(f"counts is True: {self.name} has no {_LACKS['counts']}")
 
     @classmethod
     def build(cls, *args: Any, **options: Any) -> Self:
@@ -136,9 +147,14 @@ class NamedAggregator:
             draws = noise.normal("check", queries, 1)[:, 0]
             passed = np.asarray(lead + check_sigma * draws >= threshold)
         chosen = [query for query, wanted in zip(queries, passed, strict=True) if wanted]
-        labels = np.full(len(counts), NO_LABEL, dtype=np.int64)
-        labels[passed] = (counts[passed] + self.label_noise(chosen, counts.shape[1], noise)).argmax(axis=1)
-        return Outcome(labels=labels, answered=passed, reinforced=np.zeros(len(counts), dtype=bool))
+        labels, reinforced = np.full(len(counts), NO_LABEL, dtype=np.int64), np.zeros(len(counts), dtype=bool)
+        noisy = counts[passed] + self.label_noise(chosen, counts.shape[1], noise)
+        if not self.mechanism.counts:
+            labels[passed] = noisy.argmax(axis=1)
+            return Outcome(labels=labels, answered=passed, reinforced=reinforced)
+        released = in_steps(noisy, sigma=self.mechanism.sigma)
+        labels[passed] = released.argmax(axis=1)
+        return Outcome(labels=labels, answered=passed, reinforced=reinforced, noisy_votes=released)
 
 
 class GNMax(NamedAggregator):
@@ -146,6 +162,7 @@ class GNMax(NamedAggregator):
 
     name = "gnmax"
     summary = "a label for every query, with Gaussian noise"
+    takes = ("counts",)
     tested = True
 
 
@@ -155,6 +172,7 @@ class Confident(NamedAggregator):
     name = "confident"
     summary = "a label where a noisy check finds that the teachers agree"
     needs = ("sigma", "check_sigma", "threshold")
+    takes = ("counts",)
     marks = ("check_sigma", "threshold")
     tested = True
 
@@ -171,7 +189,7 @@ class Interactive(NamedAggregator):
     name = "interactive"
     summary = "a label where the teachers contradict a student"
     needs = ("sigma", "check_sigma", "threshold", "student_probs")
-    takes = ("gamma",)
+    takes = ("gamma", "counts")
     marks = ("student_probs",)
     run_refusal = "it compares the votes with a student's probabilities, and a run has no student before its labels"
 
@@ -230,6 +248,7 @@ _LACKS = {
     "gamma": "student; use interactive",
     "sigma": "Gaussian noise; give scale",
     "scale": "Laplace noise; give sigma",
+    "counts": "vector of counts with Gaussian noise; use gnmax or confident",
 }
 
 

@@ -62,7 +62,7 @@ def account_for(
         Receive (query, group, ε) rows, in order, and the number of queries done, after every chunk.
     """
     check_supported(meter, mechanism)
-    guarantee = state_guarantee(meter, stopped_by=stopped_by, seeded=seeded)
+    guarantee = state_guarantee(meter, stopped_by=stopped_by, seeded=seeded, counts=mechanism.counts)
     mask = check_mask(answered, votes.n_queries)
     asked, given = mask != NOT_ASKED, mask == ANSWERED
     running = _Running(panel, meter, fixed_orders(panel, meter, mechanism) if stopped_by == "account" else None)

@@ -14,10 +14,16 @@ Floats = NDArray[np.float64]
 
 
 def check_supported(meter: Meter, mechanism: Mechanism) -> None:
-    """Refuse a bound that has no cost for this noise."""
+    """Refuse a bound that has no cost for this noise, or for the noisy counts that the mechanism releases."""
     if mechanism.noise not in meter.definition.noises:
         able = [name for name in tuple(BOUNDS) if mechanism.noise in find_bound(name).noises]
         raise InputError(f"bound is {meter.bound!r}: {mechanism.noise} noise (LNMax) is accounted by {', '.join(able)}")
+    if mechanism.counts and not meter.definition.releases_counts:
+        able = [name for name in tuple(BOUNDS) if find_bound(name).releases_counts]
+        raise InputError(
+            f"bound is {meter.bound!r}: noisy counts are released under {', '.join(able)} alone, where a label costs "
+            "what the whole noisy vector costs; a price of the label alone does not cover them"
+        )
 
 
 def tally_queries(votes: Votes, panel: Panel, meter: Meter, where: slice | NDArray[np.int64]) -> Tally:
@@ -44,6 +50,9 @@ def label_costs(meter: Meter, mechanism: Mechanism, panel: Panel, tally: Tally, 
     """
     check_supported(meter, mechanism)
     sigma, noise, voters = mechanism.sigma, mechanism.noise, None
+    if mechanism.counts:
+        vector = meter.vector_cost(sensitivity=tally.sensitivity, sigma=sigma)
+        return vector if vector.ndim == 3 else vector[None]
     if meter.definition.needs_votes_by_group:
         voters = Voters(
             voted=tally.voted,
@@ -86,5 +95,10 @@ def fixed_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Float
 def _worst_costs(meter: Meter, mechanism: Mechanism, panel: Panel) -> tuple[Floats, Floats]:
     """Return what a check and a label cost every group at most, (groups, width) each."""
     check_supported(meter, mechanism)
-    sigma, moved = mechanism.sigma, panel.own_sensitivities
-    return meter.worst_query(sensitivity=moved, sigma=sigma, check_sigma=mechanism.check_sigma, noise=mechanism.noise)
+    return meter.worst_query(
+        sensitivity=panel.own_sensitivities,
+        sigma=mechanism.sigma,
+        check_sigma=mechanism.check_sigma,
+        noise=mechanism.noise,
+        counts=mechanism.counts,
+    )

@@ -1,23 +1,25 @@
 """State of one labelling run: batches are answered in memory, truncated, charged and then released."""
 
 from collections import ChainMap
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
+from ipate.errors import InputError
 from ipate.labelling.aggregators import NamedAggregator
 from ipate.labelling.costs import check_costs, fixed_costs, label_costs, tally_queries
-from ipate.labelling.noise import NoiseSource
+from ipate.labelling.noise import STEPS, NoiseSource
 from ipate.labelling.results import Ending, GroupResult, Guarantee, Labelling
 from ipate.ledger.base import Ledger
-from ipate.ledger.records import Answer, Charge
+from ipate.ledger.records import Charge
 from ipate.votes import Votes
 from ipate.votes.panel import Panel, Tally
 
 Floats = NDArray[np.float64]
-Answers = NDArray[np.void]  # of the dtype `ANSWER`: an `Answer` per query
-ANSWER = np.dtype([("label", np.int64), ("answered", np.bool_), ("reinforced", np.bool_)])
+Answers = NDArray[np.void]  # of the dtype `Engine.answer`: per query an `Answer` and, if released, its `NoisyVotes`
+_ANSWER = [("label", np.int64), ("answered", np.bool_), ("reinforced", np.bool_)]
 _MARGIN = 1e-12  # relative: batches are truncated this far below the limit of the ledger
 
 
@@ -46,7 +48,12 @@ class Engine:
         self.n_labels = self.n_asked = 0
         self.parts: list[tuple[NDArray[np.int64], Answers, NDArray[np.bool_]]] = []
         self.before = ledger.stored()
-        self.store: dict[str, Answer] = dict(self.before.answers)
+        self.counts = aggregator.mechanism.counts
+        noisy = [("sigma", np.float64), ("votes", np.int64, (votes.n_classes,))]  # σ is 0 where no counts were released
+        self.answer = np.dtype(_ANSWER + noisy if self.counts else _ANSWER)
+        self.store: dict[str, tuple[Any, ...]] = dict(self.before.answers)
+        if self.counts:
+            self._add_counts()
         self.met: set[str] = set()
         self.may_repeat = may_repeat or bool(self.store)
         self.exhausted: dict[str, int] = {}
@@ -89,7 +96,7 @@ class Engine:
         Returns the answers to all queries and, for the new ones, the running cost, which accounts could not pay each of
         them, and the tally.
         """
-        answers = np.empty(len(ids), ANSWER)
+        answers = np.zeros(len(ids), self.answer)
         answers[~new] = self._stored([name for name, fresh in zip(ids, new, strict=True) if not fresh])
         asked = positions[new]
         tally = self._tally(asked)
@@ -100,7 +107,11 @@ class Engine:
         outcome = self.aggregator.ask(
             tally.counts, queries=names, noise=self.noise, total_weight=self.panel.total_weight, probs=probs
         )
-        answers[new] = np.rec.fromarrays((outcome.labels, outcome.answered, outcome.reinforced), dtype=ANSWER)
+        answers["label"][new], answers["answered"][new] = outcome.labels, outcome.answered
+        answers["reinforced"][new] = outcome.reinforced
+        if outcome.noisy_votes is not None:
+            given = np.flatnonzero(new)[outcome.answered]
+            answers["sigma"][given], answers["votes"][given] = self.aggregator.mechanism.sigma, outcome.noisy_votes
         checks, label_cost = self._costs(tally, probs)
         paid = checks + outcome.answered[:, None, None] * label_cost
         total = np.cumsum(paid, axis=0)
@@ -111,7 +122,19 @@ class Engine:
 
     def _stored(self, names: list[str]) -> Answers:
         """Return the stored answers of these queries."""
-        return np.array([self.store[name] for name in names], dtype=ANSWER)
+        return np.array([self.store[name] for name in names], dtype=self.answer)
+
+    def _add_counts(self) -> None:
+        """Add the stored counts to stored answers; a label that was released without its counts stays without them.
+
+        Counts of the same query that are drawn later would be a second release, with a cost of its own.
+        """
+        width = self.votes.n_classes
+        for name, (_, own) in self.before.noisy_votes.items():
+            if len(own) != width:
+                raise InputError(f"query {name!r} has stored counts of {len(own)} classes, and the votes have {width}")
+        none = 0.0, np.zeros(width, dtype=np.int64)
+        self.store = {name: (*kept, *self.before.noisy_votes.get(name, none)) for name, kept in self.store.items()}
 
     def _allowed(self, answered: NDArray[np.bool_], labels: float, queries: float) -> int:
         """Return how many queries may be asked before the limits on labels and queries are reached."""
@@ -124,12 +147,12 @@ class Engine:
         if not self.may_repeat:
             return fresh, fresh
         first = np.empty(len(chunk), dtype=bool)
-        here: dict[str, Answer] = {}
+        here: dict[str, tuple[Any, ...]] = {}
         seen = ChainMap(here, self.store)
         for index, name in enumerate(self._ids(chunk)):
             fresh[index] = name not in seen
             first[index] = fresh[index] or not (name in self.met or name in here)
-            here[name] = (-1, False, False)
+            here[name] = ()
         return first, fresh
 
     def _ids(self, positions: NDArray[np.int64]) -> list[str]:
@@ -190,8 +213,10 @@ class Engine:
                 bound=self.meter.bound,
                 seeded=self.noise.seeded,
                 noise=mechanism.noise,
+                kind="counts" if self.counts else "labels",
                 labels=answers["label"],
                 reinforced=answers["reinforced"],
+                counts=answers["votes"][answers["answered"]] if self.counts else None,
             )
         )
         for account, own in zip(accounts, columns, strict=True):
@@ -224,7 +249,7 @@ class Engine:
 
     def result(self, ended: Ending, guarantee: Guarantee) -> Labelling:
         """Return everything that was released, with the cost of every group."""
-        nothing = np.zeros(0, np.int64), np.zeros(0, ANSWER), np.zeros(0, np.bool_)
+        nothing = np.zeros(0, np.int64), np.zeros(0, self.answer), np.zeros(0, np.bool_)
         queries, answers, repeated = (np.concatenate(parts) for parts in zip(nothing, *self.parts, strict=True))
         return Labelling(
             queries=queries,
@@ -237,6 +262,8 @@ class Engine:
             seeded=self.noise.seeded,
             meter=self.meter,
             groups=tuple(self._group_result(position) for position in range(len(self.start.groups))),
+            noisy_votes=answers["votes"].copy() if self.counts else None,
+            step=answers["sigma"] / STEPS if self.counts else None,
         )
 
     def _group_result(self, position: int) -> GroupResult:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.ledger.base import Ledger
-from ipate.ledger.records import Charge, Terms
+from ipate.ledger.records import QUERIES, Charge, Terms
 
 Floats = NDArray[np.float64]
 _POINTS = 160  # at most, in a figure
@@ -97,7 +97,7 @@ def _charged(terms: Mapping[str, Terms], charges: Sequence[Charge]) -> list[tupl
     A charge pays for a batch. Under a data-independent bound the costs within a batch follow from its recorded
     releases; under a data-dependent bound they are known only at the end of each batch.
     """
-    asked = sum(len(charge.queries) for charge in charges if charge.kind == "labels")
+    asked = sum(len(charge.queries) for charge in charges if charge.kind in QUERIES)
     step = max(1, -(-asked // _POINTS))
     queries, labels = 0, 0
     charged = {account: np.zeros(held.meter.width) for account, held in terms.items()}
@@ -106,7 +106,7 @@ def _charged(terms: Mapping[str, Terms], charges: Sequence[Charge]) -> list[tupl
         for within, given, cost in _within(terms, charge, step):
             path.append((queries + within, labels + given, _plus(charged, cost)))
         charged = _plus(charged, charge.cost)
-        if charge.kind == "labels":
+        if charge.kind in QUERIES:
             queries, labels = queries + len(charge.queries), labels + int(charge.answered.sum())
             path.append((queries, labels, charged))
     if len(path) == 1 or path[-1][-1] is not charged:  # nothing was asked; a test is charged before the first query
@@ -121,13 +121,17 @@ def _plus(spent: dict[str, Floats], cost: Mapping[str, Floats]) -> dict[str, Flo
 def _within(terms: Mapping[str, Terms], charge: Charge, step: int) -> Iterator[tuple[int, int, dict[str, Floats]]]:
     """Yield queries, labels and costs at steps within a batch charged under data-independent bounds."""
     meters = {account: terms[account].meter for account in charge.cost}
-    if charge.kind != "labels" or any(meter.whole or not meter.data_independent for meter in meters.values()):
+    if charge.kind not in QUERIES or any(meter.whole or not meter.data_independent for meter in meters.values()):
         return
     running = {}
     for account, meter in meters.items():
         moved = np.asarray(charge.sensitivity[account])
         check, label = meter.worst_query(
-            sensitivity=moved, sigma=charge.sigma, check_sigma=charge.check_sigma, noise=charge.noise
+            sensitivity=moved,
+            sigma=charge.sigma,
+            check_sigma=charge.check_sigma,
+            noise=charge.noise,
+            counts=charge.kind == "counts",
         )
         cost = charge.answered[:, None] * label + check
         running[account] = np.cumsum(np.broadcast_to(cost, (len(charge.answered), meter.width)), axis=0)

@@ -71,7 +71,8 @@ def label(
     Parameters
     ----------
     votes, panel, aggregator, meter
-        The votes, the accounts that pay, the aggregator that labels, and the bound that counts costs.
+        The votes, the accounts that pay, the aggregator that labels, and the bound that counts costs. If the
+        aggregator's mechanism has `counts`, noisy counts are released with the labels, under gdp only.
     stop : {"budget", "drop", "count"}
         budget: stop before the first query that an account might not be able to pay. drop: remove exhausted groups,
         scale up the weights of the others and charge them accordingly, until no group is left. count: stop at
@@ -93,6 +94,7 @@ def label(
     if meter.whole:
         raise InputError("bound is 'ptr': it tests and charges a design as a whole; use label_tested with a design")
     _check_request(stop, max_labels, max_queries, panel)
+    check_supported(meter, aggregator.mechanism)
     source = SecureNoise() if noise is None else noise
     book = open_ledger(panel, meter, aggregator) if ledger is None else ledger
     check_fits(panel, votes, book, meter, student_probs)
@@ -110,7 +112,9 @@ def label(
     stopped_by: StoppedBy = "fixed" if fixed else "account"
     if meter.data_independent and book.private_history:  # the remaining budgets depend on private votes
         stopped_by = "other"
-    return run.result(ended, state_guarantee(meter, stopped_by=stopped_by, seeded=source.seeded))
+    return run.result(
+        ended, state_guarantee(meter, stopped_by=stopped_by, seeded=source.seeded, counts=aggregator.mechanism.counts)
+    )
 
 
 def walk(

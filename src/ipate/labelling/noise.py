@@ -1,8 +1,8 @@
 """Noise sources; all noise is drawn here, cryptographically secure by default or from a seed.
 
 Every draw names its purpose (check or label) and its queries. Each purpose has a separate stream, so that two releases
-never share noise. A label is an argmax and a check a comparison: no noisy real number is released, so the low bits
-of floating-point numbers reveal nothing.
+never share noise. A label is an argmax and a check a comparison, and noisy counts are rounded at once (`in_steps`): no
+noisy double is released, so the low bits of floating-point numbers reveal nothing.
 """
 
 import hashlib
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from ipate.errors import InputError
 
 Floats = NDArray[np.float64]
+STEPS = 8  # noisy counts are released in whole multiples of σ/8
+_LARGEST = 2.0**53  # such a number of steps is exact in a double
 _BITS = 52  # (word + ½)·2^−52 is exact in a double and lies strictly between 0 and 1
 
 
@@ -126,6 +128,11 @@ class SeededNoise:
             raw += stream.digest(8 * width)
         words = np.frombuffer(bytes(raw), dtype="<u8").reshape(len(queries), width)
         return np.asarray(((words >> np.uint64(64 - _BITS)) + 0.5) * 2.0**-_BITS)
+
+
+def in_steps(noisy: Floats, *, sigma: float) -> NDArray[np.int64]:
+    """Return noisy numbers as whole multiples of σ/8, the only form in which they leave the function that drew them."""
+    return np.clip(np.rint(noisy / (sigma / STEPS)), -_LARGEST, _LARGEST).astype(np.int64)
 
 
 def make_noise(seed: int | None = None) -> NoiseSource:

@@ -60,25 +60,33 @@ class Guarantee:
 
 
 def state_guarantee(
-    meter: Meter, *, stopped_by: StoppedBy = "fixed", seeded: bool = False, overlap: bool = False
+    meter: Meter,
+    *,
+    stopped_by: StoppedBy = "fixed",
+    seeded: bool = False,
+    overlap: bool = False,
+    counts: bool = False,
 ) -> Guarantee:
     """Return the guarantee of costs counted by `meter`.
 
     `stopped_by` says what decided how many queries were asked: a number fixed beforehand, this account when a budget
     was exhausted, or something else (another account, or a person who saw the votes). Seeded noise and an `overlap` of
-    the private data with public data promise nothing, whatever the costs.
+    the private data with public data promise nothing, whatever the costs. `counts` says that noisy counts were released
+    with the labels.
     """
     if stopped_by not in ("fixed", "account", "other"):
         raise InputError(f"stopped_by is {stopped_by!r}: it must be fixed, account or other")
     if not (seeded or overlap):
-        return Guarantee(*_statement(meter, stopped_by))
+        return Guarantee(
+            *_statement(meter, stopped_by, "the labels and their noisy counts" if counts else "the labels")
+        )
     why = [SEEDED, "whoever knows the seed can take the noise away and see the votes"] if seeded else []
     why += [OVERLAP, "the pool and the test data are used without protection"] if overlap else []
     statement = f"Nothing is promised ({'; '.join(why)}). Publish neither figures nor labels nor the student."
     return Guarantee("none", statement, seeded, overlap)
 
 
-def _statement(meter: Meter, stopped_by: StoppedBy) -> tuple[Kind, str]:
+def _statement(meter: Meter, stopped_by: StoppedBy, released: str) -> tuple[Kind, str]:
     if meter.whole and stopped_by != "other":
         return "releasable", (
             "Whatever anyone learns from the answer of the private test, from the labels, and from anything made of "
@@ -92,7 +100,7 @@ def _statement(meter: Meter, stopped_by: StoppedBy) -> tuple[Kind, str]:
             which = "the cost ε shown for their group (or, where checks decided how many labels there were, with any "
             which += "budget ε fixed beforehand that covers it)"
         return "releasable", (
-            "Whatever anyone learns from the labels, and from anything made of them, each person's own data changes "
+            f"Whatever anyone learns from {released}, and from anything made of them, each person's own data changes "
             f"its probability by at most a factor e^ε, up to δ, with {which}; this holds for all votes, so these "
             "figures may be published."
         )
@@ -267,6 +275,11 @@ class Labelling:
         The figures of the histogram that the labels were read off, where people cast ballots.
     confidence : integer array or None
         Where people cast ballots: the bin of each label's margin, from 0 to 7.
+    noisy_votes : integer array of shape (queries, classes), or None
+        The noisy counts that the labels are read off, in whole multiples of `step`; None if they were not asked for.
+    step : array of shape (queries,), or None
+        σ/8 of every query's noisy counts; 0 where none were released: the query was not answered, or the ledger holds
+        its label of an earlier run without them. A stored answer keeps the σ that it was drawn with.
     """
 
     queries: NDArray[np.int64]
@@ -282,6 +295,8 @@ class Labelling:
     passed: bool | None = None
     ballots: BallotFacts | None = None
     confidence: NDArray[np.int64] | None = None
+    noisy_votes: NDArray[np.int64] | None = None
+    step: NDArray[np.float64] | None = None
 
     def overlapping(self) -> Self:
         """Return the same labelling without a guarantee, because private data is also in the pool or test data."""
@@ -317,6 +332,8 @@ class Record:
     ledger_head: str  # after the last charge, for rollback detection
     passed: bool | None = None  # the published bit of a release that is tested as a whole
     ballots: BallotFacts | None = None  # of the histogram that the labels were read off
+    noisy_votes: NDArray[np.int64] | None = None  # (pool, classes): counts in multiples of `step`, if asked for
+    step: NDArray[np.float64] | None = None  # (pool,): σ/8 of the counts, 0 where none were released
 
     @property
     def guarantee(self) -> Guarantee:
@@ -333,8 +350,11 @@ class Record:
         kept = {field.name: getattr(self, field.name) for field in fields(self)}
         kept["groups"] = [group.as_json() for group in self.groups]
         kept["ballots"] = None if self.ballots is None else asdict(self.ballots)
-        given = {"labels": self.labels.tolist(), "queries": list(self.queries)} if answers else {}
-        return given | {name: value for name, value in kept.items() if name not in ("labels", "queries")}
+        given = {name: kept.pop(name) for name in ("labels", "queries", "noisy_votes", "step")}
+        if not answers:
+            return kept
+        shown = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in given.items()}
+        return {**shown, "queries": list(self.queries), **kept}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
@@ -343,6 +363,8 @@ class Record:
         kept["labels"], kept["queries"] = np.array(kept["labels"], dtype=np.int64), tuple(kept["queries"])
         kept["groups"] = tuple(map(GroupResult.from_json, kept["groups"]))
         kept["ballots"] = None if kept["ballots"] is None else BallotFacts(**kept["ballots"])
+        for name, dtype in (("noisy_votes", np.int64), ("step", np.float64)):
+            kept[name] = None if kept[name] is None else np.array(kept[name], dtype=dtype)
         return cls(**kept)
 
     def check_answers(self, paid: Mapping[str, int]) -> None:
@@ -362,6 +384,11 @@ class Record:
         """Return the record of a labelling of `n_public` points."""
         labels = np.full(n_public, -1, dtype=np.int64)
         labels[result.queries] = result.labels
+        noisy, step = None, None
+        if result.noisy_votes is not None and result.step is not None:
+            noisy = np.zeros((n_public, result.noisy_votes.shape[1]), dtype=np.int64)
+            step = np.zeros(n_public)
+            noisy[result.queries], step[result.queries] = result.noisy_votes, result.step
         return cls(
             labels=labels,
             queries=tuple(result.queries.tolist()),
@@ -378,4 +405,6 @@ class Record:
             ledger_head=ledger_head,
             passed=result.passed,
             ballots=result.ballots,
+            noisy_votes=noisy,
+            step=step,
         )

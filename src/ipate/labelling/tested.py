@@ -17,6 +17,7 @@ from ipate.accounting.ptr import ORDERS, PtrGroup, Setting
 from ipate.accounting.ptr.design import Design, hash_queries, pass_probability
 from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling.aggregators import AGGREGATORS, Mechanism, NamedAggregator
+from ipate.labelling.costs import check_supported
 from ipate.labelling.engine import Engine
 from ipate.labelling.loop import account_terms, batch_size, check_fits, check_noise, check_order, label, repeats, walk
 from ipate.labelling.noise import NoiseSource, SecureNoise
@@ -70,6 +71,7 @@ def label_tested(
     if not isinstance(aggregator, NamedAggregator) or not aggregator.tested:
         covered = " and ".join(name for name, made in AGGREGATORS.items() if made.tested)
         raise InputError(f"bound is 'ptr': the test covers {covered}, not {type(aggregator).__name__.lower()}")
+    check_supported(_UNIT, aggregator.mechanism)
     source = SecureNoise() if noise is None else noise
     book = MemoryLedger(account_terms(panel, _UNIT, aggregator)) if ledger is None else ledger
     check_noise(book, source)

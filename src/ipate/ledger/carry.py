@@ -5,6 +5,7 @@ never by converting costs; only an account that stays under the same data-depend
 new account starts from the maximum over its members, order by order.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,11 +23,11 @@ Mechanism = tuple[str, float, float | None, float]  # noise, σ, σ_T and Δ of 
 
 @dataclass
 class Releases:
-    """Releases of one account in one run: numbers of checks and labels by mechanism, and the recorded cost."""
+    """Releases of one account in one run: their numbers by mechanism, and the recorded cost."""
 
     meter: Meter  # the unit of `cost`
     cost: Floats
-    counts: dict[Mechanism, list[int]] = field(default_factory=dict)  # [checks, labels]
+    numbers: dict[Mechanism, list[int]] = field(default_factory=dict)  # [checks, labels, labels with noisy counts]
     vectors: dict[tuple[float, float], int] = field(default_factory=dict)  # released histograms by σ and Δ
 
     def add(self, charge: Charge, account: str) -> None:
@@ -39,9 +40,9 @@ class Releases:
         sensitivities = np.broadcast_to(charge.sensitivity[account], charge.answered.shape)
         for value in np.unique(sensitivities).tolist():
             here = sensitivities == value
-            entry = self.counts.setdefault((charge.noise, charge.sigma, charge.check_sigma, value), [0, 0])
+            entry = self.numbers.setdefault((charge.noise, charge.sigma, charge.check_sigma, value), [0, 0, 0])
             entry[0] += int(np.count_nonzero(here)) if charge.check_sigma is not None else 0
-            entry[1] += int(np.count_nonzero(here & charge.answered))
+            entry[2 if charge.kind == "counts" else 1] += int(np.count_nonzero(here & charge.answered))
 
 
 def gather(runs: Mapping[int, RunRow], charges: Charges) -> dict[Place, Releases]:
@@ -72,13 +73,15 @@ def recharge(releases: Releases, meter: Meter) -> Floats:
         return np.full(meter.width, np.inf if releases.cost.any() else 0.0)
     if not meter.data_independent and old.bound == meter.bound and set(meter.orders) <= set(old.orders):
         return np.asarray(releases.cost[[old.orders.index(order) for order in meter.orders]])
-    total = np.zeros(meter.width)
-    for (noise, sigma, check_sigma, sensitivity), (checks, labels) in releases.counts.items():
+    total, vectors = np.zeros(meter.width), Counter(releases.vectors)
+    for (noise, sigma, check_sigma, sensitivity), (checks, labels, counted) in releases.numbers.items():
         if checks and check_sigma is not None:
             total = total + checks * meter.worst_check(sensitivity=sensitivity, check_sigma=check_sigma)
         if labels:
             total = total + labels * meter.worst_label(sensitivity=sensitivity, sigma=sigma, noise=noise)
-    for (sigma, sensitivity), number in releases.vectors.items():  # never at the smaller price of an argmax
+        if counted:
+            vectors[sigma, sensitivity] += counted
+    for (sigma, sensitivity), number in vectors.items():  # never at the smaller price of an argmax
         total = total + number * meter.vector_cost(sensitivity=sensitivity, sigma=sigma)
     return total
 
@@ -189,7 +192,7 @@ def person_records(runs: Mapping[int, RunRow], charges: Charges, person: str) ->
     for run, account in places:
         row = next(row.terms for row in runs[run].accounts if row.id == account)
         own = releases[run, account]
-        moved = [counts for (_, _, _, sensitivity), counts in own.counts.items() if sensitivity > 0]
+        moved = [numbers for (_, _, _, sensitivity), numbers in own.numbers.items() if sensitivity > 0]
         records.append(
             PersonRecord(
                 run=runs[run].name,
@@ -199,8 +202,8 @@ def person_records(runs: Mapping[int, RunRow], charges: Charges, person: str) ->
                 budget=row.account.epsilon,
                 delta=row.account.delta,
                 bound=row.meter.bound,
-                checks=sum(checks for checks, _ in moved),
-                labels=sum(labels for _, labels in moved),
+                checks=sum(checks for checks, *_ in moved),
+                labels=sum(labels + counted for _, labels, counted in moved),
                 ballots=sum(number for (_, sensitivity), number in own.vectors.items() if sensitivity > 0),
                 epsilon=row.epsilon(own.cost) if own.cost.any() else 0.0,
             )

@@ -135,7 +135,7 @@ def _explain(name: str, error: sqlite3.Error) -> IpateError:
 
 
 APPLICATION = 0x69504154  # "iPAT", in the file's header
-VERSION = 3
+VERSION = 4
 _TABLES = {
     "entries": """
         entry INTEGER PRIMARY KEY,
@@ -198,6 +198,10 @@ _TABLES = {
         label INTEGER,
         reinforced INTEGER,
         PRIMARY KEY (batch, position)""",
+    "noisy_votes": """
+        batch INTEGER PRIMARY KEY REFERENCES batches,
+        shape TEXT NOT NULL,
+        counts BLOB NOT NULL""",
     "tests": """
         batch INTEGER PRIMARY KEY REFERENCES batches,
         design TEXT NOT NULL,
@@ -217,7 +221,8 @@ _TABLES = {
 }
 _WITH_ROWID = ("entries", "runs", "batches")
 # One row per release and account, for other tools: a check for every query of a mechanism with a check, and a label for
-# every answered query. Δ is NULL where it differs by query (`sensitivities` holds it, compressed).
+# every answered query, as 'counts' where its noisy counts were released with it. Δ is NULL where it differs by query
+# (`sensitivities` holds it, compressed).
 _TRANSCRIPT = """
 CREATE VIEW transcript AS
 SELECT b.entry AS batch, r.position, r.query, c.account, 'check' AS kind, b.check_sigma AS sigma, c.sensitivity,
@@ -225,7 +230,8 @@ SELECT b.entry AS batch, r.position, r.query, c.account, 'check' AS kind, b.chec
 FROM batches b JOIN entries e ON e.entry = b.entry JOIN releases r ON r.batch = b.entry
 JOIN charges c ON c.batch = b.entry WHERE b.check_sigma IS NOT NULL
 UNION ALL
-SELECT b.entry, r.position, r.query, c.account, 'label', b.sigma, c.sensitivity, b.bound, e.time
+SELECT b.entry, r.position, r.query, c.account, CASE b.kind WHEN 'counts' THEN 'counts' ELSE 'label' END, b.sigma,
+       c.sensitivity, b.bound, e.time
 FROM batches b JOIN entries e ON e.entry = b.entry JOIN releases r ON r.batch = b.entry
 JOIN charges c ON c.batch = b.entry WHERE r.answered = 1
 UNION ALL

@@ -1,4 +1,4 @@
-"""The histogram of a release of ballots as a ledger stores it: rounded, and drawn only once."""
+"""Rounded noisy counts as a ledger stores them, and the histogram of a release of ballots, drawn only once."""
 
 import hashlib
 import json
@@ -12,12 +12,25 @@ from numpy.typing import NDArray
 
 from ipate.errors import InputError
 
+Ints = NDArray[np.int64]
+Packed = tuple[str, bytes]  # shape and compressed numbers, as they are stored and hashed
+
+
+def pack(counts: Ints) -> Packed:
+    """Return whole numbers in the form in which they are stored and hashed."""
+    return json.dumps(counts.shape), zlib.compress(counts.astype("<i8").tobytes(), 1)
+
+
+def unpack(shape: str, raw: bytes) -> Ints:
+    """Return the whole numbers that `pack` stored."""
+    return np.frombuffer(zlib.decompress(raw), dtype="<i8").astype(np.int64).reshape(json.loads(shape))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Histogram:
     """A noisy histogram of (partitions, cells, classes) in whole multiples of σ/8, and the cells it belongs to."""
 
-    counts: NDArray[np.int64]
+    counts: Ints
     cells: str  # the fingerprint of the cells
 
     def __post_init__(self) -> None:
@@ -33,14 +46,13 @@ class Histogram:
 
     def columns(self) -> tuple[object, ...]:
         """Return the histogram in the order of its table's columns, as it is stored and hashed."""
-        return self.cells, json.dumps(self.counts.shape), zlib.compress(self.counts.astype("<i8").tobytes(), 1)
+        return self.cells, *pack(self.counts)
 
     @classmethod
     def read(cls, columns: Sequence[Any]) -> Self:
         """Build the histogram from the values of `columns`."""
         cells, shape, raw = columns
-        counts = np.frombuffer(zlib.decompress(raw), dtype="<i8").astype(np.int64)
-        return cls(counts=counts.reshape(json.loads(shape)), cells=cells)
+        return cls(counts=unpack(shape, raw), cells=cells)
 
     def check_first(self, before: "Histogram | None") -> None:
         """Refuse a second histogram: new noise on the same ballots is a new release, with a cost of its own."""

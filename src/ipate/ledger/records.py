@@ -14,18 +14,21 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
-from ipate.ledger.histogram import Histogram
+from ipate.ledger.histogram import Histogram, Ints
 from ipate.people.budgets import Account, Budget, Group
 
 Floats = NDArray[np.float64]
 Noise: TypeAlias = Literal["gaussian", "laplace"]
 NoiseKind: TypeAlias = Literal["secure", "seeded"]
-ReleaseKind: TypeAlias = Literal["labels", "test", "ballots"]
+ReleaseKind: TypeAlias = Literal["labels", "counts", "test", "ballots"]
 Reason: TypeAlias = Literal["withdrawal"]
 Identity: TypeAlias = Literal["person", "row", "account"]  # what the ids of a run's members are
 Answer: TypeAlias = tuple[int, bool, bool]  # label, answered, reinforced
-# checks and labels of queries; the test of a release that is tested as a whole; the histogram of all ballots
-RELEASES = ("labels", "test", "ballots")
+NoisyVotes: TypeAlias = tuple[float, Ints]  # σ, and a number per class in whole multiples of σ/8
+# checks and labels of queries, without or with the noisy counts that the labels are read off; the test of a release
+# that is tested as a whole; the histogram of all ballots
+RELEASES = ("labels", "counts", "test", "ballots")
+QUERIES = ("labels", "counts")  # the kinds that answer queries; a query of a pool is answered once, by one of them
 REASONS = ("withdrawal",)  # why a run continues another one
 
 
@@ -93,8 +96,8 @@ class ReleaseTest:
 class Charge:
     """The cost of a batch of releases, with the releases themselves, so that the cost can be recomputed.
 
-    A durable ledger commits the answers (`labels`, `reinforced`) or the result of the test together with the cost, so
-    that neither exists without the other.
+    A durable ledger commits the answers (`labels`, `reinforced`, `counts`) or the result of the test together with the
+    cost, so that neither exists without the other.
     """
 
     cost: Mapping[str, Floats]  # account id to its cost vector for the whole batch
@@ -109,6 +112,7 @@ class Charge:
     kind: ReleaseKind = "labels"
     labels: NDArray[np.int64] | None = None  # (queries,): a class, or −1 where there is no answer
     reinforced: NDArray[np.bool_] | None = None  # (queries,): where the label is the student's own class
+    counts: Ints | None = None  # (answered queries, classes): noisy counts in whole multiples of σ/8
     test: ReleaseTest | None = None
     histogram: Histogram | None = None  # of ballots; Δ is then a ballot's weight, and `sigma` the noise of an entry
 
@@ -119,6 +123,23 @@ class Charge:
             raise InputError("a charge of kind 'test' has a test and no queries, and no other charge has a test")
         if (self.kind == "ballots") != (self.histogram is not None) or (self.histogram is not None and self.queries):
             raise InputError("a charge of kind 'ballots' has a histogram and no queries, and no other charge has one")
+        if (self.kind == "counts") != (self.counts is not None):
+            raise InputError("a charge of kind 'counts' has noisy counts, and no other charge has them")
+        if self.counts is not None:
+            self._check_counts(self.counts)
+
+    def _check_counts(self, counts: Ints) -> None:
+        """Refuse counts that are not rounded, or that the labels of the charge are not read off."""
+        given = np.flatnonzero(self.answered)
+        if counts.dtype != np.int64 or counts.ndim != 2 or len(counts) != len(given) or self.noise != "gaussian":
+            shown = f"{counts.dtype} of the shape {counts.shape} with {self.noise} noise"
+            raise InputError(
+                f"counts are whole numbers ({len(given)} answers, classes) with Gaussian noise, not {shown}"
+            )
+        if self.labels is None or not np.array_equal(np.asarray(self.labels)[given], counts.argmax(axis=1)):
+            raise InputError(
+                "labels and counts differ: a label is the class of its largest noisy count, on a tie the lower"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +147,7 @@ class Stored:
     """The recorded state of a run, from which an interrupted run is continued."""
 
     answers: Mapping[str, Answer] = field(default_factory=dict)  # by query id; paid, and returned again at no cost
+    noisy_votes: Mapping[str, NoisyVotes] = field(default_factory=dict)  # by query id, where released with the label
     sensitivity: Mapping[str, float] = field(default_factory=dict)  # account id to the largest Δ it was charged for
     left: Mapping[str, int] = field(default_factory=dict)  # dropped accounts (Δ is 0) to the number of labels before
     test: ReleaseTest | None = None  # of this run, with its bit once that is drawn
@@ -228,6 +250,11 @@ class RunRow:
     def places(self) -> tuple[tuple[str, str], ...]:
         """The members and their accounts; without people, an account id replaces the person's id."""
         return self.members if self.named else tuple((row.id, row.id) for row in self.accounts)
+
+
+def shared(kind: str) -> str:
+    """Return the kind under which answers are kept: those to queries are shared, with noisy counts or without."""
+    return QUERIES[0] if kind in QUERIES else kind
 
 
 def now() -> str:

@@ -34,6 +34,7 @@ from ipate.ledger.records import (
     Terms,
     now,
     refuse_mixed_noise,
+    shared,
 )
 from ipate.ledger.storage import BatchRow, Contents, append, charges, read
 
@@ -162,15 +163,15 @@ class SqliteLedger(Ledger):
             if run.name in self.parts():
                 drawn = self._contents.progress[run.entry].histogram or drawn
         return Stored(
-            answers=dict(answers), sensitivity=dict(come.sensitivity), left=dict(come.left), test=come.test,
-            histogram=drawn,
+            answers=dict(answers), noisy_votes=dict(self._contents.noisy(self._run)),
+            sensitivity=dict(come.sensitivity), left=dict(come.left), test=come.test, histogram=drawn,
         )  # fmt: skip
 
     def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
         """Return the queries of the run's pool that other runs paid for, except the runs it continues."""
         own = self.parts()
         others = (run for run in self._until_now if run.name not in own and run.pool == self._run.pool)
-        return frozenset().union(*(self._contents.progress[run.entry].queries.get(kind, ()) for run in others))
+        return frozenset().union(*(self._contents.progress[run.entry].queries.get(shared(kind), ()) for run in others))
 
     @property
     def _until_now(self) -> tuple[RunRow, ...]:

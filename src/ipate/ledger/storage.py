@@ -17,7 +17,7 @@ import numpy as np
 from ipate.errors import InputError, IpateError
 from ipate.ledger.carry import Place
 from ipate.ledger.file import check_schema, damaged, transaction
-from ipate.ledger.histogram import Histogram
+from ipate.ledger.histogram import Histogram, Packed, pack, unpack
 from ipate.ledger.records import (
     RELEASES,
     AccountRow,
@@ -26,10 +26,12 @@ from ipate.ledger.records import (
     Floats,
     Head,
     Noise,
+    NoisyVotes,
     ReleaseKind,
     ReleaseTest,
     RunRow,
     from_bytes,
+    shared,
     to_bytes,
 )
 
@@ -82,6 +84,7 @@ class BatchRow:
     releases: tuple[ReleaseRow, ...]
     test: ReleaseTest | None
     histogram: Histogram | None
+    counts: Packed | None
 
     @classmethod
     def of(cls, charge: Charge, *, entry: int, run: int, time: str) -> Self:
@@ -90,7 +93,7 @@ class BatchRow:
         rows = tuple(ChargeRow.of(account, charge) for account in sorted(charge.cost))
         return cls(
             entry, time, run, charge.kind, charge.bound, charge.noise, float(charge.sigma), check_sigma, rows,
-            _releases(charge), charge.test, charge.histogram,
+            _releases(charge), charge.test, charge.histogram, None if charge.counts is None else pack(charge.counts),
         )  # fmt: skip
 
     def to_charge(self, *, seeded: bool) -> Charge:
@@ -109,6 +112,7 @@ class BatchRow:
             kind=self.kind,
             labels=np.array([row[2] for row in self.releases], dtype=np.int64) if known else None,
             reinforced=np.array([row[3] for row in self.releases], dtype=bool) if known else None,
+            counts=None if self.counts is None else unpack(*self.counts),
             test=self.test,
             histogram=self.histogram,
         )
@@ -177,7 +181,9 @@ class Progress:
             else:
                 self.left.setdefault(row.account, self.labels)
         self.labels += sum(row[1] for row in batch.releases)
-        self.queries.setdefault(batch.kind, set()).update(row[0] for row in batch.releases if row[2] is not None)
+        self.queries.setdefault(shared(batch.kind), set()).update(
+            row[0] for row in batch.releases if row[2] is not None
+        )
 
 
 @dataclass
@@ -189,6 +195,7 @@ class Contents:
     runs: dict[int, RunRow] = field(default_factory=dict)  # by entry, in the order in which they were opened
     spent: dict[Place, Floats] = field(default_factory=dict)  # balances, including opening balances
     answers: dict[tuple[str, str], dict[str, Answer]] = field(default_factory=dict)  # by pool and kind of release
+    noisy_votes: dict[str, dict[str, NoisyVotes]] = field(default_factory=dict)  # by pool
     progress: dict[int, Progress] = field(default_factory=dict)  # by run
 
     @property
@@ -221,12 +228,20 @@ class Contents:
                     if query in known:
                         raise ValueError(f"query {query!r} was released twice")
                     known[query] = (label, bool(answered), bool(reinforced))
+            if entry.counts is not None:
+                given = [query for query, answered, *_ in entry.releases if answered]
+                rows = zip(given, unpack(*entry.counts), strict=True)
+                self.noisy(self.runs[entry.run]).update((query, (entry.sigma, row)) for query, row in rows)
             self.progress[entry.run].add(entry)
         self.hashes.append(entry_hash)
 
     def known(self, run: RunRow, kind: str) -> dict[str, Answer]:
-        """Return the answers of one kind of release for a run's pool; answers are not shared between kinds."""
-        return self.answers.setdefault((run.pool, kind), {})
+        """Return the answers of one kind of release for a run's pool, with or without noisy counts."""
+        return self.answers.setdefault((run.pool, shared(kind)), {})
+
+    def noisy(self, run: RunRow) -> dict[str, NoisyVotes]:
+        """Return the noisy counts of the answers for a run's pool, where they were released."""
+        return self.noisy_votes.setdefault(run.pool, {})
 
 
 def read(connection: sqlite3.Connection, *, name: str) -> Contents:
@@ -299,8 +314,9 @@ def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
         test = ReleaseTest(design=design, votes=votes, passed=None if passed is None else bool(passed))
     drawn = connection.execute("SELECT cells, shape, counts FROM histograms WHERE batch = ?", (entry,)).fetchone()
     histogram = None if drawn is None else Histogram.read(drawn)
+    counts = connection.execute("SELECT shape, counts FROM noisy_votes WHERE batch = ?", (entry,)).fetchone()
     answers = tuple(row[2:] for row in releases)
-    return BatchRow(entry, time, run, kind, bound, noise, sigma, check_sigma, rows, answers, test, histogram)
+    return BatchRow(entry, time, run, kind, bound, noise, sigma, check_sigma, rows, answers, test, histogram, counts)
 
 
 def _check_strays(connection: sqlite3.Connection, name: str, seen: dict[str, int]) -> None:
@@ -366,6 +382,8 @@ def _insert_batch(connection: sqlite3.Connection, batch: BatchRow) -> None:
         _insert(connection, "tests", [(batch.entry, batch.test.design, batch.test.votes, batch.test.passed)])
     if batch.histogram is not None:
         _insert(connection, "histograms", [(batch.entry, *batch.histogram.columns())])
+    if batch.counts is not None:
+        _insert(connection, "noisy_votes", [(batch.entry, *batch.counts)])
 
 
 def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[tuple[object, ...]]) -> None:
