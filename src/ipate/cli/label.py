@@ -182,8 +182,8 @@ def command(
                 order=order, student_probs=probs, noise=noise, ledger=book, progress=progress,
             )  # fmt: skip
     _write_counts(_counts_file(out), ballot, result)
-    counted = {} if result.noisy_votes is None else {"counts": str(_counts_file(out))}
-    _finish(result, ballot, {"variant": name, "voting": "teachers"}, out, book, as_json, **counted)
+    counted = None if result.noisy_votes is None else str(_counts_file(out))
+    _finish(result, ballot, {"variant": name, "voting": "teachers"}, out, book, as_json, counts=counted)
 
 
 def _label_ballots(
@@ -239,7 +239,7 @@ def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
 
 def _finish(
     result: "Labelling", votes: "Votes | GivenBallots", inputs: dict[str, Any], out: Path, book: "Ledger | None",
-    as_json: bool, **files: str,
+    as_json: bool, **files: str | None,
 ) -> None:  # fmt: skip
     """Write the labels, record the ledger's head beside them, and print the result."""
     _write_labels(out, votes, result)
@@ -287,7 +287,7 @@ def _write_counts(path: Path, votes: "Votes", result: "Labelling") -> None:
 
 def _show(
     result: "Labelling", votes: "Votes | GivenBallots", inputs: dict[str, Any], out: Path, book: "Ledger | None",
-    as_json: bool, files: dict[str, str],
+    as_json: bool, files: dict[str, str | None],
 ) -> None:  # fmt: skip
     import numpy as np
 
