@@ -160,7 +160,7 @@ class Site:
         self, queries: Queries, engine: Engine, cpu_seconds: float | None, progress: Callable[[int], None]
     ) -> Iterator[NDArray[Any]]:
         """Yield the votes of every teacher in turn, one row of class ids each."""
-        folder = self.folder / "private" / "teachers"
+        folder = (self.folder / "private" / "teachers").absolute()
         _check_private(folder.parent)
         _check_private(folder)
         n_classes, numbers = len(self.encoding.classes), range(len(self.hashes))
@@ -266,8 +266,9 @@ def fit_site(
         np.save(file, hashes)
     files = [teacher_file(private / "teachers", teacher) for teacher in range(allocation.n_teachers)]
     missing = [teacher for teacher, file in enumerate(files) if not file.exists()]
+    teachers = (private / "teachers").absolute()  # a worker may have been started in another folder
     shared = {
-        "estimator": estimator, "X": X, "y": rows.y, "seed": options.seed, "folder": private / "teachers",
+        "estimator": estimator, "X": X, "y": rows.y, "seed": options.seed, "folder": teachers,
         "cpu_seconds": cpu_seconds, "home": os.getpid(),
     }  # fmt: skip
     notes: Notes = {}

@@ -61,7 +61,10 @@ def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
         stopped_by = "account"
     stated: StoppedBy = "account" if stopped_by == "fixed" and meter.data_independent else stopped_by
     made = state_guarantee(  # as stated by the labelling
-        meter, stopped_by=stated, seeded=record.seeded, overlap=source.overlap,
+        meter,
+        stopped_by=stated,
+        seeded=record.seeded,
+        overlap=source.overlap,
         counts=record.noisy_votes is not None,
     )
     if (made.kind, meter.bound, meter.conversion) != (record.kind, record.bound, record.conversion):
