@@ -6,7 +6,7 @@ with the same exit code, the same names of files in `public`, and the same stder
 no figure of the output depends on the noise: as many labels as asked for, at a price that depends on public facts.
 Only hashes, times and the notes about released labels are masked; see `MASKS` and `FROM_LABELS`.
 
-    python benchmarks/neighbours.py [--pairs 200] [--processes 20] [--seed 0]
+    python benchmarks/neighbours.py [--ballots] [--pairs 200] [--processes 20] [--seed 0]
 
 Prints how many pairs were alike, how many of them had failing teachers or unusable cells, and the first difference;
 exits with 1 if there is one. Some pairs run as processes of their own, the others in this one.
@@ -55,7 +55,7 @@ MASKS = (  # what differs between any two runs of the same command
     (r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.+]+", "TIME"),
 )
 FROM_LABELS = re.compile(  # lines about released labels, which were paid for
-    r"^ipate: (no label was released for the class(es)? |[0-9,]+ of [0-9,]+ labels \([0-9.]+%\) are )[^\n]*\n", re.M
+    r"^ipate: (warning: )?(no label was released for the class(es)? |[0-9,]+ of [0-9,]+ labels \([0-9.]+%\) are )[^\n]*\n", re.M
 )
 CONFIG = """
 split_seed = {seed}
@@ -82,6 +82,12 @@ max_labels = 30
 [student]
 model = "bayes"
 """
+
+
+BALLOTS = (  # of the configuration, where people cast ballots
+    ('model = "{teacher}"\nnumber = 6\n', ""),
+    ('aggregator = "gnmax"\nsigma = 8.0\nmax_labels = 30\n', 'voting = "ballots"\n'),
+)
 
 
 def quadratic() -> Any:
@@ -240,15 +246,18 @@ def _masked(text: str, folder: Path) -> str:
     return FROM_LABELS.sub("", text)
 
 
-def compare(number: int, folder: Path, *, seed: int, process: bool) -> Pair:
+def compare(number: int, folder: Path, *, seed: int, process: bool, ballots: bool = False) -> Pair:
     """Make one pair of neighbouring files, run the command on both, and compare what can be seen."""
     rng = np.random.default_rng([seed, number])
     rows, pool = make_rows(rng, 90, people=True), make_rows(rng, 40, people=False)
-    teacher = list(TEACHERS)[number % len(TEACHERS)]
-    variant = VARIANTS[(number // len(TEACHERS)) % len(VARIANTS)]
+    teacher = "ballots" if ballots else list(TEACHERS)[number % len(TEACHERS)]
+    variant = VARIANTS[number % 2] if ballots else VARIANTS[(number // len(TEACHERS)) % len(VARIANTS)]
     options = ["--json"] if rng.integers(2) else []
     engine = "n_jobs = 1" if process else 'backend = "sequential"'
-    config = CONFIG.format(seed=number, teacher=TEACHERS[teacher], variant=variant, engine=engine)
+    text = CONFIG
+    for old, new in BALLOTS if ballots else ():
+        text = text.replace(old, new)
+    config = text.format(seed=number, teacher=TEACHERS.get(teacher, ""), variant=variant, engine=engine)
     other, cells = changed(rng, rows)
     seen = []
     for name, people in (("one", rows), ("two", other)):
@@ -279,6 +288,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first pair")
     parser.add_argument("--processes", type=int, default=20, help="how many of the pairs run as processes")
+    parser.add_argument("--ballots", action="store_true", help="let people cast ballots instead of training teachers")
     parser.add_argument("--seed", type=int, default=0)
     wanted = parser.parse_args()
     begun, pairs = time.perf_counter(), []
@@ -286,7 +296,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(wanted.first, wanted.first + wanted.pairs):
             process = wanted.processes > 0 and number % every == 0
-            pairs.append(compare(number, Path(folder), seed=wanted.seed, process=process))
+            pairs.append(compare(number, Path(folder), seed=wanted.seed, process=process, ballots=wanted.ballots))
             if pairs[-1].difference:
                 sys.stdout.write(f"{pairs[-1]}\n".replace("\\n", "\n"))
     alike = sum(not pair.difference for pair in pairs)

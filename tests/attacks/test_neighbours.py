@@ -25,6 +25,13 @@ def test_neighbouring_files_look_alike(neighbours, tmp_path, number):
     assert pair.difference == ""
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_ballots_of_neighbouring_files_look_alike(neighbours, tmp_path, number):
+    pair = neighbours.compare(number, tmp_path, seed=2, process=number == 2, ballots=True)
+    assert pair.code == 0
+    assert pair.difference == ""
+
+
 def test_comparison_notices_every_visible_difference(neighbours):
     seen = {"code": 0, "files": ("labels.csv",), "stdout": "30 labels", "stderr": "ipate: begun\n"}
     for name, other in (("code", 1), ("files", ()), ("stdout", "29 labels"), ("stderr", "ipate: warning\n")):
