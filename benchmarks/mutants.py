@@ -58,6 +58,7 @@ DESIGN = "tests/ballots/test_design.py"
 COUNTING = "tests/ballots/test_counting.py"
 RELEASE = "tests/ballots/test_release.py"
 GIVEN = "tests/ballots/test_given.py"
+RUN_BALLOTS = "tests/runs/test_ballots.py"
 LABEL_BALLOTS = "tests/cli/test_label_ballots.py"
 SITE_BALLOTS = "tests/parties/test_ballots.py"
 PARTY_BALLOTS = "tests/cli/test_party_ballots.py"
@@ -1595,6 +1596,27 @@ MUTANTS = (
         "    return np.where(gone[people.person_of_row], -1, y)",
         "    return np.asarray(y)",
         (f"{COUNTING}::test_withdrawn_people_leave_an_empty_slot",),
+    ),
+    Mutant(
+        "withdrawn people of a run keep their ballots",
+        "runs/ballots.py",
+        "withdrawn=[str(people.ids[index]) for index in allocation.withdrawn],",
+        "withdrawn=[],",
+        (f"{RUN_BALLOTS}::test_withdrawal_empties_ballot_and_changes_no_public_figure",),
+    ),
+    Mutant(
+        "standard ballots weigh what everybody's own budget affords",
+        "ballots/voters.py",
+        "    if not chosen.individual:\n",
+        "    if False:\n",
+        (f"{RUN_BALLOTS}::test_standard_ballots_use_the_strictest_budget",),
+    ),
+    Mutant(
+        "spent budgets release ballots of noise",
+        "ballots/release.py",
+        "    design.check_useful()\n",
+        "",
+        ("tests/test_classifier_ballots.py::test_shared_ledger_refuses_second_release_of_ballots",),
     ),
     Mutant(
         "same noise for all classes of a cell",
