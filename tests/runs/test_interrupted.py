@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 def interrupt(*arguments):
-    told = subprocess.run(
-        [sys.executable, str(SCRIPT), "--json", *arguments], check=False, capture_output=True, text=True, timeout=300
-    )
-    assert told.returncode == 0, told.stderr
-    return json.loads(told.stdout)
+    command = [sys.executable, str(SCRIPT), "--json", *arguments]
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:  # workers of killed runs hold a pipe
+        told = subprocess.run(command, check=False, stdout=out, stderr=err, timeout=300)
+        for file in (out, err):
+            file.seek(0)
+        assert told.returncode == 0, err.read()
+        return json.load(out)
 
 
 @pytest.mark.parametrize("how", ["kill", "int"])

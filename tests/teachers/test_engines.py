@@ -252,6 +252,48 @@ def test_user_can_use_joblib_before_and_after():
         assert dict(Engine(backend="loky", n_jobs=2).run(pow, {0: 3}, shared={"exp": 2})) == {0: 9}
 
 
+ORPHANS = """
+import os, sys, time
+import numpy as np
+from ipate.teachers import workers
+
+def work(task, *, rows):
+    open(os.path.join(sys.argv[1], str(os.getpid())), "w").close()
+    time.sleep(300)
+
+if __name__ == "__main__":
+    list(workers.run(work, {0: 0, 1: 1}, shared={"rows": np.zeros(200_000)}, n_workers=2, retries=0))
+"""
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    script, seen = tmp_path / "orphans.py", tmp_path / "seen"
+    script.write_text(ORPHANS)
+    seen.mkdir()
+    command = [sys.executable, str(script), str(seen)]
+    parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(list(seen.iterdir())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    pids = [int(path.name) for path in seen.iterdir()]
+    assert len(pids) == 2
+    assert all(map(alive, pids))
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 20
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(alive, pids))
+
+
 def test_worker_killed_while_idle_is_replaced():
     def process(task):
         return os.getpid()

@@ -7,6 +7,8 @@ import os
 import pickle
 import shutil
 import tempfile
+import threading
+import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from joblib.externals.loky import ProcessPoolExecutor
 
 _IDLE = 60  # seconds after which an idle worker ends
+_WATCH = 1.0  # seconds between looks at the parent process
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - on Linux, files that live in memory; the folder in it is our own
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 _idle: dict[int, "ProcessPoolExecutor"] = {}  # pools that wait for the next tasks, by their number of workers
@@ -117,15 +120,29 @@ def _workers(number: int) -> "ProcessPoolExecutor":
             return kept
         except BrokenProcessPool:  # one of them was killed while it had nothing to do
             kept.shutdown(wait=False, kill_workers=True)
-    return ProcessPoolExecutor(max_workers=number, timeout=_IDLE, initializer=_silence, env=_THREADS)
+    return ProcessPoolExecutor(
+        max_workers=number, timeout=_IDLE, initializer=_begin, initargs=(os.getpid(),), env=_THREADS
+    )
 
 
-def _silence() -> None:
-    """Let a worker print nothing: what a dying process or a library writes depends on private rows."""
+def _begin(home: int) -> None:
+    """Let a worker print nothing, and end when its parent does.
+
+    What a dying process or a library writes depends on private rows. A worker whose parent is killed while it sends a
+    task would wait for the rest of it for ever, with private rows in its memory.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         os.dup2(nowhere, number)
     os.close(nowhere)
+    threading.Thread(target=_end_with, args=(home,), daemon=True).start()
+
+
+def _end_with(home: int) -> None:
+    """End this process when the process `home` is no longer its parent; on Windows a parent never changes."""
+    while os.getppid() == home:
+        time.sleep(_WATCH)
+    os._exit(1)
 
 
 def _call(function: Callable[..., Any], task: Any, folder: str) -> Any:
