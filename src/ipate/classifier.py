@@ -53,9 +53,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     student : scikit-learn classifier or str, default LogisticRegression
         The model trained on the labelled public points, or one of the names in `ipate.students.STUDENTS`.
     voting : {"teachers", "ballots", "auto"}
-        Who votes. "teachers" is PATE, which pays for every label. With "ballots" every person casts one vote, weighted
-        by their budget, and all labels cost one release: the engine for few people or small budgets. "auto" decides by
-        public figures.
+        Who votes: teachers, which pay for every label (PATE), or every person once, weighted by their budget, so that
+        all labels cost one release, for few people or small budgets. "auto" decides by public figures.
     embedding : {"auto", "given"}
         The features in which cells of ballots are cut: by a rule from the pool, or the columns as they are.
     variant : {"weighting", "upsampling", "vanishing", "standard"}
@@ -268,15 +267,13 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         label = (by_ballots if settings.ballots else by_teachers)(self, X, codes, people, pool, seed=seed)
         self.labelling_, self.ledger_, self._extract = fitting.charge_labels(
             label, fitting.charged_terms(self.allocation_, self.choice_),
-            path=self.ledger, pool=fingerprint(self.classes_, *parts(pool)),
-            noise=noise_kind(seeded=self.noise_seed is not None),
-            roster=fitting.roster_of(self, everybody), fresh=self.fresh_ledger,
+            path=self.ledger, pool=fingerprint(self.classes_, *parts(pool)), fresh=self.fresh_ledger,
+            noise=noise_kind(seeded=self.noise_seed is not None), roster=fitting.roster_of(self, everybody),
         )  # fmt: skip
         if self.allow_overlap:
             self.labelling_ = self.labelling_.overlapping()
         self._record = Record.of(self.labelling_, n_public=n_rows(pool), ledger_head=self._extract.head)
-        self.labels_ = self._record.labels
-        given_label = self.labels_ >= 0
+        self.labels_, given_label = self._record.labels, self._record.labels >= 0
         fitting.check_passed(self._record, self.labelling_.passed)
         self.vote_accuracy_ = None
         if truth is not None and given_label.any():
@@ -314,8 +311,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             record=record, allocation=self.allocation_, settings=self.choice_, extract=self._extract, data_name=name,
             unprotected=self._unprotected, min_group_size=self.min_group_size,
             classes=tuple(str(label) for label in self.classes_.tolist()),
-            teacher_model="" if self.choice_.ballots else type(self._teacher()).__name__,
-            student_model=type(self.student_).__name__,
+            teacher_model=type(self._teacher()).__name__, student_model=type(self.student_).__name__,
             noise_seed=self.noise_seed,
             split_seed=self.random_state if isinstance(self.random_state, int) else None,
             versions=self._versions, levels=self._by_level,
@@ -383,8 +379,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         return X, fitting.encode(self.classes_, y, "y")
 
     def _tell(self, *notes: str) -> None:
-        if self.verbose:
-            sys.stderr.writelines(f"ipate: {note}\n" for note in notes)
+        sys.stderr.writelines(f"ipate: {note}\n" for note in notes if self.verbose)
 
     def _teacher(self) -> Any:
         return as_teacher(self.teacher)
@@ -398,9 +393,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         return people.merged(max_groups=most, min_group_size=self.min_group_size)
 
     def _settings(self, groups: Sequence[Group], *, n_public: int, seed: int, X: Any) -> Settings:
-        proxy = None
-        if self.proxy is not None:
-            proxy = self._public(*self.proxy, "proxy X", like=X)
+        proxy = None if self.proxy is None else self._public(*self.proxy, "proxy X", like=X)
         return choose_settings(
             groups=groups, n_public=n_public, n_classes=len(self.classes_), teacher=self._teacher(), proxy=proxy,
             seed=seed, reference=as_reference(self.reference), **{name: getattr(self, name) for name in _CHOSEN},

@@ -25,22 +25,14 @@ COMPARED = (
 class Guarantee:
     """The kind of guarantee that a run's costs give, and its wording.
 
-    Attributes
-    ----------
-    kind : {"releasable", "private", "none"}
-        Whether the costs hold for all votes and may be published, are for the data owner only, or promise nothing.
-    statement : str
-        One sentence that a data protection officer can rely on.
-    seeded : bool
-        Whether the noise came from a seed. Whoever knows the seed can reproduce the noise: the kind is then "none".
-    overlap : bool
-        Whether private rows or people are also in the pool or the test data: the kind is then "none".
+    The kind says whether the costs hold for all votes and may be published ("releasable"), are for the data owner only
+    ("private"), or promise nothing ("none"), as with noise from a seed, which whoever knows it can reproduce.
     """
 
     kind: Kind
-    statement: str
-    seeded: bool = False
-    overlap: bool = False
+    statement: str  # one sentence that a data protection officer can rely on
+    seeded: bool = False  # the noise came from a seed
+    overlap: bool = False  # private rows or people are also in the pool or the test data
 
     @property
     def publishable(self) -> bool:
@@ -60,12 +52,7 @@ class Guarantee:
 
 
 def state_guarantee(
-    meter: Meter,
-    *,
-    stopped_by: StoppedBy = "fixed",
-    seeded: bool = False,
-    overlap: bool = False,
-    counts: bool = False,
+    meter: Meter, *, stopped_by: StoppedBy = "fixed", seeded: bool = False, overlap: bool = False, counts: bool = False
 ) -> Guarantee:
     """Return the guarantee of costs counted by `meter`.
 
