@@ -1265,6 +1265,13 @@ MUTANTS = (
         (f"{VOTINGS}::test_rotation_costs_agree_with_the_loop",),
     ),
     Mutant(
+        "a frame's column of ids is dropped unread",
+        "runs/fitting.py",
+        "named = None if ids is None else column_of(table, ids[0])",
+        "named = None",
+        (f"{POOL}::test_frame_with_people_of_private_rows_is_refused",),
+    ),
+    Mutant(
         "plan counts small groups in its table",
         "cli/plan.py",
         "account, people = group.account, str(counted(group.account.people))",

@@ -82,6 +82,13 @@ def without(X: Any, names: tuple[str, ...]) -> Any:
     return frame.drop([name for name in names if name in frame.columns]).to_native()
 
 
+def column_of(X: Any, name: str) -> NDArray[Any] | None:
+    """Return a column of a frame; None if there is none of that name."""
+    import narwhals as nw
+
+    return np.asarray(nw.from_native(X)[name].to_numpy()) if is_frame(X) and name in nw.from_native(X).columns else None
+
+
 def matched(X: Any, given: Mapping[str, Any]) -> tuple[Any, tuple[str, ...], dict[str, Any]]:
     """Match what belongs to the rows of X with them, by label where there are labels.
 

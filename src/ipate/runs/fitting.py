@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation, single_class_groups
-from ipate.data.frames import is_frame, n_rows, numbers_alone
+from ipate.data.frames import column_of, is_frame, n_rows, numbers_alone
+from ipate.data.overlap import check_overlap
 from ipate.errors import ClassesWarning, InputError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
 from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms, label, open_ledger
@@ -28,7 +29,7 @@ from ipate.ledger.finding import choose_ledger
 from ipate.ledger.records import noise_kind
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
-from ipate.people.ids import warn_alike
+from ipate.people.ids import plain_ids, warn_alike
 from ipate.people.people import People
 from ipate.planning.settings import Settings, designed
 from ipate.teachers.dry import dry_fit
@@ -80,6 +81,20 @@ def check_ids(people: People, *, named: bool) -> tuple[str, ...]:
     ids = tuple(people.ids.tolist())
     warn_alike(ids if named else (), where="person_id")
     return ids
+
+
+def check_copies(private: Any, public: Any, table: Any, *, what: str, ids: tuple[str, Sequence[str]] | None) -> None:
+    """Refuse public features that are copies of private rows, or whose table names people of the private rows.
+
+    `ids` is the name of the column of ids and everybody's id; `table` is the public frame as it was given.
+    """
+    advice = "use other public data; for benchmarks, allow_overlap=True"
+    named = None if ids is None else column_of(table, ids[0])
+    if ids is None or named is None:
+        check_overlap(private, public, what=what, advice=advice)
+    else:
+        own = np.array(ids[1])
+        check_overlap(private, public, what=what, private_ids=own, public_ids=np.array(plain_ids(named)), advice=advice)
 
 
 def roster_of(model: Any, everybody: Sequence[str]) -> Roster:
