@@ -1696,6 +1696,13 @@ MUTANTS = (
         (f"{FORGOTTEN}::test_benchmark_beside_earlier_charges_is_stated",),
     ),
     Mutant(
+        "statement of a repeated run forgets earlier costs",
+        "report/statement.py",
+        "    elif statement.spent:\n",
+        "    elif False:\n",
+        (f"{FORGOTTEN}::test_statement_of_repeated_run_tells_what_was_spent",),
+    ),
+    Mutant(
         "people without ids are any rows",
         "ledger/admission.py",
         "if self.rows and (strangers or known - here):",

@@ -166,11 +166,17 @@ def _spent(statement: Statement) -> Iterator[str]:
         )
         return
     tested = any(find_bound(entry.bound).whole and entry.epsilon for entry in statement.entries)
-    if not statement.labels + statement.checks + tested:
+    if statement.labels + statement.checks + tested:
+        what = _released(statement.labels, statement.checks, tested)
+        yield f"This run released {what} that their data could have changed. What was released cannot be called back."
+    elif statement.spent:
+        yield (
+            "This run released nothing new that their data could have changed; labels that earlier runs on this ledger "
+            "had paid for may be given again in it."
+        )
+    else:
         yield "Nothing has been released in this run that their data could have changed."
         return
-    what = _released(statement.labels, statement.checks, tested)
-    yield f"This run released {what} that their data could have changed. What was released cannot be called back."
     if statement.private and not statement.seeded:
         yield f"By a count that looks at votes, and is no guarantee, this cost ε = {up(statement.spent, 4)}."
     else:
@@ -269,7 +275,9 @@ def owed(entry: Withdrawal) -> str:
         )
     tested = find_bound(entry.bound).whole and entry.epsilon > 0
     if not entry.labels + entry.checks + tested:
-        return f"{who}: nothing had been released, so nothing is owed."
+        nothing = f"{who}: nothing had been released, so nothing is owed."
+        earlier = f"{who}: this run had released nothing new; earlier runs had spent ε = {up(entry.epsilon, 4)}, which"
+        return f"{earlier} stays charged, and what they released cannot be called back." if entry.epsilon else nothing
     what = _released(entry.labels, entry.checks, tested)
     kept = "and the promise about them stands" if entry.kind == "releasable" else "which is private and no guarantee"
     return (
