@@ -1272,6 +1272,20 @@ MUTANTS = (
         (f"{POOL}::test_frame_with_people_of_private_rows_is_refused",),
     ),
     Mutant(
+        "budgets indexed by id are taken by position",
+        "data/frames.py",
+        'if known == set(labels) or (known and own.dtype.kind not in "iu"):',
+        "if False:",
+        (f"{MISALIGNED}::test_budgets_by_id_beside_plain_rows_are_refused",),
+    ),
+    Mutant(
+        "budgets with one unknown id are taken by position",
+        "data/frames.py",
+        'if known == set(labels) or (known and own.dtype.kind not in "iu"):',
+        "if known == set(labels):",
+        (f"{MISALIGNED}::test_budgets_by_id_beside_plain_rows_are_refused",),
+    ),
+    Mutant(
         "plan counts small groups in its table",
         "cli/plan.py",
         "account, people = group.account, str(counted(group.account.people))",
