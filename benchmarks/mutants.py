@@ -1322,6 +1322,13 @@ MUTANTS = (
         (f"{ODD}::test_odd_label_in_list_is_one_row_without_class",),
     ),
     Mutant(
+        "a label that cannot be compared ends the fit",
+        "runs/fitting.py",
+        "    except Exception:  # not hashable, for example a tuple with a list in it",
+        "    except KeyError:",
+        (f"{ODD}::test_odd_label_in_list_is_one_row_without_class",),
+    ),
+    Mutant(
         "one feature that is text refuses the fit",
         "runs/fitting.py",
         "        X = numbers_alone(X)\n",

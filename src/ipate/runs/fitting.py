@@ -4,7 +4,7 @@ import logging
 import secrets
 import sys
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -162,8 +162,15 @@ def declared_rows(model: Any, X: Any, y: Any, classes: Sequence[Any]) -> tuple[A
         raise InputError(f"y has the shape {labels.shape} and X {n_rows(X)} rows: one label per row is needed")
     found = find_classes(labels, classes)
     place = {value: index for index, value in enumerate(found.tolist())}
-    codes = [place.get(value, -1) if isinstance(value, Hashable) else -1 for value in labels.tolist()]
-    return X, found, np.array(codes, dtype=np.int64)
+    return X, found, np.array([_code(place, value) for value in labels.tolist()], dtype=np.int64)
+
+
+def _code(place: Mapping[Any, int], label: Any) -> int:
+    """Return the class id of a label; −1 for an object that is no class, whatever it does when it is compared."""
+    try:
+        return place.get(label, -1)
+    except Exception:  # not hashable, for example a tuple with a list in it
+        return -1
 
 
 def split_public(people: People, share: float | None, *, seed: int) -> tuple[Ints, Ints]:
