@@ -1273,6 +1273,27 @@ MUTANTS = (
         (f"{VOTINGS}::test_rotation_costs_agree_with_the_loop",),
     ),
     Mutant(
+        "a frame's column of ids is dropped unread",
+        "runs/fitting.py",
+        "named = None if ids is None else column_of(table, ids[0])",
+        "named = None",
+        (f"{POOL}::test_frame_with_people_of_private_rows_is_refused",),
+    ),
+    Mutant(
+        "budgets indexed by id are taken by position",
+        "data/frames.py",
+        'if known == set(labels) or (known and own.dtype.kind not in "iu"):',
+        "if False:",
+        (f"{MISALIGNED}::test_budgets_by_id_beside_plain_rows_are_refused",),
+    ),
+    Mutant(
+        "budgets with one unknown id are taken by position",
+        "data/frames.py",
+        'if known == set(labels) or (known and own.dtype.kind not in "iu"):',
+        "if known == set(labels):",
+        (f"{MISALIGNED}::test_budgets_by_id_beside_plain_rows_are_refused",),
+    ),
+    Mutant(
         "plan counts small groups in its table",
         "cli/plan.py",
         "account, people = group.account, str(counted(group.account.people))",
@@ -1306,6 +1327,13 @@ MUTANTS = (
         "data/cells.py",
         "    if not isinstance(values, list | tuple):\n        return values\n    found",
         "    if True:\n        return values\n    found",
+        (f"{ODD}::test_odd_label_in_list_is_one_row_without_class",),
+    ),
+    Mutant(
+        "a label that cannot be compared ends the fit",
+        "runs/fitting.py",
+        "    except Exception:  # not hashable, for example a tuple with a list in it",
+        "    except KeyError:",
         (f"{ODD}::test_odd_label_in_list_is_one_row_without_class",),
     ),
     Mutant(
@@ -2000,6 +2028,13 @@ MUTANTS = (
         "own = config.seed is not None or config.data.file is None",
         "own = config.seed is not None or config.benchmark or config.data.file is None",
         (f"{FORGOTTEN}::test_benchmark_beside_earlier_charges_is_stated",),
+    ),
+    Mutant(
+        "statement of a repeated run forgets earlier costs",
+        "report/statement.py",
+        "    elif statement.spent:\n",
+        "    elif False:\n",
+        (f"{FORGOTTEN}::test_statement_of_repeated_run_tells_what_was_spent",),
     ),
     Mutant(
         "people without ids are any rows",

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from ipate._version import library_versions
 from ipate.data import cells
 from ipate.data.frames import is_frame, matched, n_rows, parts, take, without
-from ipate.data.overlap import check_overlap
 from ipate.errors import InputError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
@@ -235,8 +234,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         """
         fitting.refuse_parameters(unsupported)
         fitting.warn_in_search(shared=self.ledger is not None)
-        if self.classes is not None:
-            y = cells.alone(y)
+        y = y if self.classes is None else cells.alone(y)
         given = {"y": y, "budgets": budgets, "levels": levels, "person_id": person_id}
         X, self._not_features, by_row = matched(X, given)
         X, codes = self._private_rows(X, by_row.pop("y"))
@@ -247,6 +245,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         fitting.check_ledger_use(self.ledger, seeded=self.noise_seed is not None, named=person_id is not None)
         people = make_people(len(codes), **by_row, **rules)  # refuses bad budgets before anything else
         everybody = fitting.check_ids(people, named=person_id is not None)
+        self._ids = (person_id, everybody) if isinstance(person_id, str) else None
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         if X_public is not None:
             pool, truth = self._public(X_public, y_public, "X_public", like=X)
@@ -365,7 +364,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         if truth is not None and len(truth) != n_rows(X):
             raise InputError(f"{target} has {len(truth)} entries and {what} {n_rows(X)}: one per row is needed")
         if not self.allow_overlap:
-            check_overlap(like, X, what=what, advice="use other public data; for benchmarks, allow_overlap=True")
+            fitting.check_copies(like, X, table, what=what, ids=self._ids)
         return X, None if truth is None else fitting.encode(self.classes_, truth, target)
 
     def _private_rows(self, X: Any, y: Any) -> tuple[Any, Any]:

@@ -28,7 +28,7 @@ def fitted(X, y):
     return model.fit(X, y, X_public=pool)
 
 
-@pytest.mark.parametrize("odd", ["martian", [1, 2], None, float("nan"), 10**30, 1j], ids=str)
+@pytest.mark.parametrize("odd", ["martian", [1, 2], ([1], 2), None, float("nan"), 10**30, 1j], ids=str)
 def test_odd_label_in_list_is_one_row_without_class(odd):
     X, y, _ = world()
     changed = y.tolist()

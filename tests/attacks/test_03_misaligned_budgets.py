@@ -58,3 +58,30 @@ def test_shuffled_budgets_of_repeated_labels_are_refused():
     fit(X, y, pool, budgets=epsilon)  # the same order throughout
     with pytest.raises(InputError, match="'p000' more than once"):
         fit(X, y, pool, budgets=epsilon.sample(frac=1, random_state=1))
+
+
+@pytest.mark.parametrize("kind", ["array", "polars", "pyarrow"])
+def test_budgets_by_id_beside_plain_rows_are_refused(kind):
+    """X has no labels, but the ids of its rows are known: budgets of these ids in another order are not by row."""
+    X, y, epsilon, pool = table()
+    ids, frame = X.index.to_numpy(), pd.DataFrame(pool, columns=["a", "b", "c"])
+    make = {
+        "array": lambda data: data.to_numpy(),
+        "polars": lambda data: pytest.importorskip("polars").from_pandas(data),
+        "pyarrow": lambda data: pytest.importorskip("pyarrow").Table.from_pandas(data, preserve_index=False),
+    }[kind]
+    model = PATEClassifier(classes=[0, 1], n_teachers=20, random_state=0, noise_seed=0, verbose=0)
+    given = {"person_id": ids, "X_public": make(frame)}
+    shuffled = epsilon.sample(frac=1, random_state=1)
+    for wrong in (shuffled, shuffled.rename(lambda name: name if name == "p000" else f"unknown {name}")):
+        with pytest.raises(InputError, match="budgets has person ids as its index, such as 'p000', in another order"):
+            model.fit(make(X), y.to_numpy(), budgets=wrong, **given)
+    assert budget_of(model.fit(make(X), y.to_numpy(), budgets=epsilon, **given)) == epsilon.to_dict()
+    numbered = epsilon.set_axis(np.arange(7, 7 + N))  # rows of a larger table: labels that are no ids
+    assert budget_of(model.fit(make(X), y.to_numpy(), budgets=numbered, **given)) == epsilon.to_dict()
+    named = pd.DataFrame({"id": np.arange(N), "epsilon": epsilon.to_numpy()})  # looked up by id, whatever its index
+    if kind != "array":
+        model.fit(
+            make(X.assign(id=np.arange(N)[::-1])), y.to_numpy(), budgets=named, person_id="id", X_public=make(frame)
+        )
+        assert budget_of(model) == dict(zip(map(str, range(N)), epsilon, strict=True))

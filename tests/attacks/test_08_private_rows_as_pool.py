@@ -62,3 +62,22 @@ def test_allowed_overlap_has_no_guarantee():
     assert fitted.guarantee_.kind == "none"
     with pytest.raises(InputError, match="labelled X are copies"):
         model().fit(X, y, X_public=np.random.default_rng(3).normal(size=(50, 3)), labelled=(X, y))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_frame_with_people_of_private_rows_is_refused(kind):
+    """Newer rows of the same people are no copies, but nobody's budget would protect them."""
+    pandas = pytest.importorskip("pandas")
+    make = {
+        "pandas": lambda frame: frame,
+        "polars": lambda frame: pytest.importorskip("polars").from_pandas(frame),
+        "pyarrow": lambda frame: pytest.importorskip("pyarrow").Table.from_pandas(frame, preserve_index=False),
+    }[kind]
+    X, y = people()
+    own = pandas.DataFrame(X, columns=list("abc")).assign(id=np.arange(N), y=y)
+    pool = pandas.DataFrame(np.random.default_rng(3).normal(size=(60, 3)), columns=list("abc"))
+    pool = pool.assign(id=[f"{N - 1}.0", *map(str, range(1000, 1059))])
+    with pytest.raises(InputError, match=f"X_public has rows of 1 people of the private data, such as '{N - 1}'"):
+        model().fit(make(own), "y", person_id="id", X_public=make(pool))
+    fitted = model().fit(make(own), "y", person_id="id", X_public=make(pool.iloc[1:]))
+    assert fitted.guarantee_.kind == "releasable"

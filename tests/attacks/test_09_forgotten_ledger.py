@@ -173,3 +173,18 @@ def test_walk_of_four_runs_adds_up(tmp_path):
         assert found["left"] == pytest.approx(8.0 - total)
         assert [entry["labels"] for entry in found["entries"]][:2] == [1, 1]
         assert sum(entry["labels"] for entry in found["entries"]) == 5
+
+
+def test_statement_of_repeated_run_tells_what_was_spent(tmp_path):
+    """A second run gets the labels of the first for nothing; they are still labels that people paid for."""
+    from attacks.making import ipate, people_of
+
+    file = write_csv(tmp_path / "people.csv")
+    for name in ("first", "second"):
+        assert run(file, name, labelling="max_labels = 3").code == 0
+    person = min(people_of(tmp_path / "people.ledger.sqlite"))
+    said = " ".join(ipate("statement", tmp_path / "second", person).out.split())
+    assert "released nothing new that their data could have changed" in said
+    assert "In all, ε = 5.545 was spent, over the 2 runs that the ledger knows of with their data: first-" in said
+    asked = ipate("withdraw", tmp_path / "second", person, "--yes")
+    assert "earlier runs had spent ε = 5.545" in " ".join(asked.out.split())

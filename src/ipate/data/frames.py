@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ipate.data import cells
 from ipate.errors import InputError, show
+from ipate.people.ids import plain_ids
 
 _BY_PERSON = ("budgets", "levels")  # what may be a table that is looked up by person id
 
@@ -82,12 +83,19 @@ def without(X: Any, names: tuple[str, ...]) -> Any:
     return frame.drop([name for name in names if name in frame.columns]).to_native()
 
 
+def column_of(X: Any, name: str) -> NDArray[Any] | None:
+    """Return a column of a frame; None if there is none of that name."""
+    import narwhals as nw
+
+    return np.asarray(nw.from_native(X)[name].to_numpy()) if is_frame(X) and name in nw.from_native(X).columns else None
+
+
 def matched(X: Any, given: Mapping[str, Any]) -> tuple[Any, tuple[str, ...], dict[str, Any]]:
     """Match what belongs to the rows of X with them, by label where there are labels.
 
     A text names a column of X, which is then no feature. Values with a pandas index are put into the order of X's
     index. A frame of budgets or levels is looked up by the column that `person_id` names. Values without labels are
-    taken by position.
+    taken by position. Where X has no index, values whose index holds person ids in another order are refused.
 
     Returns the features, the names of the columns that are no features, and the values by name.
     """
@@ -103,6 +111,11 @@ def matched(X: Any, given: Mapping[str, Any]) -> tuple[Any, tuple[str, ...], dic
             found[name] = _looked_up(name, values, named.get("person_id"), columns.get("person_id"))
         else:
             found[name] = None if values is None else _in_order(name, values, index)
+    if _index(X) is None and (ids := found.get("person_id")) is not None:
+        rows = plain_ids(ids)
+        for name, values in given.items():
+            if not is_frame(values):
+                _refuse_ids_elsewhere(name, values, rows)
     return features, tuple(named.values()), found
 
 
@@ -171,6 +184,22 @@ def _reference(X: Any, given: Mapping[str, Any]) -> Any:
             f"index, or pass {first}.to_numpy() if it is in the order of X"
         )
     return index
+
+
+def _refuse_ids_elsewhere(name: str, values: Any, ids: list[str]) -> None:
+    """Refuse values that are indexed by person ids in another order than the rows of an X without an index.
+
+    Labels that are whole numbers may be row numbers of another table: they count as ids only if all of them are.
+    """
+    if (own := _index(values)) is None or (labels := plain_ids(own.to_numpy())) == ids:
+        return
+    known = set(ids).intersection(labels)
+    if known == set(labels) or (known and own.dtype.kind not in "iu"):
+        raise InputError(
+            f"{name} has person ids as its index, such as {show(min(known))}, in another order than the rows of X, "
+            f"which has no index: give X with these ids as its index, or pass {name}.to_numpy() if it is in the order "
+            "of X"
+        )
 
 
 def _permuted(index: Any) -> bool:

@@ -171,10 +171,16 @@ def _spent(statement: Statement) -> Iterator[str]:
         return
     tested = any(find_bound(entry.bound).whole and entry.epsilon for entry in statement.entries)
     what = _released(statement, tested=tested)
-    if not what:
+    if what:
+        yield f"This run released {what} that their data could have changed. What was released cannot be called back."
+    elif statement.spent:
+        yield (
+            "This run released nothing new that their data could have changed; labels that earlier runs on this ledger "
+            "had paid for may be given again in it."
+        )
+    else:
         yield "Nothing has been released in this run that their data could have changed."
         return
-    yield f"This run released {what} that their data could have changed. What was released cannot be called back."
     if statement.private and not statement.seeded:
         yield f"By a count that looks at votes, and is no guarantee, this cost ε = {up(statement.spent, 4)}."
     else:
@@ -284,7 +290,9 @@ def owed(entry: Withdrawal) -> str:
     tested = find_bound(entry.bound).whole and entry.epsilon > 0
     what = _released(entry, tested=tested)
     if not what:
-        return f"{who}: nothing had been released, so nothing is owed."
+        nothing = f"{who}: nothing had been released, so nothing is owed."
+        earlier = f"{who}: this run had released nothing new; earlier runs had spent ε = {up(entry.epsilon, 4)}, which"
+        return f"{earlier} stays charged, and what they released cannot be called back." if entry.epsilon else nothing
     kept = "and the promise about them stands" if entry.kind == "releasable" else "which is private and no guarantee"
     return (
         f"{who}: {what} had been released and cannot be called back; by then ε = "

@@ -4,7 +4,7 @@ import logging
 import secrets
 import sys
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation
 from ipate.ballots.design import ballot_terms
-from ipate.data.frames import is_frame, n_rows, numbers_alone
+from ipate.data.frames import column_of, is_frame, n_rows, numbers_alone
+from ipate.data.overlap import check_overlap
 from ipate.errors import ClassesWarning, InputError, IpateError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
 from ipate.labelling.history import Extract
 from ipate.labelling.loop import account_terms, label, open_ledger
@@ -28,7 +29,7 @@ from ipate.ledger.finding import choose_ledger
 from ipate.ledger.records import NoiseKind, Terms
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
-from ipate.people.ids import warn_alike
+from ipate.people.ids import plain_ids, warn_alike
 from ipate.people.people import People
 from ipate.planning.settings import Settings, designed
 from ipate.votes import Votes
@@ -77,6 +78,20 @@ def check_ids(people: People, *, named: bool) -> tuple[str, ...]:
     ids = tuple(people.ids.tolist())
     warn_alike(ids if named else (), where="person_id")
     return ids
+
+
+def check_copies(private: Any, public: Any, table: Any, *, what: str, ids: tuple[str, Sequence[str]] | None) -> None:
+    """Refuse public features that are copies of private rows, or whose table names people of the private rows.
+
+    `ids` is the name of the column of ids and everybody's id; `table` is the public frame as it was given.
+    """
+    advice = "use other public data; for benchmarks, allow_overlap=True"
+    named = None if ids is None else column_of(table, ids[0])
+    if ids is None or named is None:
+        check_overlap(private, public, what=what, advice=advice)
+    else:
+        own = np.array(ids[1])
+        check_overlap(private, public, what=what, private_ids=own, public_ids=np.array(plain_ids(named)), advice=advice)
 
 
 def roster_of(model: Any, everybody: Sequence[str]) -> Roster:
@@ -144,8 +159,15 @@ def declared_rows(model: Any, X: Any, y: Any, classes: Sequence[Any]) -> tuple[A
         raise InputError(f"y has the shape {labels.shape} and X {n_rows(X)} rows: one label per row is needed")
     found = find_classes(labels, classes)
     place = {value: index for index, value in enumerate(found.tolist())}
-    codes = [place.get(value, -1) if isinstance(value, Hashable) else -1 for value in labels.tolist()]
-    return X, found, np.array(codes, dtype=np.int64)
+    return X, found, np.array([_code(place, value) for value in labels.tolist()], dtype=np.int64)
+
+
+def _code(place: Mapping[Any, int], label: Any) -> int:
+    """Return the class id of a label; −1 for an object that is no class, whatever it does when it is compared."""
+    try:
+        return place.get(label, -1)
+    except Exception:  # not hashable, for example a tuple with a list in it
+        return -1
 
 
 def split_public(people: People, share: float | None, *, seed: int) -> tuple[Ints, Ints]:
