@@ -1520,6 +1520,13 @@ MUTANTS = (
         (CELLS,),
     ),
     Mutant(
+        "values of private rows in a list of categories decide a kind",
+        "data/making.py",
+        "for place in np.unique(index).tolist()]",
+        "for place in range(len(values))]",
+        (CELLS,),
+    ),
+    Mutant(
         "an absurd private number reaches a teacher",
         "data/schema.py",
         "scaled = np.clip(found, self.low, self.high)",

@@ -82,12 +82,16 @@ def test_message_of_stopped_command_is_one_line(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], ids=lambda page: page.name
+    "page",
+    [*sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "src").rglob("*.py")), ROOT / "README.md"],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_documented_flags_exist(page):
-    """Every `ipate COMMAND … --flag` in the documentation names a flag of that command."""
+    """Every `ipate COMMAND … --flag` in documentation and messages names a flag of that command."""
     known = {name: {opt for made in command.params for opt in made.opts} for name, command in leaves(COMMANDS)}
-    for line in re.findall(r"^(?:\$ )?(ipate [^#\n]*)", page.read_text(), re.MULTILINE):
+    text = page.read_text(encoding="utf-8")
+    lines = re.findall(r"^(?:\$ )?(ipate [^#\n]*)", text, re.MULTILINE) if page.suffix == ".md" else []
+    for line in lines + re.findall(r"`(ipate [^`\n]*)`", text):
         words = line.split()
         name = " ".join(words[:3]) if " ".join(words[:3]) in known else " ".join(words[:2])
         for flag in (word.split("=")[0] for word in words if word.startswith("--")):

@@ -59,11 +59,19 @@ def test_header_alone_leaves_decisions_to_the_user(ward, run):
     found = proposed(ran)
     assert found["public_file"] == "?"
     assert found["numbers"] == ["age", "bmi", "sex", "ward", "admitted", "note"]
-    assert "decide: columns that are no numbers" in ran.out
+    assert '"note"] # decide: columns that are no numbers' in ran.out
     found["public_file"], found["drop"] = "public.csv", ["note"]
     found["numbers"], found["categories"], found["dates"] = ["age", "bmi"], ["sex", "ward"], ["admitted"]
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in found.items())
     assert run("run", hospital.config(ward, "[data]\n" + lines), "--out", "out").code == 0
+
+
+def test_missing_column_of_ids_is_pointed_out(ward, run):
+    (ward / "cases.csv").write_text("case,consent,age,outcome\n1,high,50,home\n")
+    told = run("schema", "cases.csv")
+    assert "person" not in proposed(told)
+    assert "# No column of ids was found: name it as person" in told.out
+    assert "No column of ids" not in run("schema", "cases.csv", "--person", "case").out
 
 
 def test_types_of_parquet_decide_without_a_public_file(ward, run):

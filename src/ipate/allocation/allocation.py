@@ -299,7 +299,7 @@ class SingleClass:
     def __str__(self) -> str:
         return (
             f"{self.teachers} of the {self.of} teachers of group {show(self.group)} see the class {self.label} and no "
-            "other: budgets follow the class; upsampling mixes groups and avoids this"
+            "other: the other classes are rare in this group; fewer teachers, or upsampling, which mixes groups, help"
         )
 
 

@@ -82,7 +82,8 @@ def read_texts(column: Any, what: str, where: Where) -> NDArray[np.str_]:
             return as_text(column.to_numpy(), what, where)
     elif column.dtype.kind not in "OT":
         return as_text(column, what, where)
-    return _complete(cells.texts(column), what, where)
+    values, index = cells.distinct(column)  # few, so that each is read once
+    return _complete(np.array([cells.text(value) for value in values] or [""])[index], what, where)
 
 
 def read_ids(column: Any, what: str, where: Where) -> NDArray[np.str_]:

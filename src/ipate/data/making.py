@@ -190,13 +190,13 @@ def kind_of(column: Any) -> str:
     if kind != "text":
         read = cells.numbers(column) if kind == "number" else cells.days(column, origin=ORIGIN)
         return "empty" if np.isnan(read).all() else kind
-    numbers = cells.numbers(column)
-    unread = np.flatnonzero(np.isnan(numbers))
     values, index = cells.distinct(column)
-    rest = np.unique(index[unread]).tolist()
-    if all(cells.text(values[place]).casefold() in MISSING for place in rest):
-        return "number" if len(unread) < len(numbers) else "empty"
-    listed = np.array([value for value in values if cells.text(value).casefold() not in MISSING], dtype=object)
+    found = [values[place] for place in np.unique(index).tolist()]  # a dictionary may hold values of other rows
+    listed = np.array([value for value in found if cells.text(value).casefold() not in MISSING], dtype=object)
+    if not len(listed):
+        return "empty"
+    if not np.isnan(cells.numbers(listed)).any():
+        return "number"
     return "text" if np.isnan(cells.days(listed, origin=ORIGIN)).any() else "date"
 
 

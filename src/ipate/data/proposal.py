@@ -16,14 +16,10 @@ from ipate.files import FilePath
 
 UNKNOWN = "?"
 _NAMES = {  # what columns of this role are often called, in small letters
-    "person": ("person", "person_id", "patient", "patient_id", "id", "user", "user_id", "customer", "subject"),
+    "person": ("person", "person_id", "patient", "patient_id", "pid", "id", "user", "user_id", "customer", "subject"),
     "level": ("consent", "consent_level", "level", "levels", "privacy", "privacy_level"),
     "epsilon": ("epsilon", "eps", "ε", "budget", "privacy_budget"),
     "label": ("label", "class", "target", "y", "outcome", "diagnosis", "truth"),
-}
-_ADVICE = {
-    "person": "whose row it is; leave it out if every row is a person",
-    "label": "name the column of the class",
 }
 
 
@@ -45,7 +41,7 @@ class Proposal:
         for key, value, comment in self.entries:
             text = f"{key} = {json.dumps(value, ensure_ascii=False)}"  # text, lists: JSON and TOML write them alike
             plain = "".join(letter if letter.isprintable() else "?" for letter in comment)
-            lines.append(f"{text:<44}# {plain}" if plain else text)
+            lines.append(f"{text:<43} # {plain}" if plain else text)
         return "\n".join(lines) + "\n"
 
 
@@ -72,7 +68,7 @@ def propose(
     entries.append(("public_file", stated, "" if public else "a file with public rows of the same columns"))
     for role in ("person", "level", "epsilon", "label"):
         if role in named or role == "label":
-            entries.append((role, named.get(role, UNKNOWN), "" if role in named else _ADVICE[role]))
+            entries.append((role, named.get(role, UNKNOWN), "" if role in named else "name the column of the class"))
     found = list(classes or _public_classes(table, named.get("label")))
     entries.append(("classes", found, "" if classes else "all classes in your order; they are public"))
     others = [name for name in header if name not in named.values()]
@@ -160,6 +156,8 @@ def _types(path: FilePath) -> dict[str, str]:
 def _notes(path: FilePath, public: FilePath | None, named: Mapping[str, str]) -> tuple[str, ...]:
     basis = f"the header of {path}" + ("" if public is None else f" and the rows of {public}")
     lines = [f"Proposed from {basis}; no private cell was read. Check it, and add [budgets]."]
+    if "person" not in named:
+        lines.append("No column of ids was found: name it as person, or every row counts as a person of its own.")
     if "level" not in named and "epsilon" not in named:
         lines.append("No column of consent was found: name one as level or epsilon, or set epsilon in [budgets].")
     return tuple(lines)

@@ -112,7 +112,7 @@ def read_job(path: str | Path) -> Job:
     about = _json(file, arrays.pop("about", None))
     known = {field.name for field in fields(Job)} - {"name"}
     if not set(about) <= known or not {"offsets", "indices", "asked"} <= set(arrays):
-        raise InputError(f"{file}: not a job file; `ipate reproduce NAME --jobs DIR` writes them")
+        raise InputError(f"{file}: not a job file; `ipate reproduce NAME --job-files DIR` writes them")
     return Job(name=re.sub(r"^\d{3,}-", "", file.name.removesuffix(".job.npz")), **about, **arrays)
 
 

@@ -271,6 +271,6 @@ class TrainedModels:
             from ipate.reproduce.training import run_job
         except ModuleNotFoundError as error:
             raise InputError(
-                f"{job.name} needs PyTorch: pip install 'ipate[torch]', or train it elsewhere (--jobs DIR)"
+                f"{job.name} needs PyTorch: pip install 'ipate[torch]', or train it elsewhere (--job-files DIR)"
             ) from error
         return run_job(job, (dataset.X, dataset.y), device=self.device, progress=progress)

@@ -2,7 +2,7 @@
 
     python -m ipate.reproduce.training JOBS --data-dir DATA --device cuda --out VOTES
 
-JOBS holds the *.job.npz files that `ipate reproduce NAME --jobs JOBS` wrote; they are run in the order of their
+JOBS holds the *.job.npz files that `ipate reproduce NAME --job-files JOBS` wrote; they are run in the order of their
 names, and each result is written at once, so that an interrupted call loses one job at most and the next call
 continues. DATA holds NAME.npz (`X` images and `y`, in the data set's row order) or the official files.
 """
