@@ -59,6 +59,14 @@ class Features:
             [self._block(flat[start : start + _ROWS]) for start in range(0, max(1, len(flat)), _ROWS)]
         )
 
+    def directions(self, rows: NDArray[Any]) -> Floats:
+        """Return rows as points whose distances say how alike rows are: images, of any contrast, have the length 1."""
+        points = self.transform(rows)
+        if self.kind != "image":
+            return points
+        length = np.sqrt(np.square(points).sum(axis=1, keepdims=True))
+        return points / np.where(length > 0, length, 1.0)
+
     def readable(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which rows have finite values only; the others cast no ballot."""
         return np.asarray(np.isfinite(self._flat(rows)).all(axis=1))
