@@ -18,7 +18,16 @@ def blocks(page, language):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/ballots.md", "docs/classifier.md", "docs/consent.md", "docs/deploy.md", "docs/ptr.md"]
+    "page",
+    [
+        "README.md",
+        "docs/ballots.md",
+        "docs/classifier.md",
+        "docs/consent.md",
+        "docs/deploy.md",
+        "docs/ptr.md",
+        "docs/students.md",
+    ],
 )
 def test_python_examples_in_the_documentation_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -30,6 +30,7 @@ class Student(ABC):
     name: str
     images = False  # wants images, channels first, instead of one line of numbers per point
     queries = "random"  # the rule of `ipate.public.queries` that suits it
+    wants_shape = False  # whether `make` takes `image_shape`, the shape of one image, as an option
     uses_posterior = False  # whether `fit` takes `targets`: weights of the classes at every point
 
     @abstractmethod
@@ -118,6 +119,7 @@ class Graph(Student):
 
     name = "graph"
     queries = "coverage"
+    wants_shape = True
     uses_posterior = True
 
     def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:
