@@ -27,6 +27,7 @@ def blocks(page, language):
         "docs/deploy.md",
         "docs/guarantees.md",
         "docs/ptr.md",
+        "docs/students.md",
     ],
 )
 def test_python_examples_in_the_documentation_run(page, tmp_path, monkeypatch):

@@ -60,6 +60,14 @@ class Features:
             [self._block(flat[start : start + _ROWS]) for start in range(0, max(1, len(flat)), _ROWS)]
         )
 
+    def directions(self, rows: NDArray[Any]) -> Floats:
+        """Return rows as points whose distances say how alike rows are: images, of any contrast, have the length 1."""
+        points = self.transform(rows)
+        if self.kind != "image":
+            return points
+        length = np.sqrt(np.square(points).sum(axis=1, keepdims=True))
+        return points / np.where(length > 0, length, 1.0)
+
     def readable(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which rows cast a ballot: those with finite values only, and of tables those with any.
 

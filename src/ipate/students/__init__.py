@@ -13,10 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.data.frames import stacked, take
-from ipate.errors import InputError, refuse_name
+from ipate.errors import InputError, check_count, refuse_name
 from ipate.teachers.models import MODELS, NETS, make_model
 
 Labelled = tuple[NDArray[Any], NDArray[np.int64]]
+Floats = NDArray[np.float64]
+NOTHING_TO_TEACH = (
+    "no public point has a label, so there is nothing to teach the student: the budgets pay for no label at this "
+    "noise. Use more teachers, larger budgets or a lower threshold (ipate plan shows what they afford)"
+)
 
 
 class Student(ABC):
@@ -24,6 +29,9 @@ class Student(ABC):
 
     name: str
     images = False  # wants images, channels first, instead of one line of numbers per point
+    queries = "random"  # the rule of `ipate.public.queries` that suits it
+    wants_shape = False  # whether `make` takes `image_shape`, the shape of one image, as an option
+    uses_posterior = False  # whether `fit` takes `targets`: weights of the classes at every point
 
     @abstractmethod
     def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:
@@ -96,11 +104,7 @@ class Supervised(Student):
             if weights is not None:
                 weights = np.concatenate([weights, np.ones(len(known))])
         if not len(targets):
-            raise InputError(
-                "no public point has a label, so there is nothing to teach the student: the budgets pay for no label "
-                "at this noise. Use more teachers, larger budgets or a lower threshold (ipate plan shows what they "
-                "afford)"
-            )
+            raise InputError(NOTHING_TO_TEACH)
         if targets.min() < 0 or targets.max() >= len(names):
             raise InputError(f"labels hold {targets.max()}: class ids go from 0 to {len(names) - 1}")
         targets = names[targets]
@@ -120,9 +124,55 @@ def _fitted(model: Any, points: Any, targets: NDArray[Any], weights: NDArray[np.
     return model.fit(points, targets, **{f"{prefix}sample_weight": weights})
 
 
+class Graph(Student):
+    """Label spreading on the graph of the pool, then a classifier: `ipate.students.graph.GraphStudent`."""
+
+    name = "graph"
+    queries = "coverage"
+    wants_shape = True
+    uses_posterior = True
+
+    def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:
+        """Return the student with its options, which are the parameters of `GraphStudent`."""
+        from ipate.students.graph import GraphStudent
+
+        return make_model(GraphStudent, {"n_jobs": n_jobs, **options}, seed=seed)
+
+    def fit(
+        self, model: Any, pool: Any, labels: NDArray[np.int64], *, n_classes: int,
+        sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
+        targets: Floats | None = None,
+    ) -> Any:  # fmt: skip
+        """Train a clone on class ids, with further labelled data as points of the pool.
+
+        `targets` are weights of the classes at every point, such as a posterior, and replace the labels.
+        """
+        from sklearn.base import clone
+
+        check_count("n_classes", n_classes, least=2)
+        if targets is None:
+            targets = _one_hot(labels, n_classes)
+        elif np.shape(targets) != (len(labels), n_classes):
+            raise InputError(f"targets have the shape {np.shape(targets)}: it must be {(len(labels), n_classes)}")
+        weight = sample_weight
+        if labelled is not None:
+            more, classes = labelled
+            pool, targets = stacked(pool, more), np.concatenate([targets, _one_hot(classes, n_classes)])
+            if weight is not None:
+                weight = np.concatenate([weight, np.ones(len(classes))])
+        return clone(model).fit(pool, targets, sample_weight=weight)
+
+
+def _one_hot(labels: NDArray[np.int64], n_classes: int) -> Floats:
+    if labels.size and (labels.min() < -1 or labels.max() >= n_classes):
+        raise InputError(f"labels hold {labels.min()} to {labels.max()}: class ids go from 0 to {n_classes - 1}")
+    return np.asarray((labels[:, None] == np.arange(n_classes)).astype(np.float64))
+
+
 STUDENTS: dict[str, Student] = {
     **{name: Supervised(name, parallel=name == "forest") for name in MODELS},
     **{name: Supervised(name, images=True) for name in NETS},
+    Graph.name: Graph(),
 }
 """Every student by name; a new one is added with `STUDENTS[mine.name] = mine`."""
 

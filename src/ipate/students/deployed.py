@@ -153,7 +153,8 @@ class DeployedStudent:
         wrapped = isinstance(self.model, NamedClassifier)
         bare = self.model.model if wrapped else self.model
         module = type(bare).__module__.partition(".")[0]
-        packages = {"sklearn": "scikit-learn", "ipate": "torch"}
+        nets = type(bare).__module__.startswith("ipate.torch")
+        packages = {"sklearn": "scikit-learn", "ipate": "torch" if nets else "scikit-learn"}
         return {
             "format": _FORMAT,
             **self.facts,

@@ -13,6 +13,8 @@ FILES: dict[Format, str] = {"skops": "model.skops", "npz": "model.npz", "pickle"
 TRUSTED = (  # beside what skops itself trusts; none of these runs code of the file
     "collections.OrderedDict",
     "functools.partial",
+    "ipate.public.features.Features",
+    "ipate.students.graph.GraphStudent",
     "lightgbm.basic.Booster",
     "lightgbm.sklearn.LGBMClassifier",
     "numpy.dtype",
