@@ -29,13 +29,13 @@ from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings
 from ipate.runs import fitting
 from ipate.runs.engines import by_ballots, by_teachers
-from ipate.students.fitted import StudentMethods
+from ipate.students.fitted import StudentMethods, student_of
 from ipate.teachers.ensemble import allows_missing
 from ipate.teachers.models import as_teacher
 
 _CHOSEN = (  # parameters that the chooser of settings takes as they are
     "variant", "n_teachers", "aggregator", "sigma", "check_sigma", "threshold", "points_per_teacher", "bound",
-    "conversion", "stop", "max_labels", "voting",
+    "conversion", "stop", "max_labels", "voting", "queries", "counts",
 )  # fmt: skip
 
 
@@ -56,6 +56,9 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         all labels cost one release, for few people or small budgets. "auto" decides by public figures.
     embedding : {"auto", "given"}
         The features in which cells of ballots are cut: by a rule from the pool, or the columns as they are.
+    queries, counts : str, bool or "auto"
+        Which points teachers are asked (random, typical, coverage), and whether noisy counts are released with labels
+        (`noisy_votes_`, under gdp); "auto" is what suits the student.
     variant : {"weighting", "upsampling", "vanishing", "standard"}
         How larger budgets are given more influence; ballots know "weighting" and "standard".
     epsilon : float, optional
@@ -108,8 +111,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         A ledger on disk that several fits share: every label is charged there before it is used, and each fit starts
         with the remaining budgets. It needs `person_id`. By default costs are in memory only, with a `LedgerWarning`.
     fresh_ledger, new_people, accept_larger_budgets : bool
-        Answers to what a ledger asks: begin a new ledger for people who have another one in its folder, accept people
-        who are mostly unknown to it, and accept budgets that are larger than in the last fit.
+        Answers to what a ledger asks: begin a new one for people who have another, accept people who are mostly
+        unknown to it, and accept larger budgets than in the last fit.
     verbose : int
         If 1, print the automatically chosen parameters and the reason to stderr.
 
@@ -125,6 +128,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         The index in `classes_` of each public point's label; −1 if it has none.
     allocation_, ledger_, labelling_, choice_
         The assignment of people to teachers, the ledger, the labelling, and the settings with their reason.
+    noisy_votes_ : array of shape (n_public, C) or None
+        The released counts in steps of σ/8, zeros where there are none; None if none were asked for.
     student_ : classifier
         The trained student; its `classes_` and predictions are class labels. `save_student` deploys it.
     private_notes_ : dict
@@ -150,6 +155,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     _: KW_ONLY
     voting: str = "teachers"
     embedding: str = "auto"
+    queries: str = "auto"
+    counts: bool | str = "auto"
     variant: str = "weighting"
     epsilon: float | None = None
     delta: float | str = "auto"
@@ -273,6 +280,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             self.labelling_ = self.labelling_.overlapping()
         self._record = Record.of(self.labelling_, n_public=n_rows(pool), ledger_head=self._extract.head)
         self.labels_, given_label = self._record.labels, self._record.labels >= 0
+        self.noisy_votes_ = self._record.noisy_votes
         fitting.check_passed(self._record, self.labelling_.passed)
         self.vote_accuracy_ = None
         if truth is not None and given_label.any():
@@ -299,29 +307,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         Path
             The path of the HTML file.
         """
-        from ipate.report.assemble import Source, assemble, check_target, write_facts
-        from ipate.report.facts import Outcome, Owner, Scores
+        from ipate.runs.reporting import report_fit
 
         check_is_fitted(self)
-        record = self._record
-        if self._extract.answers:
-            record.check_answers(self._extract.answers)
-        source = Source(
-            record=record, allocation=self.allocation_, settings=self.choice_, extract=self._extract, data_name=name,
-            unprotected=self._unprotected, min_group_size=self.min_group_size,
-            classes=tuple(str(label) for label in self.classes_.tolist()),
-            teacher_model=type(self._teacher()).__name__, student_model=type(self.student_).__name__,
-            noise_seed=self.noise_seed,
-            split_seed=self.random_state if isinstance(self.random_state, int) else None,
-            versions=self._versions, levels=self._by_level,
-        )  # fmt: skip
-
-        def owner(outcome: Outcome) -> Owner:
-            scores = Scores(labels=record.n_labels, queries=record.n_queries, label_accuracy=self.vote_accuracy_)
-            return Owner(outcome=outcome, scores=scores)
-
-        html = check_target(path)
-        return write_facts(assemble(source, "private" if private else "public", owner), html).html
+        return report_fit(self, path, audience="private" if private else "public", name=name)
 
     def __sklearn_tags__(self) -> Any:
         """Declare noisy labels, and results that are not deterministic unless the noise is seeded."""
@@ -395,5 +384,6 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         proxy = None if self.proxy is None else self._public(*self.proxy, "proxy X", like=X)
         return choose_settings(
             groups=groups, n_public=n_public, n_classes=len(self.classes_), teacher=self._teacher(), proxy=proxy,
-            seed=seed, reference=as_reference(self.reference), **{name: getattr(self, name) for name in _CHOSEN},
+            seed=seed, reference=as_reference(self.reference), student=student_of(self),
+            **{name: getattr(self, name) for name in _CHOSEN},
         )  # fmt: skip

@@ -86,6 +86,13 @@ def command(
     embedding: Annotated[
         str | None, Option(help="Cells of ballots: auto, or given if the columns are an embedding already.")
     ] = None,
+    queries: Annotated[
+        str | None,
+        Option(help="Points that teachers are asked: random, typical, coverage; default: by the student."),
+    ] = None,
+    counts: Annotated[
+        bool | None, Option("--counts/--no-counts", help="Release noisy counts with labels; default: if of use.")
+    ] = None,
     variant: Annotated[str | None, Option(help="weighting, upsampling, vanishing or standard.")] = None,
     epsilon: Annotated[float | None, Option(help="One ε for everybody.")] = None,
     share: Annotated[
@@ -100,7 +107,7 @@ def command(
         int | None, Option(help="People per teacher, if the number of teachers is auto.")
     ] = None,
     teacher: Annotated[str | None, Option(help="logistic, forest, boosting, bayes or module:attribute.")] = None,
-    student: Annotated[str | None, Option(help="The student's model, as for --teacher.")] = None,
+    student: Annotated[str | None, Option(help="The student's model, as for --teacher, or graph.")] = None,
     public: Annotated[float | None, Option(help="Number of public points, or their share if below 1.")] = None,
     test: Annotated[float | None, Option(help="Number of test points, or their share if below 1.")] = None,
     jobs: Annotated[int | None, Option(help="Worker processes; -1 for all cores.")] = None,
@@ -171,7 +178,9 @@ def command(
             min_group_size=min_group_size,
         ),
         teachers=_stated(model=teacher, number=whole_number(teachers), points=points_per_teacher, **engine),
-        labelling=_stated(voting=voting, embedding=embedding, variant=variant, min_labels=min_labels),
+        labelling=_stated(
+            voting=voting, embedding=embedding, queries=queries, counts=counts, variant=variant, min_labels=min_labels
+        ),
         student=_stated(model=student),
         seed=seed,
         split_seed=split_seed,

@@ -5,7 +5,7 @@ how well teachers with p points agree. Private votes must not be used for that, 
 proxy task or taken from fixed reference profiles of vote shares.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BLIND_THRESHOLD = 0.5  # largest threshold without a proxy: teachers weaker than assumed would never pass a higher one
 SKILLS = (0.2, 0.4, 0.6, 0.8, 0.95)  # assumed skills of teachers if there is no proxy
 FEWEST_TEACHERS = 25
+RELATIVE_NOISE = 0.28  # σ/k for students that spread a few labels over the pool, before the number of labels is limited
+FEWEST_LABELS, LARGEST_SHARE = 6, 9  # at least 6 labels per class, at most a ninth of the pool
 PROXY_TEACHERS = 40
 FEW_GROUPS, MOST_GROUPS = 8, 32  # so many groups are never merged, and more never remain, unless asked for
 
@@ -51,6 +53,7 @@ class Choice:
     check_sigma: float | None
     threshold: float | None
     reason: str
+    n_queries: int | None = None  # how many points to ask; None: as many as the budgets afford
 
 
 def reference_profile(n_classes: int, points_per_teacher: int, *, skill: float = 0.6) -> Profile:
@@ -130,6 +133,60 @@ def choose(
     over reference profiles of several skills, at `points_per_teacher` or `usual_points`. `n_teachers` fixes k.
     Without a `check`, only σ is chosen. `options` are those of `ipate.allocation.lay_out`.
     """
+    scored = []
+    for known, base, worth in _candidates(
+        groups, n_classes, profiles, points_per_teacher, n_teachers, variant=variant, **options
+    ):
+        scored.append(_best_noise(known, base, worth, n_public, check=check))
+    return max(scored, key=lambda found: found[0])[1]
+
+
+def choose_few(
+    *,
+    groups: Sequence[Group],
+    n_public: int,
+    n_classes: int,
+    profiles: Sequence[Profile] | None = None,
+    points_per_teacher: int | None = None,
+    n_teachers: int | None = None,
+    variant: str = "weighting",
+    **options: Any,
+) -> Choice:
+    """Return k, σ and the number of queries for a student that spreads a few labels with their counts over the pool.
+
+    The whole budget goes to m labels without a check: counts say how sure each one is. m = q²σ²/2 at σ = .28k, between
+    6 labels per class and a ninth of the pool, where q² is what the budgets afford at σ = 1, and then σ = √(2m)/q. k is
+    the candidate with the largest k times the mean lead of the winner.
+    """
+    best: tuple[float, Choice] | None = None
+    for known, base, worth in _candidates(
+        groups, n_classes, profiles, points_per_teacher, n_teachers, variant=variant, **options
+    ):
+        top = np.concatenate([np.sort(profile.shares, axis=1)[:, -2:] for profile in known])
+        lead = float(np.mean(top[:, 1] - top[:, 0]))
+        wanted = int(worth * (RELATIVE_NOISE * base) ** 2 / 2)
+        m = max(1, min(max(wanted, FEWEST_LABELS * n_classes), max(n_classes, n_public // LARGEST_SHARE), n_public))
+        sigma = (1 + 1e-6) * float(np.sqrt(2 * m / worth))  # m labels stay within a budget after rounding
+        reason = (
+            f"{base} teachers of about {known[0].points_per_teacher} people each, {m} labels with "
+            f"σ = {sigma / base:.2g}k and no check, to be spread over the pool with their noisy counts"
+        )
+        made = Choice(n_teachers=base, sigma=sigma, check_sigma=None, threshold=None, reason=reason, n_queries=m)
+        if best is None or base * lead > best[0]:
+            best = base * lead, made
+    if best is None:
+        raise InputError("there is no candidate for the number of teachers")
+    return best[1]
+
+
+def _candidates(
+    groups: Sequence[Group], n_classes: int, profiles: Sequence[Profile] | None, points_per_teacher: int | None,
+    n_teachers: int | None, *, variant: str, **options: Any,
+) -> Iterator[tuple[list[Profile], int, float]]:  # fmt: skip
+    """Yield profiles of one size, the number of teachers before scaling, and the least μ²/Δ² of a group.
+
+    The last figure is for noise in units of the teachers before scaling.
+    """
     people = sum(group.people or 0 for group in groups)
     if people < 1:
         raise InputError("the groups have no people: at least one person is needed")
@@ -141,16 +198,13 @@ def choose(
     candidates: dict[int, list[Profile]] = {}
     for profile in profiles or [reference_profile(n_classes, usual, skill=skill) for skill in SKILLS]:
         candidates.setdefault(profile.points_per_teacher, []).append(profile)
-    scored = []
     for points, known in candidates.items():
         k = n_teachers or max(1, people // points)
         layout = lay_out(variant, groups=groups, n_teachers=k, **options)
         worth = min(
             float(gdp.mu_of(g.epsilon, g.delta)) ** 2 / g.sensitivity**2 for g in layout.groups if g.sensitivity > 0
         )
-        base = round(layout.n_teachers / layout.scale)
-        scored.append(_best_noise(known, base, worth * layout.scale**2, n_public, check=check))
-    return max(scored, key=lambda found: found[0])[1]
+        yield known, round(layout.n_teachers / layout.scale), worth * layout.scale**2
 
 
 def usual_points(n_people: int, n_classes: int) -> int:

@@ -85,7 +85,8 @@ def foresee(settings: Settings, groups: Sequence[Group], *, n_public: int, n_cla
     ]
     plan = plan_variant(layout, mechanism, meter, [max(rate, 1e-6) for rate, _ in found])
     limit = n_public if settings.max_labels is None else min(n_public, settings.max_labels)
-    asked = [min(queries, n_public) for queries in _queries(plan, settings.stop)]
+    most = n_public if settings.n_queries is None else settings.n_queries
+    asked = [min(queries, most) for queries in _queries(plan, settings.stop)]
     labels = [min(rate * n, limit) for (rate, _), n in zip(found, asked, strict=True)]
     skill = [max(0.0, (right - 1 / n_classes) / (1 - 1 / n_classes)) for _, right in found]
     needed = LABELS_PER_CLASS * n_classes

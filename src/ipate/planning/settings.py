@@ -15,14 +15,16 @@ from ipate.allocation import find_variant
 from ipate.allocation.allocation import Allocation
 from ipate.ballots.design import SIGMA
 from ipate.ballots.voters import ballot_layout
-from ipate.errors import BudgetExceededError, InputError, show
+from ipate.errors import BudgetExceededError, InputError, refuse_name, show
 from ipate.files import write_text
 from ipate.labelling.aggregators import NamedAggregator, build_aggregator, find_aggregator
 from ipate.labelling.loop import Stop
 from ipate.people.budgets import Group
-from ipate.planning.choose import Choice, choose, proxy_profiles
+from ipate.planning.choose import Choice, choose, choose_few, proxy_profiles
 from ipate.planning.reference import Reference, Simulator, design_for
 from ipate.planning.voting import BALLOTS, Voting, ballot_design, choose_voting, suits_ballots
+from ipate.public.queries import RULES
+from ipate.students import Student
 
 FORMAT = "ipate settings 1"
 PROXY_SIZES = (15, 30, 60, 120, 240, 480)
@@ -53,6 +55,9 @@ class Settings:
         The source of a design, and the design (bound ptr).
     voting : {"teachers", "ballots"}
         The engine. Ballots have no teachers, and their noise has σ = 1; weights and cells follow from the budgets.
+    queries, n_queries
+        The rule of `ipate.public.queries` by which points are asked, and how many of them; None for as many as the
+        budgets afford.
     """
 
     variant: str
@@ -70,6 +75,13 @@ class Settings:
     reference: Reference | None = None
     design: Design | None = None
     voting: Voting = "teachers"
+    queries: str = "random"
+    n_queries: int | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether noisy counts are released with the labels."""
+        return bool(self.aggregator_options.get("counts"))
 
     @property
     def ballots(self) -> bool:
@@ -164,6 +176,9 @@ def choose_settings(
     seed: int = 0,
     voting: str = "teachers",
     nets: bool = False,
+    queries: str = "auto",
+    counts: bool | str = "auto",
+    student: Student | None = None,
 ) -> Settings:
     """Return the settings; every "auto" is resolved from public information alone.
 
@@ -191,6 +206,10 @@ def choose_settings(
         A public labelled task (X, y), on which copies of `teacher` are trained to measure their agreement; its seed.
     voting, nets
         The engine, "teachers", "ballots" or "auto", and whether the teachers are nets (`choose_voting`).
+    queries, counts
+        Which points are asked, and whether noisy counts are released with labels; "auto" is what suits the student.
+    student : Student, optional
+        The student that will learn from the labels. One that uses posteriors gets a few labels with their counts.
     """
     given: dict[str, Any] = {
         "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold,
@@ -224,23 +243,23 @@ def choose_settings(
         raise InputError(f"n_teachers is {k} and there are {n_people} people: every teacher needs at least one")
     extra = dict(options or {})
     choice: Choice | None = None
+    spreads = student is not None and student.uses_posterior
+    few = spreads and bound == "gdp" and stop == "budget" and max_labels is None and aggregator in ("auto", "gnmax")
+    if few and requested["sigma"] == "auto":
+        requested |= {name: None for name in ("check_sigma", "threshold") if requested[name] == "auto"}
+        few = requested["check_sigma"] is None
     if "auto" in requested.values():
         profiles = None
         if proxy is not None:
             sizes = PROXY_SIZES if k is None else (max(1, n_people // k),)
             fitting = [size for size in sizes if size * 2 <= n_people] or [1]
             profiles = proxy_profiles(teacher, *proxy, n_classes=n_classes, sizes=fitting, seed=seed)
-        choice = choose(
-            groups=groups,
-            n_public=n_public,
-            n_classes=n_classes,
-            profiles=profiles,
-            points_per_teacher=points_per_teacher,
-            n_teachers=k,
-            check=checks,
-            variant=variant,
-            **extra,
-        )
+        facts: dict[str, Any] = {
+            "groups": groups, "n_public": n_public, "n_classes": n_classes, "profiles": profiles,
+            "points_per_teacher": points_per_teacher, "n_teachers": k, "variant": variant, **extra,
+        }  # fmt: skip
+        few = few and requested["sigma"] == "auto"
+        choice = choose_few(**facts) if few else choose(**facts, check=checks)
 
     found: dict[str, Any] = {
         name: getattr(choice, name) if value == "auto" else value for name, value in requested.items()
@@ -259,8 +278,11 @@ def choose_settings(
         reason="; ".join(filter(None, (why, _reason(choice, k, requested)))),
         options=extra,
         aggregator_name=aggregator,
+        aggregator_options={"counts": True} if _has_counts(counts, spreads, bound, aggregator) else {},
         reference=reference,
         design=design,
+        queries=_query_rule(queries, student, bound),
+        n_queries=choice.n_queries if choice is not None and few else None,
     )
     settings.aggregator()  # refuse invalid noise before training
     return settings
@@ -283,6 +305,25 @@ def _ballot_settings(
         variant=variant, n_teachers=0, sigma=SIGMA, check_sigma=None, threshold=None, meter=meter, stop="budget",
         max_labels=None, reason="; ".join(filter(None, (reason, figures))), aggregator_name="gnmax", voting="ballots",
     )  # fmt: skip
+
+
+def _has_counts(asked: bool | str, spreads: bool, bound: str, aggregator: str) -> bool:
+    """Return whether noisy counts are released; "auto": for a student that uses them, where they cost nothing more."""
+    if asked != "auto":
+        return bool(asked)
+    return spreads and bound == "gdp" and aggregator in ("auto", "gnmax", "confident")
+
+
+def _query_rule(asked: str, student: Student | None, bound: str) -> str:
+    """Return the rule by which points are asked; "auto" is the student's own, or random under ptr."""
+    whole = find_bound(bound).whole
+    if asked == "auto":
+        return "random" if student is None or whole else student.queries
+    if asked not in RULES:
+        refuse_name("queries", asked, ("auto", *RULES))
+    if whole and asked != "random":
+        raise InputError(f"queries is {asked!r}: under the bound {bound} the design lists the queries; use random")
+    return asked
 
 
 def _has_check(aggregator: str) -> bool:

@@ -167,6 +167,9 @@ def _parameters(source: Source) -> Parameters:
         teacher_model=source.teacher_model,
         student_model=source.student_model,
         reason=settings.reason,
+        queries=settings.queries,
+        n_queries=settings.n_queries,
+        counts=settings.counts,
         design=None
         if design is None
         else DesignFacts(

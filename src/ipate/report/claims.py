@@ -357,7 +357,10 @@ def ending(facts: Facts, outcome: Outcome) -> str:
     if outcome.ended == "count":
         return f"{asked}. Labelling stopped at the number of labels fixed beforehand ({facts.parameters.max_labels:,})."
     spent = f"nobody's budget was, but for {_listed(out)}, who had left by then" if out else "nobody's budget was"
-    return f"{asked}. Labelling ended because the pool was used up; {spent}."
+    why = f"Labelling ended because the pool was used up; {spent}"
+    if facts.parameters.n_queries is not None:
+        why = "These are all the points that were chosen, from the pool and from labels that had been released"
+    return f"{asked}. {why}."
 
 
 def _after_test(test: DesignFacts, outcome: Outcome) -> str:

@@ -91,6 +91,9 @@ class Parameters:
     student_model: str
     reason: str
     design: DesignFacts | None = None
+    queries: str = "random"  # the rule by which points are asked
+    n_queries: int | None = None  # how many were to be asked; None: as many as the budgets afford
+    counts: bool = False  # whether noisy counts are released with labels
 
     @property
     def ballots(self) -> bool:

@@ -318,6 +318,23 @@ def _parameters(facts: Facts) -> Markup:
     )
 
 
+def _engine_rows(facts: Facts) -> Iterator[list[object]]:
+    """Yield who votes on what, and when that ends."""
+    used = facts.parameters
+    if used.ballots:
+        yield ["voting", "ballots: one weighted vote per person, all released at once"]
+        if (found := None if facts.outcome is None else facts.outcome.ballots) is not None:
+            yield ["partitions, cells", f"{found.partitions}, {found.cells:,} each"]
+        return
+    yield ["teachers k", f"{used.teachers:,} ({used.teacher_model})"]
+    yield ["points asked", f"{used.queries}{'' if used.n_queries is None else f', {used.n_queries:,} at most'}"]
+    yield ["stops", _STOPS.get(used.stop, used.stop)]
+    if used.max_labels is not None:
+        yield ["labels at most", f"{used.max_labels:,}"]
+    if used.counts:
+        yield ["released with labels", "noisy counts in steps of σ/8, from the same draw"]
+
+
 def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
     used, bound = facts.parameters, find_bound(facts.parameters.bound)
     yield ["data", facts.data_name if not facts.data_source else f"{facts.data_name} ({facts.data_source})"]
@@ -326,12 +343,7 @@ def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
     if facts.n_test is not None:
         yield ["test points", f"{facts.n_test:,}"]
     yield ["variant, rule", f"{used.variant}, {used.rule}"]
-    if used.ballots:
-        yield ["voting", "ballots: one weighted vote per person, all released at once"]
-        if (found := None if facts.outcome is None else facts.outcome.ballots) is not None:
-            yield ["partitions, cells", f"{found.partitions}, {found.cells:,} each"]
-    else:
-        yield ["teachers k", f"{used.teachers:,} ({used.teacher_model})"]
+    yield from _engine_rows(facts)
     yield ["student", used.student_model]
     yield ["noise of an entry of the histogram σ" if used.ballots else "noise of labels σ", plain(used.sigma)]
     if used.check_sigma is not None and used.threshold is not None:
@@ -348,10 +360,6 @@ def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
         yield ["Rényi orders, fixed beforehand", ", ".join(f"{group}: {order:g}" for group, order in first)]
     elif bound.has_orders:
         yield ["Rényi orders", "2 to 50, the best for the cost"]
-    if not used.ballots:
-        yield ["stops", _STOPS.get(used.stop, used.stop)]
-    if used.max_labels is not None:
-        yield ["labels at most", f"{used.max_labels:,}"]
     yield ["how they were chosen", used.reason]
     seeded = "seeded; the seed is not published" if facts.noise_seed is None else f"seeded with {facts.noise_seed}"
     secure = "secure: drawn from the operating system's randomness, not kept"

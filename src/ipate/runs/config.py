@@ -136,11 +136,14 @@ class LabellingConfig(_Section):
     """Who votes, how votes are aggregated into labels and how releases are charged.
 
     `embedding` says in which features the cells of ballots are cut: "auto" by the rule of `ipate.public.features`,
-    "given" if the columns are an embedding already.
+    "given" if the columns are an embedding already. `queries` is the rule by which points of the pool are asked, and
+    `counts` whether noisy counts are released with their labels; "auto" is what suits the student.
     """
 
     voting: Literal["teachers", "ballots", "auto"] = "teachers"
     embedding: Literal["auto", "given"] = "auto"
+    queries: str = "auto"
+    counts: bool | Auto = "auto"
     variant: str = "weighting"
     rule: str | None = None
     power: float | None = None

@@ -19,6 +19,7 @@ from ipate.ledger.base import Ledger, MemoryLedger
 from ipate.people.people import People
 from ipate.planning.settings import designed
 from ipate.public.features import fit_features
+from ipate.runs.asking import ask, plan_queries
 from ipate.runs.fitting import Label, charged_terms, run_labelling
 from ipate.teachers.dry import dry_fit
 from ipate.teachers.engines import Engine
@@ -34,17 +35,26 @@ def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed:
     settings, n_classes = model.choice_, len(model.classes_)
     model.allocation_ = allocation = allocate(model.variant, people=people, n_teachers=settings.n_teachers, seed=seed)
     model._tell(settings.reason, *allocation.notes)
-    order = np.random.default_rng([seed, 2]).permutation(n_rows(pool))  # the order of the pool must not matter
-    asked = [str(index) for index in order.tolist()]
+    numbers = pool if settings.queries == "random" else as_numbers(pool, pool)[1]
+    asking = plan_queries(numbers, settings, n_classes=n_classes, seed=seed, n_jobs=model.n_jobs)
+    asked = [str(index) for index in asking.first.tolist()]
     settings = model.choice_ = designed(settings, allocation, n_classes=n_classes, queries=asked)
     votes, model.private_notes_ = collect_votes(
         model._teacher(), X, y, allocation=allocation, pool=pool, n_classes=n_classes, seed=seed,
         engine=Engine(backend=model.backend, n_jobs=model.n_jobs, address=model.address),
         cpu_seconds=model.cpu_seconds,
     )  # fmt: skip
-    return lambda book: run_labelling(
-        votes, allocation, settings, noise_seed=model.noise_seed, ledger=book, order=order
-    )
+
+    def label(ledger: Ledger | None) -> tuple[Labelling, Ledger]:
+        book = MemoryLedger(charged_terms(allocation, settings)) if ledger is None else ledger
+
+        def answered(order: Ints) -> Labelling:
+            return run_labelling(votes, allocation, settings, noise_seed=model.noise_seed, ledger=book, order=order)[0]
+
+        total_weight = float(allocation.weights.sum())
+        return ask(asking, answered, n_classes=n_classes, total_weight=total_weight), book
+
+    return label
 
 
 def by_ballots(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: int) -> Label:

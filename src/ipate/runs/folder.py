@@ -117,7 +117,15 @@ class RunFolder:
             return
         for part in (self.public, self.private):
             shutil.rmtree(part, ignore_errors=True)
-        for name in ("config.json", "run.json", "data.json", "schema.json", "settings.json", self._lock_file.name):
+        for name in (
+            "config.json",
+            "run.json",
+            "data.json",
+            "schema.json",
+            "settings.json",
+            "queries.json",
+            self._lock_file.name,
+        ):
             (self.path / name).unlink(missing_ok=True)
         with suppress(OSError):  # it holds other files
             self.path.rmdir()

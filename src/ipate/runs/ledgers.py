@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ipate.allocation.allocation import Allocation
 from ipate.ballots.design import make_design
 from ipate.errors import BudgetExceededError, InputError
-from ipate.files import write_csv
+from ipate.files import write_csv, write_npz
 from ipate.labelling.results import Labelling, Record
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger
@@ -21,6 +22,7 @@ from ipate.ledger.records import Head
 from ipate.ledger.sqlite import SqliteLedger, opening_accounts, run_names
 from ipate.people.budgets import shown_count
 from ipate.planning.settings import Settings
+from ipate.runs.asking import Asking, ask, plan_queries
 from ipate.runs.fitting import charged_terms, run_labelling
 from ipate.runs.folder import RunFolder
 from ipate.runs.task import Task
@@ -228,6 +230,10 @@ def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: N
     for group in stated["groups"]:
         group["people"] = shown_count(group["people"], least=folder.config.budgets.min_group_size)
     folder.write(shown / "guarantee.json", stated)
+    if record.noisy_votes is not None and record.step is not None:
+        given = [query for query in record.queries if record.step[query] > 0]
+        counted = {"queries": rows[given], "counts": record.noisy_votes[given], "step": record.step[given]}
+        write_npz(shown / "counts.npz", {**counted, "labels": record.labels[given]})
     labels = [(int(rows[query]), int(record.labels[query])) for query in record.queries]
     cells = ([row, int(label >= 0), classes[label] if label >= 0 else ""] for row, label in labels)
     write_csv(shown / "labels.csv", ["query", "answered", "label"], cells)
@@ -260,15 +266,42 @@ def label_once(
         with reading(folder) as ledger:
             record.check_answers({query: answer[0] for query, answer in ledger.stored().answers.items()})
         return record
+    asking = _asking(folder, settings, task)
     with (
         opened(folder, allocation, settings, pool=task.pool, unprotected=task.unprotected) as ledger,
-        bar("queries labelled", votes.n_queries) as progress,
+        bar("queries labelled", len(asking.first) + asking.later) as progress,
     ):
-        result, _ = run_labelling(
-            votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, overlap=task.overlap,
-            progress=progress,
+
+        def label(order: NDArray[np.int64]) -> Labelling:
+            return run_labelling(
+                votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, overlap=task.overlap,
+                order=order, progress=progress,
+            )[0]  # fmt: skip
+
+        result = ask(
+            asking, label, n_classes=votes.n_classes, total_weight=float(allocation.weights.sum()),
+            keep=lambda later: _kept(folder.path / "queries-later.json", later),
         )  # fmt: skip
         return record_labelling(folder, result, ledger, n_public=votes.n_queries)
+
+
+def _asking(folder: RunFolder, settings: Settings, task: Task) -> Asking:
+    """Return the points to ask, which are stored before the first is asked and never chosen again."""
+    data, config = task.data, folder.config
+    made = plan_queries(
+        np.asarray(data.X[task.parts.public]), settings, n_classes=data.n_classes, seed=config.split_seed,
+        n_jobs=config.teachers.n_jobs,
+    )  # fmt: skip
+    return replace(made, first=_kept(folder.path / "queries.json", made.first))
+
+
+def _kept(path: Path, queries: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Store positions in the pool, or return those that were stored."""
+    found = RunFolder.read(path)
+    if found is None:
+        RunFolder.write(path, {"queries": queries.tolist()})
+        return queries
+    return np.array(found["queries"], dtype=np.int64)
 
 
 def record_labelling(folder: RunFolder, result: Labelling, ledger: Ledger, *, n_public: int) -> Record:

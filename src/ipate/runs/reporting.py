@@ -44,6 +44,27 @@ def write_report(
     return write_facts(facts, html)
 
 
+def report_fit(model: Any, path: str | Path, *, audience: Audience, name: str) -> Path:
+    """Write the report of a fitted classifier, and return the path of the HTML file."""
+    record, extract, html = model._record, model._extract, check_target(path)
+    if extract.answers:
+        record.check_answers(extract.answers)
+    source = Source(
+        record=record, allocation=model.allocation_, settings=model.choice_, extract=extract, data_name=name,
+        unprotected=model._unprotected, min_group_size=model.min_group_size,
+        classes=tuple(str(label) for label in model.classes_.tolist()), teacher_model=type(model._teacher()).__name__,
+        student_model=type(model.student_).__name__, noise_seed=model.noise_seed,
+        split_seed=model.random_state if isinstance(model.random_state, int) else None, versions=model._versions,
+        levels=model._by_level,
+    )  # fmt: skip
+
+    def owner(outcome: Outcome) -> Owner:
+        scores = Scores(labels=record.n_labels, queries=record.n_queries, label_accuracy=model.vote_accuracy_)
+        return Owner(outcome=outcome, scores=scores)
+
+    return write_facts(assemble(source, audience, owner), html).html
+
+
 def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Path:
     if out is None:
         return (folder.private if audience == "private" else folder.public) / "report.html"

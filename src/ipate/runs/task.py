@@ -163,6 +163,7 @@ def requested_settings(config: RunConfig, *, n_classes: int) -> dict[str, Any]:
     return {
         **wanted.model_dump(exclude={"rule", "power", "min_labels", "embedding"}),
         "nets": config.teachers.model in NETS,
+        "student": find_student(config.student.model),
         "options": {name: getattr(wanted, name) for name in ("rule", "power") if getattr(wanted, name) is not None},
         "n_teachers": config.teachers.number,
         "points_per_teacher": config.teachers.points,
@@ -185,10 +186,12 @@ def _reference(config: RunConfig, n_classes: int) -> Reference | None:
     return Reference(simulator=guess, reserve=wanted.reserve, fallback=wanted.fallback)
 
 
-def make_student(config: RunConfig) -> Any:
-    """Return the untrained student of a run."""
-    student = find_student(config.student.model)
-    return student.make(config.student.options, seed=config.split_seed, n_jobs=config.teachers.n_jobs)
+def make_student(config: RunConfig, *, image_shape: tuple[int, ...] | None = None) -> Any:
+    """Return the untrained student of a run; `image_shape` is that of one image of the data."""
+    student, options = find_student(config.student.model), dict(config.student.options)
+    if student.wants_shape and image_shape is not None:
+        options.setdefault("image_shape", image_shape)
+    return student.make(options, seed=config.split_seed, n_jobs=config.teachers.n_jobs)
 
 
 def check_models(config: RunConfig) -> None:

@@ -17,6 +17,7 @@ from ipate.runs.ledgers import student_folder
 from ipate.runs.task import Task, make_student
 from ipate.students import find_student
 from ipate.students.card import origin
+from ipate.students.confidence import lesson
 from ipate.students.deployed import DeployedStudent, name_inputs, plain_schema
 from ipate.students.named import class_names
 from ipate.students.scores import label_notes, score
@@ -42,7 +43,11 @@ def taught(
     kept, shown = folder.read(path), student_folder(folder, record)
     if kept is not None and (shown / "student.json").is_file():
         return kept
-    student = teach(task, folder.config, task.parts.public, record.labels, sample_weight)
+    known = lesson(
+        find_student(folder.config.student.model), record, n_classes=task.data.n_classes,
+        total_weight=float(allocation.weights.sum()),
+    )  # fmt: skip
+    student = teach(task, folder.config, task.parts.public, record.labels, sample_weight, **known)
     metrics = evaluate(task, student, record, folder.config.student.model)
     if not settings.ballots:
         metrics["labels_of_standard_pate"] = standard_labels(settings, task.people.groups, record)
@@ -97,12 +102,13 @@ def _deployed(
 
 def teach(
     task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64],
-    sample_weight: NDArray[np.float64] | None = None,
+    sample_weight: NDArray[np.float64] | None = None, **known: Any,
 ) -> Any:  # fmt: skip
-    """Train the student on these rows and their labels, −1 for none, with their weights if there are any."""
-    X, model = task.features(rows, model=config.student.model), make_student(config)
-    student = find_student(config.student.model)
-    return student.teach(model, X, labels, classes=task.data.classes, sample_weight=sample_weight)
+    """Train the student on these rows and their labels, −1 for none, with their weights or what else is known."""
+    X, student = task.features(rows, model=config.student.model), find_student(config.student.model)
+    model = make_student(config, image_shape=task.data.X.shape[1:] if task.data.kind == "image" else None)
+    given = {"sample_weight": sample_weight, **known}
+    return student.teach(model, X, labels, classes=task.data.classes, **given)
 
 
 def student_scores(student: Any, task: Task, model: str, *, majority: int | None = None) -> dict[str, Any]:

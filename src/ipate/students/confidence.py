@@ -4,12 +4,16 @@ Bayes' rule for the stated lead a: a winner j has a·Σw votes more than each ot
 the winner, and the noise of the counts N is independent N(0, σ²). Then P(j | N) ∝ exp(a·Σw·N_j/σ²).
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from ipate.errors import InputError
 from ipate.labelling.noise import STEPS
+from ipate.labelling.results import Record
+from ipate.students import Student
 
 Floats = NDArray[np.float64]
 LEAD = 0.5  # the winner's stated lead as a share of the total weight
@@ -76,6 +80,16 @@ def label_distributions(
         counted = np.flatnonzero(steps)
         found[counted] = posterior(votes[counted], step=steps[counted], total_weight=total_weight, lead=lead)
     return found
+
+
+def lesson(student: Student, record: Record, *, n_classes: int, total_weight: float) -> dict[str, Any]:
+    """Return what noisy counts tell a student beside the labels: distributions, or how sure every label is."""
+    if record.noisy_votes is None:
+        return {}
+    found = label_distributions(
+        record.labels, n_classes=n_classes, noisy_votes=record.noisy_votes, step=record.step, total_weight=total_weight
+    )
+    return {"targets": found} if student.uses_posterior else {"sample_weight": confidence(found)}
 
 
 def confidence(distributions: Floats) -> Floats:

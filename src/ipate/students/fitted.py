@@ -17,6 +17,7 @@ from ipate.data.frames import without
 from ipate.errors import IpateError
 from ipate.students import Student, find_student
 from ipate.students.card import origin
+from ipate.students.confidence import lesson
 from ipate.students.deployed import DeployedStudent
 from ipate.students.frames import describe
 from ipate.students.named import over_all_classes
@@ -24,7 +25,8 @@ from ipate.students.scores import label_notes
 from ipate.teachers.models import DEFAULT
 
 
-def _find(classifier: Any) -> Student:
+def student_of(classifier: Any) -> Student:
+    """Return the student that a classifier was given, by default logistic regression."""
     return find_student(DEFAULT if classifier.student is None else classifier.student)
 
 
@@ -39,7 +41,7 @@ def _student_has(method: str) -> Callable[[Any], bool]:
         if trained is not None and not isinstance(trained, DummyClassifier):
             return hasattr(trained, method)
         with suppress(IpateError):  # an invalid student is refused by `fit`
-            return hasattr(_find(self).make({}), method)
+            return hasattr(student_of(self).make({}), method)
         return False
 
     return check
@@ -96,10 +98,14 @@ class StudentMethods:
     def _teach(self, pool: Any, labelled: Any, *, seed: int) -> None:
         """Train the student on the released labels, and log the notes on them if they may be published."""
         own: Any = self
-        student, confidence = _find(own), own.labelling_.confidence
+        student, clear = student_of(own), own.labelling_.confidence
+        weight = float(own.allocation_.weights.sum())
+        known = lesson(student, own._record, n_classes=len(self.classes_), total_weight=weight)
+        if clear is not None:
+            known["sample_weight"] = label_weights(clear)
         self.student_ = student.teach(
             student.make({}, seed=seed), pool, own.labels_, classes=self.classes_.tolist(), labelled=labelled,
-            sample_weight=None if confidence is None else label_weights(confidence),
+            **known,
         )  # fmt: skip
         own._frame = describe(pool)
         for note in self._notes() if own._record.publishable else ():
