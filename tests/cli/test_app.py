@@ -44,6 +44,15 @@ def test_shell_completion_can_be_installed(process):
     assert "_IPATE_COMPLETE" in told.out
 
 
+def test_end_of_a_file_is_no_interrupt(monkeypatch, tmp_path, capsys):
+    def cut(_):
+        raise EOFError("No data left in file")
+
+    monkeypatch.setattr("ipate.runs.listing.list_runs", cut)
+    assert _run(["runs", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.strip() == "ipate: a file ended before it was complete: No data left in file"
+
+
 def test_module_runs_like_the_program(process):
     assert process("--version").out == f"ipate {__version__}\n"
     ran = subprocess.run([sys.executable, "-m", "ipate", "--version"], capture_output=True, text=True, check=False)

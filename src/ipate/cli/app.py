@@ -110,7 +110,9 @@ def _outcome(argv: list[str] | None) -> tuple[int, str]:
         return 2, _usage(error)
     except StoppedError as error:
         return 130, f"ipate: interrupted; {error}"
-    except (typer.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # typer takes the end of any file for ^D
+            return 1, f"ipate: a file ended before it was complete: {_one_line(str(error.__cause__))}"
         return 130, "ipate: interrupted"
     except ImportError as error:
         if not isinstance(error.__cause__, KeyboardInterrupt):  # ^C while an extension module was loaded
