@@ -55,8 +55,8 @@ MASKS = (  # what differs between any two runs of the same command
     (r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.+]+", "TIME"),
 )
 FROM_LABELS = re.compile(  # lines about released labels, which were paid for
-    r"^ipate: (warning: )?(no label was released for the class(es)? |[0-9,]+ of [0-9,]+ labels "
-    r"\([0-9.]+%\) are )[^\n]*\n",
+    r"^ipate: (warning: )?(no label was released for the class(es)? |[0-9,]+ of [0-9,]+ labels \([0-9.]+%\) are )"
+    r"[^\n]*\n",
     re.M,
 )
 CONFIG = """

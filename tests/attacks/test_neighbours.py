@@ -3,7 +3,10 @@
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from ipate.students.scores import label_notes
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "neighbours.py"
 
@@ -38,3 +41,10 @@ def test_comparison_notices_every_visible_difference(neighbours):
         one, two = neighbours.Outcome(**seen), neighbours.Outcome(**{**seen, name: other})
         assert one.difference(two).startswith(f"{name}:")
     assert one.difference(neighbours.Outcome(**seen)) == ""
+
+
+def test_notes_on_released_labels_are_masked(neighbours, tmp_path):
+    """They follow from labels that were paid for, and the noise decides whether a run has them."""
+    for labels in ([0] * 30, [0] * 27 + [1, 2, 2]):
+        for note in label_notes(np.array(labels), ("ill", "well", "unsure")):
+            assert neighbours._masked(f"ipate: warning: {note}\nipate: begun\n", tmp_path) == "ipate: begun\n"

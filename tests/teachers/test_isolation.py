@@ -81,6 +81,17 @@ def burn(seconds):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_interrupt_by_a_teacher_in_a_worker_is_a_failure():
+    """Workers take no ^C, so that an interrupt there comes from the teacher, and its private rows."""
+    import os
+
+    def interrupt():
+        raise KeyboardInterrupt("row 7")
+
+    found = attempt(interrupt, key=(1, 2), home=os.getpid() + 1)
+    assert found.failed == "KeyboardInterrupt: row 7"
+
+
 def test_endless_fit_ends_at_its_limit():
     begun = time.thread_time()
     done = attempt(lambda: burn(5), key=(0,), cpu_seconds=0.2)

@@ -51,9 +51,10 @@ def attempt(
     """Do a teacher's work in isolation; `key` seeds its generators, and `home` is the id of the run's main process.
 
     In any other process the streams are redirected at the level of the operating system, and a teacher that stays in
-    compiled code beyond twice its limit is ended together with that process. An interrupt is raised; every other
-    exception becomes the reason of a failure. Work that imports torch is done again, because torch's generator could
-    not be seeded before: otherwise a teacher's draws would depend on who worked in this process before it.
+    compiled code beyond twice its limit is ended together with that process. An interrupt of the main process is
+    raised; every other exception becomes the reason of a failure. Work that imports torch is done again, because
+    torch's generator could not be seeded before: otherwise a teacher's draws would depend on who worked in this process
+    before it.
     """
     seeded = "torch" in sys.modules
     found = _attempt(work, key=key, cpu_seconds=cpu_seconds, home=home)
@@ -73,8 +74,10 @@ def _attempt(work: Callable[[], Any], *, key: Sequence[int], cpu_seconds: float 
             stack.enter_context(_own_settings())
             stack.enter_context(_limited(cpu_seconds, kill=away))
             result = work()
-    except KeyboardInterrupt:
-        raise
+    except KeyboardInterrupt as error:
+        if not away:  # ^C; in a worker it can only come from the teacher itself
+            raise
+        return Attempt(failed=describe(error), said=lines(heard))
     except CpuTimeError:
         return Attempt(failed=f"it passed its limit of {cpu_seconds:g} seconds of CPU time", said=lines(heard))
     except BaseException as error:  # also SystemExit, which would end the run

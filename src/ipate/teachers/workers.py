@@ -6,6 +6,8 @@ Arrays are mapped from files in a folder that only its owner can read, so that e
 import os
 import pickle
 import shutil
+import signal
+import sys
 import tempfile
 import threading
 import time
@@ -27,7 +29,7 @@ _IDLE = 60  # seconds after which an idle worker ends
 _WATCH = 1.0  # seconds between looks at the parent process
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - on Linux, files that live in memory; the folder in it is our own
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-_idle: dict[int, "ProcessPoolExecutor"] = {}  # pools that wait for the next tasks, by their number of workers
+_idle: dict[object, "ProcessPoolExecutor"] = {}  # pools that wait for the next tasks, by `_kind`
 _loaded: dict[str, dict[str, Any]] = {}  # in a worker process: what its tasks share, by folder
 
 
@@ -104,7 +106,7 @@ def _pool(
                 yield key, future.result()
         finished = not lost
     finally:
-        if not finished or _idle.setdefault(n_workers, executor) is not executor:
+        if not finished or _idle.setdefault(_kind(n_workers), executor) is not executor:
             executor.shutdown(wait=False, kill_workers=True)
 
 
@@ -114,7 +116,7 @@ def _workers(number: int) -> "ProcessPoolExecutor":
 
     from joblib.externals.loky import ProcessPoolExecutor
 
-    if kept := _idle.pop(number, None):
+    if kept := _idle.pop(_kind(number), None):
         try:
             kept.submit(int)
             return kept
@@ -125,8 +127,13 @@ def _workers(number: int) -> "ProcessPoolExecutor":
     )
 
 
+def _kind(number: int) -> object:
+    """Return what makes workers usable again: their number, and the modules that they can import."""
+    return number, tuple(sys.path)
+
+
 def _begin(home: int) -> None:
-    """Let a worker print nothing, and end when its parent does.
+    """Let a worker print nothing, take no ^C, which its parent handles, and end when its parent does.
 
     What a dying process or a library writes depends on private rows. A worker whose parent is killed while it sends a
     task would wait for the rest of it for ever, with private rows in its memory.
@@ -135,6 +142,7 @@ def _begin(home: int) -> None:
     for number in (1, 2):
         os.dup2(nowhere, number)
     os.close(nowhere)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(home,), daemon=True).start()
 
 
