@@ -73,14 +73,16 @@ def test_targets_and_weights_agree_with_labels():
 
 
 def test_margins_weigh_the_points_of_the_classifier():
-    student = GraphStudent().fit(MOONS, FEW)
-    points = student.features_.directions(MOONS) * student.scale_
+    mixed, _ = make_moons(400, noise=0.3, random_state=0)  # labels of both classes reach most points
+    student = GraphStudent().fit(mixed, FEW)
+    assert np.ptp(student.margin_) > 0.5
+    points = student.features_.directions(mixed) * student.scale_
     other = LogisticRegression(max_iter=300).fit(points, student.transduction_, sample_weight=student.margin_)
-    np.testing.assert_allclose(student.predict_proba(MOONS), other.predict_proba(points))
-    piped = GraphStudent(make_pipeline(StandardScaler(), LogisticRegression())).fit(MOONS, FEW)
+    np.testing.assert_allclose(student.predict_proba(mixed), other.predict_proba(points))
+    piped = GraphStudent(make_pipeline(StandardScaler(), LogisticRegression())).fit(mixed, FEW)
     scaled = piped.estimator_[0].transform(points)
     other = LogisticRegression().fit(scaled, student.transduction_, sample_weight=student.margin_)
-    np.testing.assert_allclose(piped.predict_proba(MOONS), other.predict_proba(scaled))
+    np.testing.assert_allclose(piped.predict_proba(mixed), other.predict_proba(scaled))
     assert GraphStudent(KNeighborsClassifier()).fit(MOONS, FEW).score(MOONS, SIDE) > 0.95  # takes no weights
 
 
