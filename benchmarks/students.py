@@ -34,7 +34,8 @@ from ipate.data import load
 from ipate.public.features import fit_features
 from ipate.public.graph import Graph, make_graph, usual_alpha
 from ipate.public.queries import choose_queries, next_queries, second_round
-from ipate.students.graph import GraphStudent, posterior
+from ipate.students.confidence import posterior
+from ipate.students.graph import GraphStudent
 
 Array = NDArray[Any]
 DELTA = 1e-5
@@ -193,7 +194,7 @@ def students(
     m, sigma = rule_for(epsilon, k, classes, len(pool))
     rng = np.random.default_rng([seed, round(1000 * epsilon)])
     noisy = counts + sigma * rng.standard_normal(counts.shape)  # one draw per point; only those of queries are used
-    bayes = posterior(noisy, sigma=sigma, scale=k)
+    bayes = posterior(np.rint(8 * noisy / sigma).astype(np.int64), step=sigma / 8, total_weight=k)
     found, right = {}, []
     at = {rule: ask(rule, points, graph, m, seed=seed, answers=bayes) for rule in ("random", "coverage", TWO_ROUNDS)}
     for rule in ("random", "coverage"):

@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 from ipate import InputError, PATEClassifier, load_student
 from ipate.students import STUDENTS, find_student
 from ipate.students.deployed import DeployedStudent
-from ipate.students.graph import GraphStudent, posterior
+from ipate.students.graph import GraphStudent
 from students.making import CLASSES, deployed, raw
 
 MOONS, SIDE = make_moons(400, noise=0.06, random_state=0)
@@ -84,17 +84,6 @@ def test_margins_weigh_the_points_of_the_classifier():
     other = LogisticRegression().fit(scaled, student.transduction_, sample_weight=student.margin_)
     np.testing.assert_allclose(piped.predict_proba(mixed), other.predict_proba(scaled))
     assert GraphStudent(KNeighborsClassifier()).fit(MOONS, FEW).score(MOONS, SIDE) > 0.95  # takes no weights
-
-
-def test_posterior_is_the_rule_of_bayes():
-    rng = np.random.default_rng(0)
-    votes, sigma, scale, lead = rng.normal(20, 10, (6, 4)), 9.0, 60.0, 0.5
-    expected = lead * scale * np.eye(4)  # the votes of a winner above the others
-    likelihood = np.exp(-np.square(votes[:, None] - expected[None]).sum(axis=2) / (2 * sigma**2))
-    found = posterior(votes, sigma=sigma, scale=scale)
-    np.testing.assert_allclose(found, likelihood / likelihood.sum(axis=1, keepdims=True))
-    sure = posterior(np.array([[1e9, 0.0]]), sigma=1e-3, scale=1.0)
-    np.testing.assert_array_equal(sure, [[1.0, 0.0]])
 
 
 def test_classes_without_a_label_are_never_predicted():
@@ -182,8 +171,6 @@ def test_students_say_which_queries_suit_them():
         (lambda: taught(MOONS, FEW + 2), "class ids go from 0 to 2"),
         (lambda: taught(MOONS, FEW, targets=np.ones((400, 2))), r"targets have the shape \(400, 2\)"),
         (lambda: taught(MOONS, FEW, {"neighbours": 3}), "options of model"),
-        (lambda: posterior(np.ones(3), sigma=1.0, scale=1.0), "noisy votes have the shape"),
-        (lambda: posterior(np.ones((3, 2)), sigma=0.0, scale=1.0), "must be above 0"),
     ],
 )
 def test_bad_input_is_refused(call, message):

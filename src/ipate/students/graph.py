@@ -16,23 +16,6 @@ from ipate.students.named import over_all_classes
 from ipate.teachers.models import DEFAULT, make_model
 
 
-def posterior(noisy_votes: ArrayLike, *, sigma: float, scale: float, lead: float = 0.5) -> Floats:
-    """Return the probability of every class, given noisy votes with noise N(0, σ²) per class: (queries, classes).
-
-    It is Bayes' rule for equal classes whose winner leads all others by `lead` · `scale` votes, where `scale` is the
-    sum of all weights: softmax(lead · scale · votes/σ²).
-    """
-    votes = np.asarray(noisy_votes, dtype=np.float64)
-    if votes.ndim != 2 or not np.isfinite(votes).all():
-        raise InputError(f"noisy votes have the shape {votes.shape}: they must be finite numbers (queries, classes)")
-    if not (sigma > 0 and scale > 0 and lead > 0):
-        raise InputError(f"sigma, scale and lead are {show((sigma, scale, lead))}: all must be above 0")
-    power = lead * scale / sigma**2 * votes
-    power -= power.max(axis=1, keepdims=True)
-    found = np.exp(power)
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
-
-
 def _has(method: str) -> Any:
     """Return the condition that the classifier, fitted or still to be, has a method."""
     return lambda self: hasattr(getattr(self, "estimator_", None) or self._made(), method)
