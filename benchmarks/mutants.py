@@ -1443,7 +1443,7 @@ MUTANTS = (
     ),
     Mutant(
         "the trial fits on private rows",
-        "runs/fitting.py",
+        "runs/engines.py",
         "dry_fit(teacher, pool, ",
         "dry_fit(teacher, X, ",
         (f"{DRY}::test_trial_uses_public_points_only",),
@@ -1501,8 +1501,8 @@ MUTANTS = (
     Mutant(
         "overlap keeps its guarantee",
         "classifier.py",
-        "overlap=self.allow_overlap,",
-        "overlap=False,",
+        "        if self.allow_overlap:\n            self.labelling_ = self.labelling_.overlapping()\n",
+        "",
         (POOL,),
     ),
     Mutant(
@@ -2060,7 +2060,7 @@ MUTANTS = (
     Mutant(
         "another folder begins another ledger",
         "runs/ledgers.py",
-        "own = config.seed is not None or config.benchmark or config.data.file is None",
+        "own = config.seed is not None or config.data.file is None",
         "own = config.ledger is None",
         (f"{FORGOTTEN}::test_second_run_in_another_folder_is_refused",),
     ),
@@ -2081,8 +2081,8 @@ MUTANTS = (
     Mutant(
         "seeded runs spend people's budgets",
         "runs/ledgers.py",
-        "own = config.seed is not None or config.benchmark or",
-        "own = config.benchmark or",
+        "own = config.seed is not None or config.data.file is None",
+        "own = config.data.file is None",
         (f"{FORGOTTEN}::test_seeded_runs_spend_nobodys_budget",),
     ),
     Mutant(
