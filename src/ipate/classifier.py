@@ -56,8 +56,9 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         Who votes. "teachers" is PATE, which pays for every label. With "ballots" every person casts one vote, weighted
         by their budget, and all labels cost one release: the engine for few people or small budgets. "auto" decides by
         public figures.
-    embedding : {"auto", "given"}
-        The features in which cells of ballots are cut: by a rule from the pool, or the columns as they are.
+    embedding : {"auto", "given", "learnt"}
+        The features in which cells of ballots are cut: by a rule from the pool, the columns as they are, or those of a
+        net that is trained on the pool's images without labels (extra torch).
     variant : {"weighting", "upsampling", "vanishing", "standard"}
         How larger budgets are given more influence; ballots know "weighting" and "standard".
     epsilon : float, optional

@@ -84,7 +84,8 @@ def command(
         Option(help="Who votes: teachers, ballots (one weighted vote per person for all labels at once), or auto."),
     ] = None,
     embedding: Annotated[
-        str | None, Option(help="Cells of ballots: auto, or given if the columns are an embedding already.")
+        str | None,
+        Option(help="Cells of ballots: auto, given (columns are an embedding), or learnt (images, torch)."),
     ] = None,
     variant: Annotated[str | None, Option(help="weighting, upsampling, vanishing or standard.")] = None,
     epsilon: Annotated[float | None, Option(help="One ε for everybody.")] = None,

@@ -136,11 +136,11 @@ class LabellingConfig(_Section):
     """Who votes, how votes are aggregated into labels and how releases are charged.
 
     `embedding` says in which features the cells of ballots are cut: "auto" by the rule of `ipate.public.features`,
-    "given" if the columns are an embedding already.
+    "given" if the columns are an embedding already, "learnt" by a net trained on the pool's images (extra torch).
     """
 
     voting: Literal["teachers", "ballots", "auto"] = "teachers"
-    embedding: Literal["auto", "given"] = "auto"
+    embedding: Literal["auto", "given", "learnt"] = "auto"
     variant: str = "weighting"
     rule: str | None = None
     power: float | None = None

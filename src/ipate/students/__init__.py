@@ -4,6 +4,7 @@ Each student is one object and one entry of `STUDENTS`; nobody else compares its
 of released labels, so it costs nobody anything.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -120,9 +121,56 @@ def _fitted(model: Any, points: Any, targets: NDArray[Any], weights: NDArray[np.
     return model.fit(points, targets, **{f"{prefix}sample_weight": weights})
 
 
+class Semi(Student):
+    """The semi-supervised student of images, `ipate.torch.FixMatchClassifier`, which learns from the whole pool.
+
+    Where nearly every point has a weighted label, as after ballots, the 70% of the largest weight are the labelled set,
+    and all labels are first targets. Otherwise the first targets are the labels spread over learnt features.
+    """
+
+    name = "semi"
+    images = True
+    SURE = 0.7
+
+    def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:
+        """Return the student with its options, which are the parameters of `FixMatchClassifier`."""
+        try:
+            from ipate.torch.estimator import FixMatchClassifier
+        except ModuleNotFoundError as error:
+            raise InputError(f"student is 'semi': it needs PyTorch ({error}); pip install 'ipate[torch]'") from None
+        return make_model(FixMatchClassifier, options, seed=seed)
+
+    def fit(
+        self, model: Any, pool: NDArray[Any], labels: NDArray[np.int64], *, n_classes: int,
+        sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
+    ) -> Any:  # fmt: skip
+        """Train a clone on class ids, with further labelled images as points of the pool."""
+        from sklearn.base import clone
+
+        if np.ndim(pool) not in (3, 4):
+            raise InputError(
+                f"student is 'semi': it needs images, but the pool is a table of the shape {np.shape(pool)}; use "
+                "another student, such as logistic"
+            )
+        targets, weights, first = labels.copy(), sample_weight, None
+        known = np.flatnonzero(labels >= 0)
+        if weights is not None and len(known) > self.SURE * len(labels):
+            order = known[np.argsort(-np.asarray(weights)[known], kind="stable")]
+            targets[order[math.ceil(self.SURE * len(labels)) :]] = -1
+            first, weights = labels, None
+        if labelled is not None:
+            more, classes = labelled
+            pool, targets = stacked(pool, more), np.concatenate([targets, classes])
+            weights = None if weights is None else np.concatenate([weights, np.ones(len(classes))])
+            first = None if first is None else np.concatenate([first, classes])
+        own = clone(model).set_params(classes=np.arange(n_classes))
+        return own.fit(pool, targets, weights, first_targets=first)
+
+
 STUDENTS: dict[str, Student] = {
     **{name: Supervised(name, parallel=name == "forest") for name in MODELS},
     **{name: Supervised(name, images=True) for name in NETS},
+    Semi.name: Semi(),
 }
 """Every student by name; a new one is added with `STUDENTS[mine.name] = mine`."""
 

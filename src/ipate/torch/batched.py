@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ipate.torch.nets import Augmentation, Conv, Dense, Dropout, Flatten, Layer, Net, Norm, Pool, Relu, Shape
+from ipate.torch.nets import Augmentation, Average, Conv, Dense, Dropout, Flatten, Layer, Net, Norm, Pool, Relu, Shape
 
 ConvMode: TypeAlias = Literal["grouped", "matmul", "first"]
 INIT, AUGMENT, DROPOUT, ORDER = 1, 2, 3, 4  # purposes, which have separate streams
@@ -234,6 +234,11 @@ class _Flatten(nn.Module):
         return x.reshape(x.shape[0], self.models, -1).transpose(0, 1).contiguous()
 
 
+class _Average(_Flatten):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.mean(dim=(2, 3)))
+
+
 def _layer(layer: Layer, models: int, shape: tuple[int, ...], n_classes: int, patches: bool) -> nn.Module:
     module: nn.Module
     match layer:
@@ -251,4 +256,6 @@ def _layer(layer: Layer, models: int, shape: tuple[int, ...], n_classes: int, pa
             module = _Pool()
         case Flatten():
             module = _Flatten(models)
+        case Average():
+            module = _Average(models)
     return module
