@@ -12,10 +12,10 @@ Every line is JSON:
 - `ballots`: 16 partitions of the learnt features, δ = 1e-5; the 70% of the largest margin are the labelled set, all
   labels are first targets. `pool` is the share of right labels, `sure` that of the labelled set.
 - `teachers`: 1,000 teachers, m queries at the densest points of m k-means cells, σ = √(2m)/μ, no check, posterior
-  confidence as weight, spread labels as first targets. Votes are those of a file, or simulated: a point's share s of
-  right votes is Beta distributed with mean .88, 70% of the wrong votes are for one random class, and the concentration
-  is such that the plurality is right at 97.2% of points. Points are equally hard wherever they lie, which is harsher
-  than real teachers are at typical points.
+  confidence as weight, spread labels as first targets. Votes are those of a file (--votes), of teachers trained here
+  (--ensembles), or simulated: a point's share of right votes is Beta distributed with mean .88, 70% of the wrong votes
+  are for one random class, and the concentration is such that the plurality is right at 97.2% of points. Points are
+  equally hard wherever they lie, which is harsher than real teachers are at typical points.
 """
 
 import argparse
@@ -44,6 +44,7 @@ from ipate.public.features import fit_features
 from ipate.torch.contrastive import Encoder, train_encoder
 from ipate.torch.fixmatch import train_fixmatch
 from ipate.torch.nets import NETS
+from ipate.torch.training import train_ensemble
 
 PEOPLE, CLASSES, DELTA, SURE, TEACHERS = 60_000, 10, 1e-5, 0.7, 1_000
 BALLOTS = (0.05, 0.1, 1.0)
@@ -56,6 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--votes", type=Path, help="votes (teachers × pool) and public (rows of the 70,000)")
+    parser.add_argument("--ensembles", type=int, default=0, help="train real teachers for so many of the seeds too")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--encoder-steps", type=int)
@@ -85,7 +87,15 @@ def main() -> None:
                 if own["votes"] is None:
                     later += [pool.submit(by_ballots, own | {"epsilon": epsilon}) for epsilon in BALLOTS]
                 later += [pool.submit(by_teachers, own | {"epsilon": epsilon}) for epsilon in QUERIES]
+            real = {pool.submit(train_teachers, world): world for world in worlds[: args.ensembles]}
             for done in as_completed(later):
+                show(done, began)
+            last = []
+            for done in as_completed(real):
+                if show(done, began):
+                    path = Path(folder) / f"{real[done]['seed']}-counts.npy"
+                    last += [pool.submit(by_teachers, real[done] | {"epsilon": e, "counts": path}) for e in QUERIES]
+            for done in as_completed(last):
                 show(done, began)
 
 
@@ -193,12 +203,28 @@ def by_ballots(job: Job) -> Job:
     return figures | taught(job, "ballots", labels, encoder, first_targets=found.labels)
 
 
+def train_teachers(job: Job) -> Job:
+    """Train 1,000 teachers of 60 people each, preset "small", and store the counts of their votes on the pool."""
+    X, y, pool, _ = world_of(job)
+    start = time.perf_counter()
+    members = np.array_split(np.random.default_rng([job["seed"], 4]).permutation(job["people"]), TEACHERS)
+    ensemble = train_ensemble(X, y, members, n_classes=CLASSES, steps=job["steps"], seed=job["seed"])
+    votes = np.concatenate([own for _, own in ensemble.vote(X[pool])], axis=1)
+    np.save(Path(job["folder"]) / f"{job['seed']}-counts.npy", of_votes(votes))
+    alone = float((votes == y[pool]).mean())
+    return {"what": "ensemble", "seed": job["seed"], "alone": alone, "ensemble_s": time.perf_counter() - start}
+
+
 def by_teachers(job: Job) -> Job:
     """Ask typical points, and teach a student from noisy labels."""
     _, y, pool, _ = world_of(job)
     points, encoder = read_features(job)
     mu, m = float(mu_of(job["epsilon"], DELTA)), QUERIES[job["epsilon"]]
-    counts = simulated(y[pool], job["seed"]) if job["votes"] is None else counted(job["votes"])
+    if job["votes"] is not None:
+        with np.load(job["votes"]) as file:
+            counts = of_votes(np.asarray(file["votes"]))
+    else:
+        counts = np.load(job["counts"]) if "counts" in job else simulated(y[pool], job["seed"])
     k = int(counts[0].sum())
     asked = typical(points[pool], m, job["seed"])
     sigma = math.sqrt(2 * m) / mu
@@ -226,7 +252,8 @@ def taught(job: Job, what: str, labels: NDArray[np.int64], encoder: Encoder, **o
     outside = np.ones(len(X), dtype=bool)
     outside[pool] = False
     scores = {"accuracy": float(right[outside].mean()), "unused": float(right[rest].mean()) if len(rest) else None}
-    votes = {} if job["votes"] is None else {"votes": Path(job["votes"]).name}
+    given = Path(job["votes"]).name if job["votes"] else "trained" if "counts" in job else "simulated"
+    votes = {"votes": given} if what == "teachers" else {}
     head = {"what": what, **votes, "seed": job["seed"], "epsilon": job["epsilon"], **scores}
     return head | {"in_pool": float(right[pool].mean()), "student_s": spent}
 
@@ -256,10 +283,8 @@ def simulated(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     return generator.multinomial(TEACHERS, law / law.sum(axis=1, keepdims=True))
 
 
-def counted(path: Path) -> NDArray[np.int64]:
-    """Return the counts of a file's votes, (points, classes)."""
-    with np.load(path) as file:
-        votes = np.asarray(file["votes"])
+def of_votes(votes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the counts of votes (teachers, points), (points, classes)."""
     return np.stack([(votes == c).sum(axis=0) for c in range(CLASSES)], axis=1)
 
 

@@ -175,7 +175,9 @@ class _Dense(_Weighted):
         return torch.baddbmm(self.bias[:, None, :], x, self.weight.transpose(1, 2))
 
 
-class _Norm(nn.Module):
+class BatchedNorm(nn.Module):
+    """Batch normalisation of every teacher's features by its own batches."""
+
     running_mean: Tensor
     running_var: Tensor
 
@@ -188,6 +190,7 @@ class _Norm(nn.Module):
         self.momentum, self.eps = spec.momentum, spec.eps
 
     def forward(self, x: Tensor) -> Tensor:
+        """Normalise images (B, T·C, H, W) or features (T, B, C)."""
         flat = x if x.dim() == 4 else x.transpose(0, 1).flatten(1)
         found = functional.batch_norm(
             flat, self.running_mean.flatten(), self.running_var.flatten(), self.weight.flatten(), self.bias.flatten(),
@@ -247,7 +250,7 @@ def _layer(layer: Layer, models: int, shape: tuple[int, ...], n_classes: int, pa
         case Dense():
             module = _Dense(models, shape[0], layer.units or n_classes, layer.bias)
         case Norm():
-            module = _Norm(models, shape[0], layer)
+            module = BatchedNorm(models, shape[0], layer)
         case Dropout():
             module = _Dropout(models, layer.p)
         case Relu():

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ipate.errors import InputError
-from ipate.torch.batched import BatchedNet
+from ipate.torch.batched import BatchedNet, BatchedNorm
 from ipate.torch.ensemble import as_images
 from ipate.torch.loop import Compute, State, as_floats, chosen_device, numerics, visits
 from ipate.torch.nets import NETS, Augmentation, Conv, Dense, Net, Norm, Optimiser, Pool, Relu, Shape
@@ -30,6 +30,7 @@ STRONG = Views(affine=Augmentation(degrees=25, shift=0.2, scale=0.2, shear=0.3),
 OPTIMISER = Optimiser(rate=2e-3, decay=0.01, schedule="cycle")
 _PROJECTION = (Dense(units=192, bias=False), Norm(), Relu(), Dense(units=128))
 _NORM = ("weight", "bias", "running_mean", "running_var")
+_SETTLED = 1024  # images at a time
 _ORDER, _VIEWS = 1, (1, 2)  # random streams
 
 
@@ -132,7 +133,8 @@ def train_encoder(
             seen = as_floats(pool.index_select(0, rows))
             projected = step.forward(torch.cat([first.of(seen), second.of(seen)]))
             step.take(contrastive_loss(projected, temperature))
-    kept = {name: value.detach().float().cpu() for name, value in model.state_dict().items()}
+        settle(model, pool)
+    kept = {name: value.detach().cpu() for name, value in model.state_dict().items()}
     if not all(value.isfinite().all() for value in kept.values()):
         raise InputError("the training of the features diverged: check the scale of the images (0 to 1, or 8-bit)")
     last = len(net.layers) - 1
@@ -179,6 +181,20 @@ class Trainer:
         self.done += 1
         if self.progress is not None and (self.done % max(1, self.steps // 20) == 0 or self.done == self.steps):
             self.progress(self.done, self.steps)
+
+
+def settle(model: BatchedNet, pool: Tensor) -> None:
+    """Set the norms' means and variances to those of the pool's images as they are; views have others.
+
+    As in stochastic weight averaging (Izmailov et al., 2018), every part of the pool counts alike.
+    """
+    model.train()
+    with torch.no_grad():
+        for number, part in enumerate(pool.tensor_split(-(-len(pool) // _SETTLED))):
+            for layer in model:
+                if isinstance(layer, BatchedNorm):
+                    layer.momentum = 1 / (number + 1)
+            model(as_floats(part))
 
 
 def started(net: Net, image: Shape, *, n_classes: int, seed: int, device: torch.device) -> BatchedNet:

@@ -21,6 +21,7 @@ from ipate.torch.contrastive import (
     Report,
     Trainer,
     checked_images,
+    settle,
     started,
     train_encoder,
     usual_compute,
@@ -128,9 +129,12 @@ def train_fixmatch(
             loss = (right * counted.index_select(0, own)).mean() - (wanted * log[few:]).sum(dim=1).mean()
             step.take(loss)
             kept.add(model.state_dict())
-    if not all(value.isfinite().all() for value in kept.state.values()):
+        model.load_state_dict(kept.state)
+        settle(model, pool)
+    state = {name: value.detach() for name, value in model.state_dict().items()}
+    if not all(value.isfinite().all() for value in state.values()):
         raise InputError("the training of the student diverged: check the scale of the images (0 to 1, or 8-bit)")
-    return Student(ensemble=Ensemble(net=start.net, image=start.image, n_classes=n_classes, state=kept.state))
+    return Student(ensemble=Ensemble(net=start.net, image=start.image, n_classes=n_classes, state=state))
 
 
 class _Average:
