@@ -144,8 +144,8 @@ def learn_features(job: Job) -> Job:
     exact._gpu = lambda: None
     same = bool(np.array_equal(some, net.features(X[:64])))
     exact._gpu = gpu
-    state = {name: value.numpy() for name, value in encoder.state.items()}
-    np.savez(Path(job["folder"]) / f"{job['seed']}.npz", points=points, **{f"state/{k}": v for k, v in state.items()})
+    stored: dict[str, Any] = {f"state/{name}": value.numpy() for name, value in encoder.state.items()}
+    np.savez(Path(job["folder"]) / f"{job['seed']}.npz", points=points, **stored)
     near = {"net": encoder.features(X[pool]), "exact": net.features(X[pool]), "grid": points[pool]}
     agree = {name: agreement(found, y[pool]) for name, found in near.items()}
     return {

@@ -9,7 +9,9 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 
 import torch
 
+from ipate.ballots.release import PublicMaps
 from ipate.errors import InputError
+from ipate.files import read_npz, write_npz
 from ipate.public.features import Features, fit_features
 from ipate.torch.contrastive import contrastive_loss, train_encoder, usual_steps
 from pictures import TINY, pictures
@@ -99,6 +101,14 @@ def test_learnt_features_of_a_row_stay_exact_when_stored(encoder):
     np.testing.assert_array_equal(again.transform(X.reshape(len(X), -1)), points)
     assert features.describe()["steps"] == "a net trained on the pool without labels"
     assert all(array.dtype.kind != "O" for array in features.arrays().values())
+
+
+def test_cells_of_learnt_features_are_stored_without_pickle(encoder, tmp_path):
+    features = fit_features(X, n_classes=3, kind="learnt", encoder=encoder)
+    maps = PublicMaps.make(X, n_classes=3, cells=6, partitions=2, features=features)
+    write_npz(tmp_path / "cells.npz", maps.arrays())
+    again = PublicMaps.from_arrays(read_npz(tmp_path / "cells.npz", PublicMaps.NAMES))
+    np.testing.assert_array_equal(again.cells.assign(again.features.transform(X)), maps.pool)
 
 
 def test_learnt_features_of_tables_are_refused():
