@@ -57,8 +57,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         by their budget, and all labels cost one release: the engine for few people or small budgets. "auto" decides by
         public figures.
     embedding : {"auto", "given", "learnt"}
-        The features in which cells of ballots are cut: by a rule from the pool, the columns as they are, or those of a
-        net that is trained on the pool's images without labels (extra torch).
+        The features of ballots' cells: a rule from the pool, the columns as given, or a net trained on the pool.
     variant : {"weighting", "upsampling", "vanishing", "standard"}
         How larger budgets are given more influence; ballots know "weighting" and "standard".
     epsilon : float, optional

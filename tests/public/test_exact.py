@@ -96,6 +96,19 @@ def test_net_with_inexact_sums_is_refused():
     assert isinstance(replace(layer, pool=False), Convolution)
 
 
+def test_machine_with_shortened_products_is_refused(monkeypatch):
+    assert ExactNet(NET.layers).exact_here
+    sums = exact._sums
+
+    def shortened(planes, weights, bias, xp):  # to ten bits, as TF32 does
+        short = (weights.view(np.int32) & -(1 << 13)).view(np.float32) if weights.dtype == np.float32 else weights
+        return sums(planes, short, bias, xp)
+
+    monkeypatch.setattr(exact, "_sums", shortened)
+    with pytest.raises(InputError, match="not exact"):
+        ExactNet(NET.layers).features(IMAGES[:1])
+
+
 def test_stored_net_gives_the_same_features():
     stored = NET.array()
     assert stored.dtype == np.int32

@@ -101,7 +101,7 @@ def command(
         int | None, Option(help="People per teacher, if the number of teachers is auto.")
     ] = None,
     teacher: Annotated[str | None, Option(help="logistic, forest, boosting, bayes or module:attribute.")] = None,
-    student: Annotated[str | None, Option(help="The student's model, as for --teacher.")] = None,
+    student: Annotated[str | None, Option(help="The student's model, as for --teacher, or semi (images).")] = None,
     public: Annotated[float | None, Option(help="Number of public points, or their share if below 1.")] = None,
     test: Annotated[float | None, Option(help="Number of test points, or their share if below 1.")] = None,
     jobs: Annotated[int | None, Option(help="Worker processes; -1 for all cores.")] = None,

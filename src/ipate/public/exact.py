@@ -10,6 +10,7 @@ powers of two as the steps between layers.
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, Self
@@ -55,8 +56,21 @@ class ExactNet:
         """The number of features."""
         return len(self.layers[-1].bias)
 
+    @cached_property
+    def exact_here(self) -> bool:
+        """Whether this machine computes the sums of every layer as integers would, on made-up activations."""
+        for layer in self.layers:
+            into = layer.weights.shape[2]
+            planes = (np.arange(into * 64) * 37 % (TOP + 1)).reshape(into, 1, 8, 8)
+            whole = _sums(planes, layer.weights.astype(np.int64), layer.bias.astype(np.int64), np)
+            if not np.array_equal(whole, _sums(planes.astype(np.float32), layer.weights, layer.bias, np)):
+                return False
+        return True
+
     def features(self, images: NDArray[Any]) -> Floats:
         """Return the features of (N, H, W) or (N, H, W, C) images, uint8 or 0 to 1; what is no number is 0."""
+        if not self.exact_here:
+            raise InputError("this machine's float32 products are not exact: learnt features cannot be used on it")
         torch, found = _gpu(), [np.empty((0, self.width))]
         layers: Sequence[Convolution] = self.layers
         if torch is not None:  # in doubles: a GPU's float32 products may be shortened
