@@ -163,11 +163,11 @@ class Trainer:
         )
         self.rates: Iterator[float] = iter(OPTIMISER.rates(steps))
         self.done = 0
+        if compute.channels_last:  # from the first layer's output on: an image of one channel has no order of channels
+            model[0].register_forward_hook(lambda *given: given[2].contiguous(memory_format=torch.channels_last))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the net's outputs (B, …) in float32."""
-        if self.compute.channels_last:
-            images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, torch.bfloat16, self.compute.amp):
             found: Tensor = self.model(images)
         return found[0].float()
