@@ -14,8 +14,10 @@ Every line is JSON:
 - `teachers`: 1,000 teachers, m queries at the densest points of m k-means cells, σ = √(2m)/μ, no check, posterior
   confidence as weight, spread labels as first targets. Votes are those of a file (--votes), of teachers trained here
   (--ensembles), or simulated: a point's share of right votes is Beta distributed with mean .88, 70% of the wrong votes
-  are for one random class, and the concentration is such that the plurality is right at 97.2% of points. Points are
-  equally hard wherever they lie, which is harsher than real teachers are at typical points.
+  are for one random class, and the concentration is such that this class has fewer votes at 97.2% of points. Then the
+  plurality of 1,000 teachers is right at 97.0 to 97.1% of 9,000 points, and it leads by .80 of the votes on average, by
+  .21, .38, .70 and .92 at the 5, 10, 25 and 50% quantiles. Points are equally hard wherever they lie, which is harsher
+  than real teachers are at typical points.
 """
 
 import argparse
