@@ -1835,6 +1835,27 @@ MUTANTS = (
         "    return np.clip((np.nan_to_num(values",
         ("tests/public/test_features.py::test_any_private_row_becomes_a_point_on_the_grid",),
     ),
+    Mutant(
+        "learnt features depend on the order of a sum",
+        "public/exact.py",
+        ").round().clip(0, TOP)",
+        ").clip(0, TOP)",
+        ("tests/public/test_exact.py::test_sums_are_exact_in_any_precision_and_order",),
+    ),
+    Mutant(
+        "learnt features with sums beyond exact numbers",
+        "public/exact.py",
+        "not most.max() <= _EXACT",
+        "not most.max() <= 4 * _EXACT",
+        ("tests/public/test_exact.py::test_net_with_inexact_sums_is_refused",),
+    ),
+    Mutant(
+        "learnt features scaled by the block of rows",
+        "public/exact.py",
+        "norm = np.sqrt(np.square(sums).sum(axis=1, keepdims=True))",
+        "norm = np.sqrt(np.square(sums).sum() / len(sums))",
+        ("tests/public/test_exact.py::test_features_of_an_image_do_not_depend_on_others",),
+    ),
     # Noisy counts: one draw, rounded, at the price of the vector, once per query.
     Mutant(
         "label of a second draw beside the counts",

@@ -127,7 +127,7 @@ def test_auto_says_why_it_chose():
 def test_invalid_engine_or_embedding_is_refused():
     with pytest.raises(InputError, match=r"voting is 'ballot'.*nearest is 'ballots'"):
         fitted(voting="ballot")
-    with pytest.raises(InputError, match="embedding is 'learnt'"):
-        fitted(embedding="learnt")
+    with pytest.raises(InputError, match="embedding is 'learned'"):
+        fitted(embedding="learned")
     with pytest.raises(InputError, match="n_teachers is 30: it is for teachers"):
         fitted(n_teachers=30)

@@ -54,8 +54,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     voting : {"teachers", "ballots", "auto"}
         Who votes: teachers, which pay for every label (PATE), or every person once, weighted by their budget, so that
         all labels cost one release, for few people or small budgets. "auto" decides by public figures.
-    embedding : {"auto", "given"}
-        The features in which cells of ballots are cut: by a rule from the pool, or the columns as they are.
+    embedding : {"auto", "given", "learnt"}
+        The features of ballots' cells: a rule from the pool, the columns as given, or a net trained on the pool.
     queries, counts : str, bool or "auto"
         Which points teachers are asked (random, typical, coverage), and whether noisy counts are released with labels
         (`noisy_votes_`, under gdp); "auto" is what suits the student.

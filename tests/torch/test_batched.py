@@ -12,7 +12,9 @@ from ipate.torch.batched import AUGMENT, INIT, BatchedNet, affine_maps, moved, s
 from ipate.torch.nets import NETS, PRESETS, Augmentation, Dropout, single
 
 T, B, CLASSES = 3, 6, 4
-IMAGES = {"paper-mnist": (1, 12, 12), "small": (1, 12, 12), "vgg": (3, 16, 16), "vgg-plain": (3, 16, 16)}
+IMAGES = {"paper-mnist": (1, 12, 12), "small": (1, 12, 12), "vgg": (3, 16, 16), "vgg-plain": (3, 16, 16)} | {
+    "average": (1, 12, 12)
+}
 
 
 def pair(name, conv):

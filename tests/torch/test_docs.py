@@ -14,7 +14,7 @@ def test_examples_of_the_torch_page_run(tmp_path, monkeypatch):
     pytest.importorskip("skorch")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 6
     space = {}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), space)

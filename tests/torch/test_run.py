@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'")
 
 from blocks import flat
+from ipate import load_student
 from ipate.cli.app import _run
 from ipate.teachers.ensemble import train_nets_and_vote
 from ipate.torch.estimator import TorchClassifier
@@ -42,6 +43,22 @@ def test_run_with_net_teachers_and_student(tmp_path, capsys):
     report = flat(json.loads(capsys.readouterr().out))
     assert report["labels"] > 20
     assert report["student_accuracy"] > 0.15
+
+
+def test_run_with_learnt_cells_and_semi_supervised_student(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("ipate.torch.contrastive.usual_steps", lambda *_, **__: 4)
+    options = "{ steps = 4, encoder_steps = 4, device = 'cpu' }"
+    (tmp_path / "run.toml").write_text(
+        '[data]\nname = "digits"\npublic = 200\ntest = 200\n[budgets]\nepsilon = 100.0\n'
+        f'[labelling]\nvoting = "ballots"\nembedding = "learnt"\n[student]\nmodel = "semi"\noptions = {options}\n'
+    )
+    assert _run(["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out"), "--json"]) == 0
+    report = flat(json.loads(capsys.readouterr().out))
+    assert report["labels"] == 200
+    assert report["voting_accuracy"] > 0.5  # of cells in features that four steps have hardly trained
+    student = load_student(tmp_path / "out")
+    assert type(student.model.model).__name__ == "FixMatchClassifier"
+    assert student.predict_proba(np.zeros((3, 8, 8), np.uint8)).shape == (3, 10)
 
 
 def test_nets_without_images_are_refused(tmp_path, capsys):

@@ -318,7 +318,7 @@ def test_invalid_settings_are_refused(world, change, message):
 def test_arrays_that_are_not_images_are_refused(world):
     X, y = world
     for wrong, message in [
-        (X.reshape(90, 8, 8, 1), "at most 4 channels"),
+        (X.reshape(90, 8, 1, 8), "at most 4 channels"),
         (X.reshape(90, 64)[:, :63], "63 features per row"),
         (X[:, :1, :1], "too small"),
         (X.astype(str), "images must be numbers"),

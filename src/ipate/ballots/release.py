@@ -46,7 +46,8 @@ class BallotRelease:
 class PublicMaps:
     """The features and cells of a release, from the pool and the design alone; a run stores them with its settings."""
 
-    NAMES: ClassVar = ("kind", "shape", "gradients", "centre", "gain", "components", "centres", "pool")  # of `arrays`
+    # the names of `arrays`
+    NAMES: ClassVar = ("kind", "shape", "gradients", "centre", "gain", "components", "net", "centres", "pool")
 
     features: Features
     cells: Cells

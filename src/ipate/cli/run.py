@@ -84,7 +84,8 @@ def command(
         Option(help="Who votes: teachers, ballots (one weighted vote per person for all labels at once), or auto."),
     ] = None,
     embedding: Annotated[
-        str | None, Option(help="Cells of ballots: auto, or given if the columns are an embedding already.")
+        str | None,
+        Option(help="Cells of ballots: auto, given (columns are an embedding), or learnt (images, torch)."),
     ] = None,
     queries: Annotated[
         str | None,
@@ -107,7 +108,9 @@ def command(
         int | None, Option(help="People per teacher, if the number of teachers is auto.")
     ] = None,
     teacher: Annotated[str | None, Option(help="logistic, forest, boosting, bayes or module:attribute.")] = None,
-    student: Annotated[str | None, Option(help="The student's model, as for --teacher, or graph.")] = None,
+    student: Annotated[
+        str | None, Option(help="The student's model, as for --teacher, graph, or semi (images).")
+    ] = None,
     public: Annotated[float | None, Option(help="Number of public points, or their share if below 1.")] = None,
     test: Annotated[float | None, Option(help="Number of test points, or their share if below 1.")] = None,
     jobs: Annotated[int | None, Option(help="Worker processes; -1 for all cores.")] = None,

@@ -29,7 +29,7 @@ from ipate.public.features import Features, fit_features
 
 _GRID = "2^-20"
 DECLARATION, CELLS = "ipate site declaration 1", "ipate cells 1"
-_FEATURES = ("kind", "shape", "gradients", "centre", "gain", "components")
+_FEATURES = ("kind", "shape", "gradients", "centre", "gain", "components", "net")
 _ARRAYS = (*_FEATURES, "centres", "pool")
 
 

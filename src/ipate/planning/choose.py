@@ -20,6 +20,7 @@ from ipate.allocation import lay_out
 from ipate.data.frames import take
 from ipate.errors import InputError
 from ipate.people.budgets import Group
+from ipate.students import Student
 
 Floats = NDArray[np.float64]
 SIGMAS = (0.04, 0.06, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3)
@@ -28,8 +29,7 @@ THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BLIND_THRESHOLD = 0.5  # largest threshold without a proxy: teachers weaker than assumed would never pass a higher one
 SKILLS = (0.2, 0.4, 0.6, 0.8, 0.95)  # assumed skills of teachers if there is no proxy
 FEWEST_TEACHERS = 25
-RELATIVE_NOISE = 0.28  # σ/k for students that spread a few labels over the pool, before the number of labels is limited
-FEWEST_LABELS, LARGEST_SHARE = 6, 9  # at least 6 labels per class, at most a ninth of the pool
+LARGEST_SHARE = 9  # a student that spreads a few labels gets at most a ninth of the pool labelled
 PROXY_TEACHERS = 40
 FEW_GROUPS, MOST_GROUPS = 8, 32  # so many groups are never merged, and more never remain, unless asked for
 
@@ -149,14 +149,15 @@ def choose_few(
     profiles: Sequence[Profile] | None = None,
     points_per_teacher: int | None = None,
     n_teachers: int | None = None,
+    student: Student,
     variant: str = "weighting",
     **options: Any,
 ) -> Choice:
     """Return k, σ and the number of queries for a student that spreads a few labels with their counts over the pool.
 
-    The whole budget goes to m labels without a check: counts say how sure each one is. m = q²σ²/2 at σ = .28k, between
-    6 labels per class and a ninth of the pool, where q² is what the budgets afford at σ = 1, and then σ = √(2m)/q. k is
-    the candidate with the largest k times the mean lead of the winner.
+    The whole budget goes to m labels without a check: counts say how sure each one is. m is what the student wants, at
+    most a ninth of the pool, and σ = √(2m)/q, where q is the least μ/Δ of a group. k is the candidate with the largest
+    k times the mean lead of the winner.
     """
     best: tuple[float, Choice] | None = None
     for known, base, worth in _candidates(
@@ -164,8 +165,8 @@ def choose_few(
     ):
         top = np.concatenate([np.sort(profile.shares, axis=1)[:, -2:] for profile in known])
         lead = float(np.mean(top[:, 1] - top[:, 0]))
-        wanted = int(worth * (RELATIVE_NOISE * base) ** 2 / 2)
-        m = max(1, min(max(wanted, FEWEST_LABELS * n_classes), max(n_classes, n_public // LARGEST_SHARE), n_public))
+        wanted = student.labels_wanted(base, float(np.sqrt(worth)), n_classes=n_classes) or n_public
+        m = max(1, min(wanted, max(n_classes, n_public // LARGEST_SHARE), n_public))
         sigma = (1 + 1e-6) * float(np.sqrt(2 * m / worth))  # m labels stay within a budget after rounding
         reason = (
             f"{base} teachers of about {known[0].points_per_teacher} people each, {m} labels with "

@@ -209,7 +209,7 @@ def choose_settings(
     queries, counts
         Which points are asked, and whether noisy counts are released with labels; "auto" is what suits the student.
     student : Student, optional
-        The student that will learn from the labels. One that uses posteriors gets a few labels with their counts.
+        The student that will learn from the labels. One that spreads them gets a few labels with their counts.
     """
     given: dict[str, Any] = {
         "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold,
@@ -243,7 +243,7 @@ def choose_settings(
         raise InputError(f"n_teachers is {k} and there are {n_people} people: every teacher needs at least one")
     extra = dict(options or {})
     choice: Choice | None = None
-    spreads = student is not None and student.uses_posterior
+    spreads = student is not None and student.labels_wanted(1, 1.0, n_classes=n_classes) is not None
     few = spreads and bound == "gdp" and stop == "budget" and max_labels is None and aggregator in ("auto", "gnmax")
     if few and requested["sigma"] == "auto":
         requested |= {name: None for name in ("check_sigma", "threshold") if requested[name] == "auto"}
@@ -259,7 +259,7 @@ def choose_settings(
             "points_per_teacher": points_per_teacher, "n_teachers": k, "variant": variant, **extra,
         }  # fmt: skip
         few = few and requested["sigma"] == "auto"
-        choice = choose_few(**facts) if few else choose(**facts, check=checks)
+        choice = choose_few(**facts, student=student) if few and student is not None else choose(**facts, check=checks)
 
     found: dict[str, Any] = {
         name: getattr(choice, name) if value == "auto" else value for name, value in requested.items()

@@ -7,6 +7,8 @@ The rule (docs/ballots.md has its measurements) needs the pool and the number of
   pool has no structure would only blur the cells (compare Witten and Tibshirani, "A framework for feature selection in
   clustering", 2010). Columns of two values, such as those of categories, have the distance 1 between the two.
 - *Images* become histograms of oriented gradients (`ipate.public.hog`), or stay pixels below 16 pixels a side.
+- *Learnt* features are those of a net that was trained on the pool's images without labels (`ipate.torch.contrastive`,
+  extra torch) and turned into whole numbers (`ipate.public.exact`); to apply them needs numpy alone.
 - *Given* features, such as the user's own embeddings, are taken as they are.
 - Tables beyond 64 columns and all images are rotated to their principal components: those that hold 90% of the
   variance, 64 at most.
@@ -18,19 +20,24 @@ depend on that row alone, to the last bit, and not on the block of rows that it 
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.errors import InputError, check_count, show
 from ipate.public.cells import LARGEST, check_grid
+from ipate.public.exact import ExactNet, quantise
 from ipate.public.hog import SMALLEST, gradients
 
+if TYPE_CHECKING:
+    from ipate.torch.contrastive import Encoder
+
 Floats = NDArray[np.float64]
-Kind: TypeAlias = Literal["table", "image", "given"]
+Kind: TypeAlias = Literal["table", "image", "given", "learnt"]
 DIMENSIONS = 64
 SHARE = 0.9  # of the variance that the principal components keep
+SHARE_LEARNT = 0.99  # the same for learnt features, of which the last components still tell classes apart
 _TOP = 2.0**12  # where the largest value of the pool is on the grid; other rows are clipped at `LARGEST`
 _UNIT = 2.0**14  # of the principal components
 _ROWS = 4096  # rows at a time
@@ -47,6 +54,7 @@ class Features:
     centre: Floats
     gain: Floats
     components: Floats | None  # (inputs, dimensions), whole numbers: unit vectors times 2^14
+    net: ExactNet | None = None  # what images go through first, if features are learnt
 
     @property
     def dimensions(self) -> int:
@@ -79,6 +87,7 @@ class Features:
     def describe(self) -> dict[str, Any]:
         """Return the rule as plain data, for reports."""
         steps = {"table": "standardised, columns weighted by structure", "given": "as they are", "image": "pixels"}
+        steps["learnt"] = "a net trained on the pool without labels"
         step = "histograms of oriented gradients" if self.gradients else steps[self.kind]
         principal = self.components is not None
         return {
@@ -93,6 +102,7 @@ class Features:
             "kind": np.array(self.kind), "shape": np.array(self.shape), "gradients": np.array(self.gradients),
             "centre": self.centre, "gain": self.gain,
             "components": none if self.components is None else self.components,
+            "net": np.zeros(0, np.int32) if self.net is None else self.net.array(),
         }  # fmt: skip
 
     @classmethod
@@ -104,6 +114,7 @@ class Features:
             kind=kind, shape=tuple(int(size) for size in arrays["shape"]), gradients=bool(arrays["gradients"]),
             centre=np.asarray(arrays["centre"], dtype=np.float64), gain=np.asarray(arrays["gain"], dtype=np.float64),
             components=components if components.size else None,
+            net=ExactNet.from_array(arrays["net"]) if np.size(arrays["net"]) else None,
         )  # fmt: skip
 
     def _flat(self, rows: NDArray[Any]) -> NDArray[Any]:
@@ -120,6 +131,8 @@ class Features:
         return on_grid((points @ self.components) / _UNIT)
 
     def _inputs(self, flat: NDArray[Any]) -> Floats:
+        if self.net is not None:
+            return self.net.features(flat.reshape(-1, *self.shape))
         values = np.asarray(flat, dtype=np.float64)
         return gradients(values.reshape(-1, *self.shape), bytes_=flat.dtype == np.uint8) if self.gradients else values
 
@@ -130,12 +143,14 @@ def on_grid(values: Floats) -> Floats:
 
 
 def fit_features(
-    pool: NDArray[Any], *, n_classes: int, kind: Kind | None = None, shape: tuple[int, ...] | None = None
-) -> Features:
+    pool: NDArray[Any], *, n_classes: int, kind: Kind | None = None, shape: tuple[int, ...] | None = None,
+    encoder: "Encoder | None" = None,
+) -> Features:  # fmt: skip
     """Fit features on the pool, (points, columns) or images.
 
     `kind` is by default "image" for arrays of images or where `shape`, the shape of one image in a flat row, is given,
-    and "table" otherwise. Values of a table may be missing (not finite); they become the pool's mean.
+    and "table" otherwise. Values of a table may be missing (not finite); they become the pool's mean. Learnt features
+    are trained here (`ipate.torch.contrastive.train_encoder`) unless a trained `encoder` is given.
     """
     if pool.ndim < 2 or not pool.size:
         raise InputError(f"the pool has the shape {pool.shape}: it must be (points, columns) or images, and not empty")
@@ -144,8 +159,10 @@ def fit_features(
     if int(np.prod(own)) != int(np.prod(pool.shape[1:])):
         raise InputError(f"shape is {own}: a row of the pool has {int(np.prod(pool.shape[1:]))} values")
     kind = kind or ("image" if len(own) > 1 else "table")
-    if kind not in ("table", "image", "given") or (kind == "image" and len(own) not in (2, 3)):
-        raise InputError(f"kind is {show(kind)}: it must be 'table', 'image' (H × W or H × W × C) or 'given'")
+    pictures = kind in ("image", "learnt")
+    if kind not in ("table", "image", "given", "learnt") or (pictures and len(own) not in (2, 3)):
+        kinds = "'table', 'given', or 'image' or 'learnt' for images (H × W or H × W × C)"
+        raise InputError(f"kind is {show(kind)} for rows of the shape {own}: it must be {kinds}")
     flat = pool.reshape(len(pool), -1)
     if not np.isfinite(flat).all():
         if kind != "table":
@@ -153,8 +170,10 @@ def fit_features(
         flat = np.where(np.isfinite(flat), flat, np.nan)
     oriented = kind == "image" and min(own[:2]) >= SMALLEST
     width = gradients(np.zeros((1, *own)), bytes_=False).shape[1] if oriented else int(np.prod(own))
+    net = _learnt(pool.reshape(-1, *own), encoder) if kind == "learnt" else None
+    width = width if net is None else net.width
     blank = Features(
-        kind=kind, shape=own, gradients=oriented, centre=np.zeros(width), gain=np.ones(width), components=None
+        kind=kind, shape=own, gradients=oriented, centre=np.zeros(width), gain=np.ones(width), components=None, net=net
     )
     inputs = np.concatenate([blank._inputs(flat[start : start + _ROWS]) for start in range(0, len(flat), _ROWS)])
     with warnings.catch_warnings():  # a column without any value has no mean; it counts for nothing
@@ -166,11 +185,21 @@ def fit_features(
         gain = _table_gain(inputs, 4 * n_classes)
     gain = gain * _TOP / max(float(np.abs(inputs * gain).max()), 1e-300)
     points = on_grid(inputs * gain)
-    rotate = kind == "image" or (kind == "table" and width > DIMENSIONS)
+    rotate = pictures or (kind == "table" and width > DIMENSIONS)
     return Features(
         kind=kind, shape=own, gradients=oriented, centre=centre, gain=gain,
-        components=_principal(points) if rotate else None,
+        components=_principal(points, SHARE_LEARNT if kind == "learnt" else SHARE) if rotate else None, net=net,
     )  # fmt: skip
+
+
+def _learnt(images: NDArray[Any], encoder: "Encoder | None") -> ExactNet:
+    """Return the net of an encoder, which is trained on these images unless it is given, in whole numbers."""
+    try:
+        from ipate.torch.contrastive import train_encoder
+    except ModuleNotFoundError as error:
+        raise InputError(f"learnt features need PyTorch ({error}); pip install 'ipate[torch]'") from None
+    state, pools = (encoder or train_encoder(images)).convolutions()
+    return quantise(state, pools, images)
 
 
 def _table_gain(inputs: Floats, clusters: int) -> Floats:
@@ -208,12 +237,12 @@ def _structure(table: Floats, clusters: int) -> Floats:
     return np.sqrt(share / share.max()) if share.max() > 0 else np.ones(table.shape[1])
 
 
-def _principal(points: Floats) -> Floats:
-    """Return the principal components that hold 90% of the pool's variance, at most 64, as whole numbers."""
+def _principal(points: Floats, share: float) -> Floats:
+    """Return the principal components that hold a share of the pool's variance, at most 64, as whole numbers."""
     values, vectors = np.linalg.eigh(points.T @ points / len(points))
     values, vectors = np.clip(values[::-1], 0.0, None), vectors[:, ::-1]
     total = float(values.sum())
-    wanted = int(np.searchsorted(np.cumsum(values), SHARE * total)) + 1 if total > 0 else 1
+    wanted = int(np.searchsorted(np.cumsum(values), share * total)) + 1 if total > 0 else 1
     components = np.rint(vectors[:, : min(wanted, DIMENSIONS, len(values))] * _UNIT)
     check_grid(components.T, "components")
     return np.asarray(components)

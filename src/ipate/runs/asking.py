@@ -16,6 +16,7 @@ from ipate.public.queries import choose_queries, next_queries, second_round
 from ipate.students.confidence import label_distributions
 
 Ints = NDArray[np.int64]
+_RULED = 1200  # points that a rule chooses; beyond them the order is random
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,7 +46,10 @@ def plan_queries(
     graph = make_graph(points, n_jobs=n_jobs)
     rounds = settings.queries == "coverage" and settings.n_queries is not None
     later = second_round(m) if rounds else 0
-    first = choose_queries(settings.queries, points, m - later, seed=seed, graph=graph, n_jobs=n_jobs)
+    first = choose_queries(settings.queries, points, min(m - later, _RULED), seed=seed, graph=graph, n_jobs=n_jobs)
+    if len(first) < m - later:
+        rest = np.setdiff1d(np.arange(size), first)
+        first = np.concatenate([first, np.random.default_rng([seed, 2]).permutation(rest)[: m - later - len(first)]])
     return Asking(first=first, later=later, points=points, graph=graph, seed=seed)
 
 

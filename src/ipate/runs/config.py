@@ -136,12 +136,12 @@ class LabellingConfig(_Section):
     """Who votes, how votes are aggregated into labels and how releases are charged.
 
     `embedding` says in which features the cells of ballots are cut: "auto" by the rule of `ipate.public.features`,
-    "given" if the columns are an embedding already. `queries` is the rule by which points of the pool are asked, and
-    `counts` whether noisy counts are released with their labels; "auto" is what suits the student.
+    "given" if the columns are an embedding already, "learnt" by a net trained on the pool's images (extra torch).
+    `queries` is the rule by which points of the pool are asked, and `counts` whether noisy counts are released with their labels; "auto" is what suits the student.
     """
 
     voting: Literal["teachers", "ballots", "auto"] = "teachers"
-    embedding: Literal["auto", "given"] = "auto"
+    embedding: Literal["auto", "given", "learnt"] = "auto"
     queries: str = "auto"
     counts: bool | Auto = "auto"
     variant: str = "weighting"

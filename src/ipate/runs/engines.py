@@ -60,8 +60,8 @@ def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed:
 def by_ballots(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: int) -> Label:
     """Return the function that releases the ballots of a classifier's people."""
     settings, embedding = model.choice_, model.embedding
-    if embedding not in ("auto", "given"):
-        raise InputError(f"embedding is {embedding!r}: it must be auto or given")
+    if embedding not in ("auto", "given", "learnt"):
+        raise InputError(f"embedding is {embedding!r}: it must be auto, given or learnt")
     model.allocation_ = allocation = allocate_ballots(model.variant, people=people, seed=seed, meter=settings.meter)
     model._tell(settings.reason, *allocation.notes)
     model.private_notes_ = {"rows_without_class": int((y < 0).sum())}

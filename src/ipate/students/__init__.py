@@ -4,6 +4,7 @@ Each student is one object and one entry of `STUDENTS`; nobody else compares its
 of released labels, so it costs nobody anything.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +33,13 @@ class Student(ABC):
     queries = "random"  # the rule of `ipate.public.queries` that suits it
     wants_shape = False  # whether `make` takes `image_shape`, the shape of one image, as an option
     uses_posterior = False  # whether `fit` takes `targets`: weights of the classes at every point
+
+    def labels_wanted(self, k: int, q: float, *, n_classes: int) -> int | None:
+        """Return how many labels of little noise serve it best; None: as many as possible.
+
+        k is the number of teachers, and m labels cost the whole budget at σ = √(2m)/q.
+        """
+        return None
 
     @abstractmethod
     def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:
@@ -132,6 +140,10 @@ class Graph(Student):
     wants_shape = True
     uses_posterior = True
 
+    def labels_wanted(self, k: int, q: float, *, n_classes: int) -> int | None:
+        """Return m at which σ = .28k, and at least 6 labels per class: their counts say how sure they are."""
+        return max(int((0.28 * k * q) ** 2 / 2), 6 * n_classes)
+
     def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:
         """Return the student with its options, which are the parameters of `GraphStudent`."""
         from ipate.students.graph import GraphStudent
@@ -169,10 +181,62 @@ def _one_hot(labels: NDArray[np.int64], n_classes: int) -> Floats:
     return np.asarray((labels[:, None] == np.arange(n_classes)).astype(np.float64))
 
 
+class Semi(Student):
+    """The semi-supervised student of images, `ipate.torch.FixMatchClassifier`, which learns from the whole pool.
+
+    Where nearly every point has a weighted label, as after ballots, the 70% of the largest weight are the labelled set,
+    and all labels are first targets. Otherwise the first targets are the labels spread over learnt features.
+    """
+
+    name = "semi"
+    images = True
+    queries = "coverage"
+    SURE = 0.7
+
+    def labels_wanted(self, k: int, q: float, *, n_classes: int) -> int | None:
+        """Return m = kq, where σ/k = √(2/m), and at least 3 labels per class: few labels, nearly all right."""
+        return max(int(k * q), 3 * n_classes)
+
+    def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:
+        """Return the student with its options, which are the parameters of `FixMatchClassifier`."""
+        try:
+            from ipate.torch.estimator import FixMatchClassifier
+        except ModuleNotFoundError as error:
+            raise InputError(f"student is 'semi': it needs PyTorch ({error}); pip install 'ipate[torch]'") from None
+        return make_model(FixMatchClassifier, options, seed=seed)
+
+    def fit(
+        self, model: Any, pool: NDArray[Any], labels: NDArray[np.int64], *, n_classes: int,
+        sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
+    ) -> Any:  # fmt: skip
+        """Train a clone on class ids, with further labelled images as points of the pool."""
+        from sklearn.base import clone
+
+        if np.ndim(pool) not in (3, 4):
+            raise InputError(
+                f"student is 'semi': it needs images, but the pool is a table of the shape {np.shape(pool)}; use "
+                "another student, such as logistic"
+            )
+        targets, weights, first = labels.copy(), sample_weight, None
+        known = np.flatnonzero(labels >= 0)
+        if weights is not None and len(known) > self.SURE * len(labels):
+            order = known[np.argsort(-np.asarray(weights)[known], kind="stable")]
+            targets[order[math.ceil(self.SURE * len(labels)) :]] = -1
+            first, weights = labels, None
+        if labelled is not None:
+            more, classes = labelled
+            pool, targets = stacked(pool, more), np.concatenate([targets, classes])
+            weights = None if weights is None else np.concatenate([weights, np.ones(len(classes))])
+            first = None if first is None else np.concatenate([first, classes])
+        own = clone(model).set_params(classes=np.arange(n_classes))
+        return own.fit(pool, targets, weights, first_targets=first)
+
+
 STUDENTS: dict[str, Student] = {
     **{name: Supervised(name, parallel=name == "forest") for name in MODELS},
     **{name: Supervised(name, images=True) for name in NETS},
     Graph.name: Graph(),
+    Semi.name: Semi(),
 }
 """Every student by name; a new one is added with `STUDENTS[mine.name] = mine`."""
 

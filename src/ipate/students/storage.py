@@ -116,10 +116,12 @@ def _read_skops(data: bytes, path: Path, classes: Any) -> Any:
 
 def _read_npz(data: bytes, path: Path, classes: Any) -> Any:
     from ipate.torch import Student
-    from ipate.torch.estimator import TorchClassifier
+    from ipate.torch.contrastive import NET as FIXMATCH
+    from ipate.torch.estimator import FixMatchClassifier, TorchClassifier
 
     trained = Student.load(io.BytesIO(data), device="cpu")
-    model = TorchClassifier(preset=trained.ensemble.net.name, device="cpu")
+    name = trained.ensemble.net.name
+    model = FixMatchClassifier(device="cpu") if name == FIXMATCH.name else TorchClassifier(preset=name, device="cpu")
     model.student_, model.classes_ = trained, classes
     return model
 

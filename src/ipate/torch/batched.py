@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ipate.torch.nets import Augmentation, Conv, Dense, Dropout, Flatten, Layer, Net, Norm, Pool, Relu, Shape
+from ipate.torch.nets import Augmentation, Average, Conv, Dense, Dropout, Flatten, Layer, Net, Norm, Pool, Relu, Shape
 
 ConvMode: TypeAlias = Literal["grouped", "matmul", "first"]
 INIT, AUGMENT, DROPOUT, ORDER = 1, 2, 3, 4  # purposes, which have separate streams
@@ -175,7 +175,9 @@ class _Dense(_Weighted):
         return torch.baddbmm(self.bias[:, None, :], x, self.weight.transpose(1, 2))
 
 
-class _Norm(nn.Module):
+class BatchedNorm(nn.Module):
+    """Batch normalisation of every teacher's features by its own batches."""
+
     running_mean: Tensor
     running_var: Tensor
 
@@ -188,6 +190,7 @@ class _Norm(nn.Module):
         self.momentum, self.eps = spec.momentum, spec.eps
 
     def forward(self, x: Tensor) -> Tensor:
+        """Normalise images (B, T·C, H, W) or features (T, B, C)."""
         flat = x if x.dim() == 4 else x.transpose(0, 1).flatten(1)
         found = functional.batch_norm(
             flat, self.running_mean.flatten(), self.running_var.flatten(), self.weight.flatten(), self.bias.flatten(),
@@ -234,6 +237,11 @@ class _Flatten(nn.Module):
         return x.reshape(x.shape[0], self.models, -1).transpose(0, 1).contiguous()
 
 
+class _Average(_Flatten):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.mean(dim=(2, 3)))
+
+
 def _layer(layer: Layer, models: int, shape: tuple[int, ...], n_classes: int, patches: bool) -> nn.Module:
     module: nn.Module
     match layer:
@@ -242,7 +250,7 @@ def _layer(layer: Layer, models: int, shape: tuple[int, ...], n_classes: int, pa
         case Dense():
             module = _Dense(models, shape[0], layer.units or n_classes, layer.bias)
         case Norm():
-            module = _Norm(models, shape[0], layer)
+            module = BatchedNorm(models, shape[0], layer)
         case Dropout():
             module = _Dropout(models, layer.p)
         case Relu():
@@ -251,4 +259,6 @@ def _layer(layer: Layer, models: int, shape: tuple[int, ...], n_classes: int, pa
             module = _Pool()
         case Flatten():
             module = _Flatten(models)
+        case Average():
+            module = _Average(models)
     return module

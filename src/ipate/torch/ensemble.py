@@ -93,7 +93,9 @@ def as_images(X: NDArray[Any], net: Net) -> NDArray[Any]:
         return X[:, None]
     if X.ndim == 4 and X.shape[1] <= 4:
         return X
-    raise InputError(f"X has the shape {X.shape}: give images as (N, C, H, W) with at most 4 channels")
+    if X.ndim == 4 and X.shape[3] <= 4:
+        return np.moveaxis(X, 3, 1)
+    raise InputError(f"X has the shape {X.shape}: give images as (N, C, H, W) or (N, H, W, C), at most 4 channels")
 
 
 @dataclass(frozen=True, kw_only=True)

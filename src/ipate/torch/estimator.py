@@ -1,5 +1,6 @@
 """Nets as scikit-learn classifiers: the built-in ones, and any torch module through skorch."""
 
+import sys
 from typing import Any, Self
 
 import numpy as np
@@ -8,6 +9,8 @@ from torch import nn
 from torch.optim import Adam
 
 from ipate.errors import InputError
+from ipate.torch.contrastive import Encoder, Report, train_encoder
+from ipate.torch.fixmatch import train_fixmatch
 from ipate.torch.nets import Preset
 from ipate.torch.training import train_student
 
@@ -84,6 +87,120 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the most probable class of every point."""
         found: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return found
+
+
+class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A semi-supervised classifier of images: self-supervised features, label spreading and FixMatch.
+
+    It learns from the whole pool; `y` has −1 where a point has no label, as in scikit-learn's semi-supervised models.
+
+    Parameters
+    ----------
+    steps, encoder_steps : int, optional
+        The length of FixMatch, and of the self-supervised training before it; by default the size of the pool decides.
+    classes : array, optional
+        All class ids, which are public; default: those of `y`. Probabilities have a column for each.
+    random_state : int, optional
+        The seed of initial weights, order and views; None is 0.
+    device : str
+        "auto", "cpu", "cuda" or another torch device.
+    verbose : bool
+        Whether to write the progress to stderr.
+
+    Attributes
+    ----------
+    classes_ : array
+        The classes, sorted.
+    student_ : Student
+        The trained model.
+    encoder_ : Encoder
+        The net after its self-supervised training, where FixMatch started.
+    transduction_ : array of shape (N,)
+        The prediction for every point of the pool.
+
+    References
+    ----------
+    Chen et al., "A simple framework for contrastive learning of visual representations", ICML 2020.
+    Sohn et al., "FixMatch: simplifying semi-supervised learning with consistency and confidence", NeurIPS 2020.
+
+    Examples
+    --------
+    >>> from ipate.torch import FixMatchClassifier
+    >>> FixMatchClassifier(steps=50).get_params()["steps"]
+    50
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: int | None = None,
+        encoder_steps: int | None = None,
+        classes: Any = None,
+        random_state: int | None = None,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.steps, self.encoder_steps, self.classes = steps, encoder_steps, classes
+        self.random_state, self.device, self.verbose = random_state, device, verbose
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, first_targets: Any = None, encoder: Encoder | None = None
+    ) -> Self:
+        """Train on images, of which some have labels.
+
+        Parameters
+        ----------
+        X : array of shape (N, H, W), (N, H, W, C), (N, C, H, W) or flat rows
+            The pool.
+        y : integer array of shape (N,)
+            Class ids of 0 or above, −1 without a label.
+        sample_weight : array of shape (N,), optional
+            How sure each label is; only ratios matter.
+        first_targets : array of shape (N,), optional
+            What the points are taught in the first part of training, −1 for nothing. Default: spread labels.
+        encoder : Encoder, optional
+            A net that was trained on this pool before.
+        """
+        images, labels, seed = np.asarray(X), np.asarray(y), self.random_state or 0
+        if labels.dtype.kind not in "iu":
+            raise InputError(f"y is of type {labels.dtype}: give integer class ids, −1 without a label")
+        self.classes_ = np.unique(labels[labels >= 0] if self.classes is None else np.asarray(self.classes))
+        if not np.isin(labels[labels >= 0], self.classes_).all():
+            raise InputError(f"y holds {np.setdiff1d(labels, [-1, *self.classes_])[0]}, which is not among the classes")
+        told = None if first_targets is None else self._ids(np.asarray(first_targets))
+        self.encoder_ = encoder or train_encoder(
+            images, steps=self.encoder_steps, seed=seed, device=self.device, progress=self._progress("features")
+        )
+        self.student_ = train_fixmatch(
+            images, self._ids(labels), n_classes=max(2, len(self.classes_)), sample_weight=sample_weight,
+            first_targets=told, encoder=self.encoder_, steps=self.steps, seed=seed, device=self.device,
+            progress=self._progress("student"),
+        )  # fmt: skip
+        self.transduction_ = self.predict(images)
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """Return the probabilities of all classes, in the order of `classes_`."""
+        check_is_fitted(self, "student_")
+        return self.student_.predict_proba(np.asarray(X))[:, : len(self.classes_)]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of every point."""
+        found: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return found
+
+    def _ids(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the places of labels among the classes, −1 without a label."""
+        return np.where(labels >= 0, np.searchsorted(self.classes_, np.maximum(labels, 0)), -1).astype(np.int64)
+
+    def _progress(self, what: str) -> Report | None:
+        if not self.verbose:
+            return None
+
+        def report(done: int, total: int) -> None:
+            sys.stderr.write(f"{what}: {done} of {total} steps\n")
+
+        return report
 
 
 class ModuleClassifier(NeuralNetClassifier):  # type: ignore[misc]
