@@ -137,7 +137,8 @@ class LabellingConfig(_Section):
 
     `embedding` says in which features the cells of ballots are cut: "auto" by the rule of `ipate.public.features`,
     "given" if the columns are an embedding already, "learnt" by a net trained on the pool's images (extra torch).
-    `queries` is the rule by which points of the pool are asked, and `counts` whether noisy counts are released with their labels; "auto" is what suits the student.
+    `queries` is the rule by which points of the pool are asked, and `counts` whether noisy counts are released with
+    their labels; "auto" is what suits the student.
     """
 
     voting: Literal["teachers", "ballots", "auto"] = "teachers"
