@@ -112,3 +112,10 @@ def test_bad_or_missing_fractions_are_refused():
         schedule({"a": (3, 1.5)})
     with pytest.raises(InputError, match="'b'"):
         Participation(seed=0, fractions={"a": 0.5}, teacher_groups=("a", "b"))
+
+
+def test_some_queries_of_a_file_get_the_first_votings():
+    made, order = schedule({"a": (12, 0.5), "b": (6, 1.0)}), np.array([7, 2, 9])
+    present = made.in_order(10, order)
+    np.testing.assert_array_equal(present[:, order], made.participants(np.arange(3)))
+    assert not np.delete(present, order, axis=1).any()

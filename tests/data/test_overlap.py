@@ -69,3 +69,9 @@ def test_hashes_of_zeros_and_missing_values_are_equal():
     one, two = np.array([[0.0, np.nan, 1]]), np.array([[-0.0, -np.nan, 1]])
     assert row_hashes(one) == row_hashes(two)
     assert row_hashes(row_hashes(one)) == row_hashes(one)
+
+
+def test_text_that_is_no_unicode_is_hashed():
+    table = {"a": np.array(["x", "\ud800", "x"], dtype=object)}
+    first, second, third = row_hashes(table)
+    assert first == third != second

@@ -236,6 +236,22 @@ def test_ballots_for_other_cells_need_again(sent, tmp_path):
     cast_ballots(site, other, tmp_path / "two.npz", again=True)
 
 
+def test_ballots_of_changed_rows_need_again(tmp_path, pool):
+    own = declared(tmp_path / "north", "north", pool)
+    cells, _ = make_site_cells(pool, [own], tmp_path / "cells.npz", partitions=2)
+    cast_ballots(tmp_path / "north" / "site", cells, tmp_path / "one.npz")
+    swap = {"ill": "well", "well": "ill"}
+
+    def changed(lines):
+        first = lines[0].split(",")
+        return [",".join([*first[:2], swap[first[2]], *first[3:]]), *lines[1:]]
+
+    assert declared(tmp_path / "north", "north", pool, change=changed) == own
+    with pytest.raises(InputError, match="has already sent votes or ballots"):
+        cast_ballots(tmp_path / "north" / "site", cells, tmp_path / "two.npz")
+    assert not (tmp_path / "two.npz").exists()
+
+
 def test_ballots_after_votes_need_again(tmp_path, pool):
     from parties.making import fitted
 

@@ -1,6 +1,7 @@
 """Histograms of oriented gradients on images whose gradients are known."""
 
 import numpy as np
+import pytest
 
 from ipate.public.hog import gradients
 
@@ -38,3 +39,13 @@ def test_colour_images_are_averaged_and_sizes_may_be_odd():
 
 def test_flat_images_have_no_gradient():
     assert not gradients(np.full((1, 16, 16), 0.4), bytes_=False).any()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shape", [(16, 16), (16, 16, 3)])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e308])
+def test_pixels_that_are_no_numbers_stay_silent(shape, value):
+    images = np.random.default_rng(0).random((2, *shape))
+    images[0].ravel()[:3] = value, -value, value
+    changed = gradients(images, bytes_=False)
+    assert np.isfinite(changed).all()

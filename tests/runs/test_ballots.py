@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from ipate.cli.run import _payload
 from ipate.errors import BudgetExceededError, InputError
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Budget, Group
@@ -196,6 +197,30 @@ def test_later_run_with_teachers_pays_with_what_ballots_left(tmp_path, file):
         assert now.before < now.cost <= now.budget.epsilon
     assert second.record.n_queries <= N_ROWS
     assert second.record.ballots is None
+
+
+@pytest.mark.parametrize("policy", [(0.6, 1.5), (2.0, 6.0)], ids=["spent", "left over"])
+def test_private_history_hides_weights_of_ballots(tmp_path, file, caplog, policy):
+    teachers = {"model": "bayes", "number": 20, "backend": "sequential"}
+    exact = {"voting": "teachers", "bound": "exact", "aggregator": "gnmax", "sigma": 30.0, "min_labels": 0}
+    shown, earlier = [], []
+    for number in (1, 4):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        own = folder / "people.csv"
+        own.write_text(file.read_text())
+        counted = {**exact, "stop": "count", "max_labels": number}
+        run(folder / "exact", own, teachers=teachers, labelling=counted, policy=policy)
+        caplog.clear()
+        with caplog.at_level("WARNING", logger="ipate"):
+            found = run(folder / "ballots", own, policy=policy)
+        assert found.record.kind == "private"
+        payload = _payload(found, tmp_path)
+        assert [group["weight"] for group in payload["private"]["groups"]] == [g.weight for g in found.record.groups]
+        shown.append((payload["publishable"], [line.getMessage() for line in caplog.records]))
+        earlier.append([group.before for group in found.record.groups])
+    assert earlier[0] != earlier[1]
+    assert shown[0] == shown[1]
 
 
 def test_standard_ballots_use_the_strictest_budget(tmp_path, file):

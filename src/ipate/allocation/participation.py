@@ -85,8 +85,8 @@ class Participation:
         held = self.participants(np.arange(n_queries))
         if order is None:
             return held
-        present = np.empty_like(held)
-        present[:, order] = held
+        present = np.zeros_like(held)
+        present[:, order] = held[:, : len(order)]
         return present
 
     def sensitivity(self, votings: ArrayLike) -> NDArray[np.float64]:

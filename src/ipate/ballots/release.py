@@ -180,7 +180,7 @@ def release(
     total = sum_private(X, kept, people, design=design, maps=maps)
     drawn = Histogram(counts=add_noise(total, source), cells=maps.cells.fingerprint)
     charge_ballots(book, design, drawn, seeded=source.seeded)
-    return _result(book, drawn, maps, people, design.notes)
+    return _result(book, drawn, maps, people, () if book.private_history else design.notes)
 
 
 def charge_ballots(book: Ledger, design: Design, drawn: Histogram, *, seeded: bool) -> None:

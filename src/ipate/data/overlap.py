@@ -108,4 +108,5 @@ def _bits(column: Any) -> Hashes:
         single[np.isnan(single)] = np.float32(np.nan)
         return single.view(np.uint32).astype(np.uint64)
     values, index = cells.distinct(column)
-    return np.array([zlib.crc32(cells.text(value).encode()) for value in values], dtype=np.uint64)[index]
+    raw = (cells.text(value).encode(errors="surrogatepass") for value in values)  # no private cell is refused
+    return np.array([zlib.crc32(text) for text in raw], dtype=np.uint64)[index]

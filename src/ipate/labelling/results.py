@@ -166,19 +166,22 @@ class GroupResult:
         return {**self.inputs(), **self.costs()}
 
     def inputs(self) -> dict[str, Any]:
-        """Return what is public under every kind of guarantee, because no vote decides it."""
+        """Return what is public under every kind of guarantee, because no vote decides it.
+
+        The weight of a ballot is not: it follows from what earlier runs left of the budget, which may be private.
+        """
         return {
             "group": self.group.id,
             "people": self.group.people,
             "teachers": self.teachers,
-            "weight": self.weight,
+            "weight": None if self.teachers is None else self.weight,
             "budget": self.budget.epsilon,
             "delta": self.budget.delta,
         }
 
     def costs(self) -> dict[str, Any]:
         """Return what labelling made of it, which may be published if the guarantee is releasable."""
-        return {
+        return ({"weight": self.weight} if self.teachers is None else {}) | {
             "sensitivity": self.sensitivity,
             "spent_before": self.before,
             "this_run_alone": self.own,

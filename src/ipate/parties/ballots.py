@@ -111,7 +111,8 @@ def cast_ballots(site: Path, cells: SiteCells, out: Path, *, again: bool = False
     """Sum the ballots of a site's people and write the ballot file; returns its manifest and its fingerprint.
 
     Every labelling spends people's budgets again, so a site that has sent votes or ballots for something else is
-    refused unless `again` says that its budgets hold for each. The cells are recorded before the file is released.
+    refused unless `again` says that its budgets hold for each: other cells, or other rows in the same cells. What is
+    sent is recorded before the file is released.
     """
     exchange.require_new(out)
     private = site / "private"
@@ -127,7 +128,6 @@ def cast_ballots(site: Path, cells: SiteCells, out: Path, *, again: bool = False
                 "the aggregator, and ask for cells that are made from it"
             )
         design = cells.design(declared)
-        record.check(cells.fingerprint, again=again)
         held = read_npz(private / "declared.npz", ("X", "y", "person_of_row", "group_of_person"))
         people = People(
             groups=tuple(group.group for group in declared.groups),
@@ -136,13 +136,15 @@ def cast_ballots(site: Path, cells: SiteCells, out: Path, *, again: bool = False
         )  # fmt: skip
         X = cells.manifest.encoding.transform(held["X"])
         total = sum_private(X, held["y"], people, design=design, maps=cells.maps)
+        sent = f"{cells.fingerprint} {exchange.array_sha256(total)}"  # other rows in the same cells are another release
+        record.check(sent, again=again)
         with exchange.new_npz(out) as archive:
             manifest = BallotManifest(
                 format=BALLOTS, ipate=__version__, site=declared.site, cells=cells.fingerprint,
                 ballots=archive.add("ballots", total), groups=declared.groups,
             )  # fmt: skip
             fingerprint = exchange.seal(archive, manifest)
-            record.add(cells.fingerprint)
+            record.add(sent)
     return manifest, fingerprint
 
 

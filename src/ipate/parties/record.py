@@ -19,13 +19,13 @@ class Record:
         return FileLock(self.folder / "private" / ".lock", refusal=refusal)
 
     def check(self, asked: str, *, again: bool) -> None:
-        """Refuse to send for other queries or cells than before, unless budgets hold for each labelling."""
+        """Refuse to send for other queries, cells or rows than before, unless budgets hold for each labelling."""
         others = [sent for sent in self._sent() if sent != asked]
         if others and not again:
             raise InputError(
-                f"{self.folder}: has already sent votes or ballots for other queries or cells ({others[0][:16]}…), and "
-                "every labelling spends people's budgets again; let there be one labelling of all points, or use "
-                "--again if budgets hold for each"
+                f"{self.folder}: has already sent votes or ballots for other queries, cells or rows "
+                f"({others[0][:16]}…), and every labelling spends people's budgets again; let there be one labelling "
+                "of all points, or use --again if budgets hold for each"
             )
 
     def add(self, asked: str) -> None:

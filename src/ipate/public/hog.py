@@ -16,8 +16,8 @@ _CELLS = 8  # a side, at most; a cell has at least 4 × 4 pixels
 
 def gradients(images: Floats, *, bytes_: bool) -> Floats:
     """Return the histograms of (N, H, W) or (N, H, W, C) images, flat; `bytes_` for 8-bit pixels, else 0 to 1."""
-    grey = images if images.ndim == 3 else np.rint(images * 2.0**10).sum(axis=3) / (2.0**10 * images.shape[3])
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):  # whether a pixel is a number stays private
+        grey = images if images.ndim == 3 else np.rint(images * 2.0**10).sum(axis=3) / (2.0**10 * images.shape[3])
         pixels = np.clip(np.rint(np.nan_to_num(grey * (_SCALE / 255 if bytes_ else _SCALE))), 0, _SCALE)
     padded = np.pad(pixels, ((0, 0), (1, 1), (1, 1)), mode="edge")
     down, right = padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1], padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]

@@ -191,7 +191,7 @@ def check_affordable(
         opening = {row.id: row.opening for row in accounts}  # empty if the ledger is new
         design = make_design(terms, n_classes=n_classes, n_pool=n_public, spent=opening)
         design.check_useful()
-        for note in design.notes:
+        for note in () if accounts and _private_history(path) else design.notes:
             told.warning("warning: %s", note)
         return
     panel, aggregator = allocation.panel(), settings.aggregator(allocation.scale)
@@ -213,6 +213,12 @@ def check_affordable(
             f"{so_far:.6g} of its budget {entry.account.epsilon:.6g}; leave its people out, ask for a new consent, or "
             'set stop = "drop" so that the other groups continue without them'
         )
+
+
+def _private_history(path: Path) -> bool:
+    """Whether what is left of budgets on a ledger may depend on private votes."""
+    with SqliteLedger.open(path, readonly=True) as ledger:
+        return bool(ledger.private_history)
 
 
 def student_folder(folder: RunFolder, record: Record) -> Path:
