@@ -131,3 +131,14 @@ def test_invalid_engine_or_embedding_is_refused():
         fitted(embedding="learned")
     with pytest.raises(InputError, match="n_teachers is 30: it is for teachers"):
         fitted(n_teachers=30)
+
+
+def test_student_that_cannot_learn_is_refused_before_charging(tmp_path):
+    rows = pd.DataFrame({"a": X[:, 0], "ward": np.where(X[:, 1] > 1, "north", "south")})
+    public = pd.DataFrame({"a": X_POOL[:, 0], "ward": np.tile(["north", "south"], POOL // 2)})
+    options = {"classes": [0, 1, 2], "ledger": tmp_path / "people.sqlite", "verbose": 0}
+    for voting in ("ballots", "teachers"):
+        model = PATEClassifier(GaussianNB(), voting=voting, **options)  # the student takes no text
+        with pytest.raises(InputError, match="student is logistic: it fails on .* made-up rows"):
+            model.fit(rows, Y, budgets=EPSILON * 10, X_public=public, person_id=np.arange(N))
+    assert not (tmp_path / "people.sqlite").exists()

@@ -270,6 +270,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         settings = self.choice_ = choose(people.groups)
         if extra is None and n_rows(pool) > len(self.classes_):
             check_useful(choose, people.groups, n_public=n_rows(pool), n_classes=len(self.classes_), seed=seed)
+        student_of(self).try_on(student_of(self).make({}, seed=seed), pool, n_classes=len(self.classes_))
         label = (by_ballots if settings.ballots else by_teachers)(self, X, codes, people, pool, seed=seed)
         self.labelling_, self.ledger_, self._extract = fitting.charge_labels(
             label, fitting.charged_terms(self.allocation_, self.choice_),

@@ -70,7 +70,7 @@ def test_ledger_refuses_a_second_histogram_of_a_run(tmp_path, kind):
 
 def test_missing_ballots_change_no_public_figure(tmp_path, caplog):
     unreadable = X.copy()
-    unreadable[5, 1] = np.nan
+    unreadable[5] = np.nan
     worlds = {
         "all": (X, Y, ()),
         "label that is no class": (X, np.where(np.arange(900) == 5, -1, Y), ()),

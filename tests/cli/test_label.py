@@ -197,6 +197,7 @@ def test_ledger_missing_after_interruption_is_refused(files, capsys, monkeypatch
     assert _run(arguments(files, "--max-labels", "5")) == 130
     monkeypatch.undo()
     (files / "votes.ledger.sqlite").rename(files / "aside")
+    (files / "votes.ledger.sqlite.head").unlink()  # the labels' own head says it too
     assert _run(arguments(files, "--max-labels", "5")) == 1
     assert "restore it, do not start anew" in capsys.readouterr().err
     (files / "aside").rename(files / "votes.ledger.sqlite")

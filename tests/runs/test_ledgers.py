@@ -133,6 +133,7 @@ def test_replaced_or_missing_ledger_is_refused(tmp_path):
     with pytest.raises(IpateError, match="another history"):
         resumed(tmp_path / "a")
     ledger.unlink()
+    ledger.with_name("ledger.sqlite.head").unlink()  # the run knows its ledger by itself
     with pytest.raises(IpateError, match="restore it, do not start anew"):
         resumed(tmp_path / "a")
     (tmp_path / "a" / "private" / "labelling.json").unlink()  # no label is drawn again in this case either

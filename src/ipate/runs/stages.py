@@ -25,7 +25,7 @@ from ipate.runs.outlook import chosen_settings
 from ipate.runs.person import settle
 from ipate.runs.reporting import write_report
 from ipate.runs.task import Task, check_models, prepare
-from ipate.runs.teaching import public_metrics, taught
+from ipate.runs.teaching import public_metrics, taught, try_student
 from ipate.runs.voting import collect_votes
 
 
@@ -84,6 +84,7 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
         told = _told(task, folder.config.budgets.min_group_size)
         for line in (*task.data.notes, told, *allocation.notes, settings.reason):
             logging.getLogger("ipate").info(line)
+        try_student(task, folder.config)
         record, sample_weight = _labelled(folder, task, settings, allocation, bar)
         publish(folder, record, task.data.classes, task.queries)
         audience: Audience = "public" if record.publishable else "private"

@@ -111,6 +111,13 @@ def teach(
     return student.teach(model, X, labels, classes=task.data.classes, **given)
 
 
+def try_student(task: Task, config: RunConfig) -> None:
+    """Refuse a student that cannot learn made-up labels of public points, before anything is charged."""
+    student, points = find_student(config.student.model), task.parts.public[:2000]
+    model = make_student(config, image_shape=task.data.X.shape[1:] if task.data.kind == "image" else None)
+    student.try_on(model, task.features(points, model=config.student.model), n_classes=task.data.n_classes)
+
+
 def student_scores(student: Any, task: Task, model: str, *, majority: int | None = None) -> dict[str, Any]:
     """Return the scores on the test rows, with the accuracy by consent level if there are levels."""
     rows = task.parts.test[task.data.y[task.parts.test] >= 0]  # a test file may have no labels

@@ -32,6 +32,7 @@ class Student(ABC):
     images = False  # wants images, channels first, instead of one line of numbers per point
     queries = "random"  # the rule of `ipate.public.queries` that suits it
     wants_shape = False  # whether `make` takes `image_shape`, the shape of one image, as an option
+    quick = False  # whether it can be tried on made-up labels in no time
     uses_posterior = False  # whether `fit` takes `targets`: weights of the classes at every point
 
     def labels_wanted(self, k: int, q: float, *, n_classes: int) -> int | None:
@@ -56,6 +57,15 @@ class Student(ABC):
         and `labelled` is further public data with its class ids.
         """
 
+    def try_on(self, model: Any, pool: Any, *, n_classes: int) -> None:
+        """Refuse a model that cannot learn made-up labels of the pool, before anybody pays for true ones."""
+        from ipate.teachers.dry import dry_fit
+        from ipate.teachers.engines import Engine
+
+        if self.quick:
+            engine = Engine(backend="sequential")
+            dry_fit(model, pool, n_classes=n_classes, rows=0, engine=engine, name=self.name, what="student")
+
     def teach(self, model: Any, pool: Any, labels: NDArray[np.int64], *, classes: Sequence[Any], **options: Any) -> Any:
         """Return the trained model, whose predictions and `classes_` are class names; `options` are those of `fit`."""
         from ipate.students.named import named
@@ -67,7 +77,7 @@ class Supervised(Student):
     """Any classifier on the points that have a label: by name, as module:attribute, or an estimator to clone."""
 
     def __init__(self, name: str, *, estimator: Any = None, images: bool = False, parallel: bool = False) -> None:
-        self.name, self.estimator, self.images = name, estimator, images
+        self.name, self.estimator, self.images, self.quick = name, estimator, images, not images
         self.parallel = parallel  # one model may use the cores of all teachers
 
     def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:

@@ -20,13 +20,14 @@ _ASKED = 20  # public points that a dry teacher votes on
 
 def dry_fit(
     estimator: Any, points: Any, *, n_classes: int, rows: int, engine: Engine, name: str = "",
-    cpu_seconds: float | None = None, stored: bool = False,
+    cpu_seconds: float | None = None, stored: bool = False, what: str = "teacher",
 ) -> None:  # fmt: skip
     """Refuse a teacher that cannot be fitted on public points with made-up labels, or cannot vote on them.
 
     It is tried on many rows of all classes, and on `rows`, the number that the largest teacher has, with few classes:
     what fails on so favourable a sample is wrong in general. Of the private data only this public number is used.
-    With `stored` the teacher must also be picklable.
+    With `stored` the teacher must also be picklable. `what` names the model in the message: a student is tried too,
+    before anybody pays for labels that it could not learn from.
     """
     check_public(estimator, points)
     many = max(rows, n_classes * min(_EACH, max(_LEAST, _ALL // n_classes)))
@@ -51,7 +52,7 @@ def dry_fit(
                 f", as many as the largest teacher has: {rows}; use fewer teachers, or another model" if number else ""
             )
             raise InputError(
-                f"teacher is {named}: it fails on {size} made-up rows of {classes} classes, before any private row is "
+                f"{what} is {named}: it fails on {size} made-up rows of {classes} classes, before any private row is "
                 f"used ({reason}){few}"
             )
 
