@@ -139,6 +139,6 @@ def test_student_that_cannot_learn_is_refused_before_charging(tmp_path):
     options = {"classes": [0, 1, 2], "ledger": tmp_path / "people.sqlite", "verbose": 0}
     for voting in ("ballots", "teachers"):
         model = PATEClassifier(GaussianNB(), voting=voting, **options)  # the student takes no text
-        with pytest.raises(InputError, match="student is logistic: it fails on .* made-up rows"):
+        with pytest.raises(InputError, match=r"student is logistic: it fails on .* made-up rows"):
             model.fit(rows, Y, budgets=EPSILON * 10, X_public=public, person_id=np.arange(N))
     assert not (tmp_path / "people.sqlite").exists()
