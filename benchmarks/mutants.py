@@ -1824,7 +1824,7 @@ MUTANTS = (
     Mutant(
         "site casts ballots for every cells file",
         "parties/ballots.py",
-        "        record.check(cells.fingerprint, again=again)\n",
+        "        record.check(sent, again=again)\n",
         "",
         (f"{SITE_BALLOTS}::test_ballots_for_other_cells_need_again",),
     ),

@@ -69,7 +69,8 @@ def run(folder, *options, config=CONFIG):
 
 
 def _shape(text):
-    """Return a text without figures and the worst class, which come from noisy labels, and without widths."""
+    """Return a text without what comes from released labels (figures, worst class, notes), and without widths."""
+    text = re.sub(r"(?m)^ipate: warning: (no label was released|[0-9,]+ of [0-9,]+ labels )[^\n]*\n", "", text)
     text = re.sub(r"[\s─━]+", " ", re.sub(r"[0-9]+(\.[0-9]+)?", "#", text))
     return re.sub("(no|yes|unsure) #%", "# #%", text)
 

@@ -294,6 +294,8 @@ def label_once(
 def _asking(folder: RunFolder, settings: Settings, task: Task) -> Asking:
     """Return the points to ask, which are stored before the first is asked and never chosen again."""
     data, config = task.data, folder.config
+    if settings.meter.whole:  # the design lists the queries in the order of the pool
+        return Asking(first=np.arange(len(task.parts.public)))
     made = plan_queries(
         np.asarray(data.X[task.parts.public]), settings, n_classes=data.n_classes, seed=config.split_seed,
         n_jobs=config.teachers.n_jobs,
