@@ -81,7 +81,8 @@ def test_voting_on_other_queries_needs_again(tmp_path, site, pool):
     site.vote(pool, tmp_path / "one.npz")
     site.vote(pool, tmp_path / "same.npz")
     with pytest.raises(
-        InputError, match=r"has already sent votes or ballots for other queries, cells or rows .* spends people's budgets again"
+        InputError,
+        match=r"has already sent votes or ballots for other queries, cells or rows .* spends people's budgets again",
     ):
         site.vote(others, tmp_path / "two.npz")
     assert not (tmp_path / "two.npz").exists()
