@@ -93,7 +93,7 @@ def test_second_round_depends_on_released_labels_only():
 
     def label(order, answers):
         asked.append(order)
-        return PATELabelling(order, answers[order])
+        return made_labelling(order, answers[order])
 
     for answers in (np.zeros(300, dtype=int), np.arange(300) % 3, np.zeros(300, dtype=int)):
         asking.ask(plan, lambda order, own=answers: label(order, own), n_classes=3, total_weight=10.0)
@@ -101,7 +101,7 @@ def test_second_round_depends_on_released_labels_only():
     assert not set(asked[1].tolist()) & set(plan.first.tolist())
 
 
-def PATELabelling(order, labels):  # noqa: N802 - stands for a class
+def made_labelling(order, labels):
     from ipate.accounting.bounds import Meter
     from ipate.labelling.results import Labelling, state_guarantee
 
