@@ -1,23 +1,24 @@
-"""Learnt features and the semi-supervised student on MNIST: nearest neighbours, ballots and few labels of teachers.
+"""Learnt features and the student "semi" on images: nearest neighbours, flips, ballots and few labels of teachers.
 
-    PYTHONPATH=src python benchmarks/semi.py --data-dir DIR [--votes VOTES.npz] [--seeds 3] [--workers 6]
+    PYTHONPATH=src python benchmarks/semi.py --data-dir DIR [--kept FOLDER] [--votes VOTES.npz] [--seeds 3]
 
-DIR holds the four official idx files, packed (.gz) or not. The pool is 9,000 of the 10,000 test points, chosen by the
+DIR holds the four official idx files of MNIST, packed (.gz) or not; with --svhn FILE.npz (X, y: the official training
+images, then the official test images) SVHN is measured too. The pool is 9,000 of the 10,000 test points, chosen by the
 seed; the people are the 60,000 training points. A student is scored on the 61,000 points outside its pool, and on the
-1,000 of them that nobody used. Needs numpy, torch and scikit-learn; noise is seeded, so nothing here is private.
-Every line is JSON:
+1,000 of them that nobody used. Encoders and the counts of votes are stored in FOLDER and used again from there. Needs
+numpy, torch, scikit-learn and a GPU; noise is seeded, so nothing here is private. Every line is JSON:
 
 - `features`: how often a pool point and its nearest neighbour have one class, for the net's features, for those in
   whole numbers, and for the points on the grid; and whether CPU and GPU agree on the latter to the last bit.
-- `ballots`: 16 partitions of the learnt features, δ = 1e-5; the 70% of the largest margin are the labelled set, all
-  labels are first targets. `pool` is the share of right labels, `sure` that of the labelled set.
-- `teachers`: 1,000 teachers, m queries at the densest points of m k-means cells, σ = √(2m)/μ, no check, posterior
-  confidence as weight, spread labels as first targets. Votes are those of a file (--votes), of teachers trained here
-  (--ensembles), or simulated: a point's share of right votes is Beta distributed with mean .88, 70% of the wrong votes
-  are for one random class, and the concentration is such that this class has fewer votes at 97.2% of points. Then the
-  plurality of 1,000 teachers is right at 97.0 to 97.1% of 9,000 points, and it leads by .80 of the votes on average, by
-  .21, .38, .70 and .92 at the 5, 10, 25 and 50% quantiles. Points are equally hard wherever they lie, which is harsher
-  than real teachers are at typical points.
+- `flips`: sub-clusters of at least .67% of the pool of which more than half is wrong after spreading 60 true labels, by
+  rule, among 15 sub-clusters of every true class.
+- `ballots`: 16 partitions of the learnt features, δ = 1e-5, and the student "semi" with its defaults. `pool` is the
+  share of right labels.
+- `teachers`: 1,000 teachers of 60 people, preset "small". The number of queries is the student's, σ = √(2m)/μ, no
+  check; points by coverage in two rounds, noisy counts, and the student "semi". Each line is one voting. With `mix` the
+  teachers are split at random among groups of these shares and budgets, weighted by their μ. `way` leaves out parts:
+  "random" and "typical" queries, "coverage", "counts" as confidence, and no spreading in any of these.
+- With --votes: the same for the votes of a file (teachers × pool) on its pool `public` (rows of the 70,000).
 """
 
 import argparse
@@ -25,8 +26,8 @@ import gzip
 import json
 import math
 import multiprocessing
-import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -34,23 +35,30 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import betainc, softmax
+from scipy.special import softmax
 from sklearn.cluster import KMeans
 
 from ipate.accounting.gdp import mu_of
 from ipate.ballots.counting import decode
 from ipate.public import exact
 from ipate.public.cells import PARTITIONS, make_cells, usual_cells
-from ipate.public.features import fit_features
+from ipate.public.features import fit_features, unit_length
+from ipate.public.graph import make_graph, usual_alpha
+from ipate.public.queries import choose_queries, next_queries, second_round
+from ipate.students import find_student
 from ipate.torch.contrastive import Encoder, train_encoder
 from ipate.torch.fixmatch import train_fixmatch
 from ipate.torch.nets import NETS
 from ipate.torch.training import train_ensemble
 
-PEOPLE, CLASSES, DELTA, SURE, TEACHERS = 60_000, 10, 1e-5, 0.7, 1_000
+PEOPLE, CLASSES, DELTA, TEACHERS, VOTINGS = 60_000, 10, 1e-5, 1_000, 3
 BALLOTS = (0.05, 0.1, 1.0)
-QUERIES = {0.1: 30, 0.2: 60, math.log(2): 200, 1.0: 300}
+BUDGETS = (0.2, math.log(2), 1.0)
+MIXES = {
+    "50/50% at ln 2/ln 8": ((0.5, math.log(2)), (0.5, math.log(8))),
+    "54/37/9% at 1/2/3": ((0.54, 1.0), (0.37, 2.0), (0.09, 3.0)),
+}
+WAYS = ("random", "typical", "coverage", "counts")
 Job = dict[str, Any]
 
 
@@ -58,47 +66,50 @@ def main() -> None:
     """Run all jobs in worker processes that share the GPU, and print a line for each as it ends."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--kept", type=Path, default=Path("build/semi"))
     parser.add_argument("--votes", type=Path, help="votes (teachers × pool) and public (rows of the 70,000)")
-    parser.add_argument("--ensembles", type=int, default=0, help="train real teachers for so many of the seeds too")
+    parser.add_argument("--svhn", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start nothing new after so many seconds")
     parser.add_argument("--encoder-steps", type=int)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--pool", type=int, default=9_000)
     parser.add_argument("--people", type=int, default=PEOPLE)
     args = parser.parse_args()
+    args.kept.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        base = {
-            name: value
-            for name, value in vars(args).items()
-            if name in ("data_dir", "encoder_steps", "steps", "pool", "people")
-        }
-        base["folder"] = folder
-        worlds: list[Job] = [base | {"seed": seed, "votes": None} for seed in range(args.seeds)]
+    base = {
+        n: v for n, v in vars(args).items() if n in ("data_dir", "kept", "encoder_steps", "steps", "pool", "people")
+    }
+    worlds: list[Job] = [base | {"seed": seed, "votes": None} for seed in range(args.seeds)]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(args.workers, context) as pool:
+        until = {"until": began + args.seconds}
+        apart = [] if args.svhn is None else [pool.submit(street_numbers, base | {"svhn": args.svhn, "seed": 200})]
+        first = [pool.submit(prepare, world) for world in worlds]
         if args.votes is not None:
-            worlds.append(base | {"seed": args.seeds, "votes": args.votes})
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(args.workers, context) as pool:
-            first = {pool.submit(learn_features, world): world for world in worlds}
-            later = []
-            for done in as_completed(first):
-                if not show(done, began):
-                    continue
-                own = first[done]
-                if own["votes"] is None:
-                    later += [pool.submit(by_ballots, own | {"epsilon": epsilon}) for epsilon in BALLOTS]
-                later += [pool.submit(by_teachers, own | {"epsilon": epsilon}) for epsilon in QUERIES]
-            real = {pool.submit(train_teachers, world): world for world in worlds[: args.ensembles]}
-            for done in as_completed(later):
-                show(done, began)
-            last = []
-            for done in as_completed(real):
-                if show(done, began):
-                    path = Path(folder) / f"{real[done]['seed']}-counts.npy"
-                    last += [pool.submit(by_teachers, real[done] | {"epsilon": e, "counts": path}) for e in QUERIES]
-            for done in as_completed(last):
-                show(done, began)
+            own = base | {"seed": 100, "votes": args.votes}
+            first.append(pool.submit(learn_features, own))
+        if sum(show(done, began) for done in as_completed(first)) < len(first):
+            raise SystemExit("no encoder or no teachers: nothing more can be measured")
+        for alike in zip(*(jobs_of(world) for world in worlds), strict=True):
+            apart += [pool.submit(work, job | until) for work, job in alike]
+        if args.votes is not None:
+            some = [own | until | {"epsilon": 1.0, "voting": voting} for voting in range(VOTINGS)]
+            apart += [pool.submit(by_teachers, job) for job in some]
+        for done in as_completed(apart):
+            show(done, began)
+
+
+def jobs_of(world: Job) -> list[tuple[Callable[[Job], Job], Job]]:
+    """Return what follows when encoder and teachers of a pool are there."""
+    found: list[tuple[Callable[[Job], Job], Job]] = [(by_ballots, world | {"epsilon": e}) for e in BALLOTS]
+    for voting in range(VOTINGS):
+        found += [(by_teachers, world | {"epsilon": epsilon, "voting": voting}) for epsilon in BUDGETS]
+    found += [(by_teachers, world | {"epsilon": math.log(2), "voting": 0, "mix": mix}) for mix in MIXES]
+    found += [(by_teachers, world | {"epsilon": math.log(2), "voting": 0, "way": way}) for way in WAYS]
+    return [*found, (flips, world)]
 
 
 def show(done: Future[Job], began: float) -> bool:
@@ -131,12 +142,21 @@ def world_of(job: Job) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np
     return X[kept], y[kept].astype(np.int64), shuffled[: job["pool"]], shuffled[9_000:]
 
 
+def prepare(job: Job) -> Job:
+    """Train what is not stored yet for a pool: its encoder, and the teachers that vote on it."""
+    return learn_features(job) | train_teachers(job)
+
+
 def learn_features(job: Job) -> Job:
-    """Train an encoder on a pool and store it with the points of all rows on the grid."""
+    """Train an encoder on a pool and store it, and compare its features with those in whole numbers."""
     X, y, pool, _ = world_of(job)
-    start = time.perf_counter()
-    encoder = train_encoder(X[pool], seed=job["seed"], steps=job["encoder_steps"])
+    path, start = Path(job["kept"]) / f"encoder-{job['seed']}.npz", time.perf_counter()
+    if not path.is_file():
+        encoder = train_encoder(X[pool], seed=job["seed"], steps=job["encoder_steps"])
+        stored: dict[str, Any] = {name: value.numpy() for name, value in encoder.state.items()}
+        np.savez(path, **stored)
     trained = time.perf_counter() - start
+    encoder = read_encoder(job)
     features = fit_features(X[pool], n_classes=CLASSES, kind="learnt", encoder=encoder)
     net = features.net
     assert net is not None
@@ -146,9 +166,8 @@ def learn_features(job: Job) -> Job:
     exact._gpu = lambda: None
     same = bool(np.array_equal(some, net.features(X[:64])))
     exact._gpu = gpu
-    stored: dict[str, Any] = {f"state/{name}": value.numpy() for name, value in encoder.state.items()}
-    np.savez(Path(job["folder"]) / f"{job['seed']}.npz", points=points, **stored)
-    near = {"net": encoder.features(X[pool]), "exact": net.features(X[pool]), "grid": points[pool]}
+    np.save(Path(job["kept"]) / f"points-{job['seed']}.npy", points)
+    near = {"net": unit_length(encoder.features(X[pool])), "exact": net.features(X[pool]), "grid": points[pool]}
     agree = {name: agreement(found, y[pool]) for name, found in near.items()}
     return {
         "what": "features", "seed": job["seed"], **agree, "dimensions": features.dimensions, "cpu_equals_gpu": same,
@@ -172,20 +191,28 @@ def agreement(points: NDArray[Any], labels: NDArray[np.int64]) -> float:
     return right / len(found)
 
 
-def read_features(job: Job) -> tuple[NDArray[np.float64], Encoder]:
-    """Return what `learn_features` stored."""
-    with np.load(Path(job["folder"]) / f"{job['seed']}.npz") as file:
-        names = [name for name in file.files if name.startswith("state/")]
-        state = {name.removeprefix("state/"): torch.from_numpy(file[name]) for name in names}
-        return file["points"], Encoder(net=NETS["average"], image=(1, 28, 28), state=state)
+def read_encoder(job: Job) -> Encoder:
+    """Return the stored encoder of a pool."""
+    with np.load(Path(job["kept"]) / f"encoder-{job['seed']}.npz") as file:
+        state = {name: torch.from_numpy(file[name]) for name in file.files}
+    return Encoder(net=NETS["average"], image=(1, 28, 28), state=state)
 
 
 def by_ballots(job: Job) -> Job:
-    """Release the ballots of 60,000 people and teach a student."""
+    """Release the ballots of all people and teach a student."""
     _, y, pool, _ = world_of(job)
-    points, encoder = read_features(job)
-    start = time.perf_counter()
-    people, weight = job["people"], float(mu_of(job["epsilon"], DELTA)) / math.sqrt(2)
+    points, start = np.load(Path(job["kept"]) / f"points-{job['seed']}.npy"), time.perf_counter()
+    found, cells = cast(points, y, pool, job["people"], job)
+    figures = {"cells": cells, "pool": float((found.labels == y[pool]).mean())}
+    figures["ballots_s"] = time.perf_counter() - start
+    return figures | taught(job, "ballots", found.labels, sample_weight=found.sample_weight)
+
+
+def cast(
+    points: NDArray[np.float64], y: NDArray[np.int64], pool: NDArray[np.int64], people: int, job: Job
+) -> tuple[Any, int]:
+    """Return what the pool's points get from the ballots of the first rows, and the number of cells."""
+    weight = float(mu_of(job["epsilon"], DELTA)) / math.sqrt(2)
     m = usual_cells(people * weight, n_classes=CLASSES, n_pool=len(pool))
     cells = make_cells(points[pool], cells=m, partitions=PARTITIONS, n_jobs=3)
     where = cells.assign(points[:people])
@@ -194,95 +221,159 @@ def by_ballots(job: Job) -> Job:
     )
     generator = np.random.default_rng([job["seed"], 1])
     noisy = flat * (weight / math.sqrt(PARTITIONS)) + generator.normal(size=flat.shape)
-    found = decode(np.rint(noisy * 8).astype(np.int64).reshape(PARTITIONS, m, CLASSES), cells.assign(points[pool]))
-    order = np.argsort(-found.margins, kind="stable")
-    sure = order[: round(SURE * len(order))]
-    labels = np.full(len(pool), -1)
-    labels[sure] = found.labels[sure]
-    made = time.perf_counter() - start
-    right = found.labels == y[pool]
-    figures = {"cells": m, "pool": float(right.mean()), "sure": float(right[sure].mean()), "ballots_s": made}
-    return figures | taught(job, "ballots", labels, encoder, first_targets=found.labels)
+    steps = np.rint(noisy * 8).astype(np.int64).reshape(PARTITIONS, m, CLASSES)
+    return decode(steps, cells.assign(points[pool])), m
 
 
 def train_teachers(job: Job) -> Job:
     """Train 1,000 teachers of 60 people each, preset "small", and store the counts of their votes on the pool."""
     X, y, pool, _ = world_of(job)
-    start = time.perf_counter()
-    members = np.array_split(np.random.default_rng([job["seed"], 4]).permutation(job["people"]), TEACHERS)
-    ensemble = train_ensemble(X, y, members, n_classes=CLASSES, steps=job["steps"], seed=job["seed"])
-    votes = np.concatenate([own for _, own in ensemble.vote(X[pool])], axis=1)
-    np.save(Path(job["folder"]) / f"{job['seed']}-counts.npy", of_votes(votes))
-    alone = float((votes == y[pool]).mean())
-    return {"what": "ensemble", "seed": job["seed"], "alone": alone, "ensemble_s": time.perf_counter() - start}
+    path, start = Path(job["kept"]) / f"counts-{job['seed']}.npy", time.perf_counter()
+    if not path.is_file():
+        members = np.array_split(np.random.default_rng([job["seed"], 4]).permutation(job["people"]), TEACHERS)
+        ensemble = train_ensemble(X, y, members, n_classes=CLASSES, steps=job["steps"], seed=job["seed"])
+        np.save(path, of_votes(np.concatenate([own for _, own in ensemble.vote(X[pool])], axis=1)))
+    counts = np.load(path)
+    alone = float(counts[np.arange(len(pool)), y[pool]].sum() / counts.sum())
+    return {
+        "alone": alone, "plurality": float((counts.argmax(axis=1) == y[pool]).mean()),
+        "ensemble_s": time.perf_counter() - start,
+    }  # fmt: skip
 
 
 def by_teachers(job: Job) -> Job:
-    """Ask typical points, and teach a student from noisy labels."""
-    _, y, pool, _ = world_of(job)
-    points, encoder = read_features(job)
-    mu, m = float(mu_of(job["epsilon"], DELTA)), QUERIES[job["epsilon"]]
+    """Ask points of the pool, and teach a student from what was released."""
+    X, y, pool, _ = world_of(job)
+    generator = np.random.default_rng([job["seed"], 2, job["voting"]])
     if job["votes"] is not None:
         with np.load(job["votes"]) as file:
-            counts = of_votes(np.asarray(file["votes"]))
+            counts = of_votes(np.asarray(file["votes"])).astype(float)
     else:
-        counts = np.load(job["counts"]) if "counts" in job else simulated(y[pool], job["seed"])
+        counts = np.load(Path(job["kept"]) / f"counts-{job['seed']}.npy").astype(float)
+    k, q = counts[0].sum(), float(mu_of(job["epsilon"], DELTA))
+    if "mix" in job:
+        counts, q = weighted(counts, MIXES[job["mix"]], generator)
+    m = find_student("semi").labels_wanted(int(k), q, n_classes=CLASSES)
+    assert m is not None
+    sigma = math.sqrt(2 * m) / q
+    noisy = counts + generator.normal(0, sigma, counts.shape)
+    posterior = softmax(0.5 * k * np.rint(noisy * (8 / sigma)) / (8 * sigma), axis=1)
+    way, points = job.get("way"), unit_length(read_encoder(job).features(X[pool]))
+    targets = np.zeros_like(counts)
+    rule = way if way in ("random", "typical") else "coverage"
+    asked = queries(rule, points, m, known=posterior, targets=targets, seed=job["seed"])
+    right = float((posterior[asked].argmax(axis=1) == y[pool][asked]).mean())
+    figures = {"teachers": int(k), "queries": len(asked), "noise": sigma / k, "right": right}
+    figures |= {name: job[name] for name in ("voting", "mix", "way") if name in job}
+    if way is None:
+        return figures | taught(job, "teachers", targets.argmax(axis=1), targets=targets)
+    labels = np.where(targets.any(axis=1), targets.argmax(axis=1), -1)
+    return figures | taught(job, "teachers", labels, sample_weight=targets.max(axis=1) if way == "counts" else None)
+
+
+def queries(
+    rule: str,
+    points: NDArray[np.float64],
+    m: int,
+    *,
+    known: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    seed: int,
+) -> NDArray[np.int64]:
+    """Return the points that are asked, and write what is then known of them into `targets`."""
+    graph, later = make_graph(points, n_jobs=2), second_round(m) if rule == "coverage" else 0
+    asked = choose_queries(rule, points, m - later, seed=seed, graph=graph)
+    targets[asked] = known[asked]
+    if later:
+        more = next_queries(points, graph, targets, later, seed=seed)
+        targets[more] = known[more]
+        asked = np.concatenate([asked, more])
+    return asked
+
+
+def weighted(
+    counts: NDArray[np.float64], mix: tuple[tuple[float, float], ...], generator: np.random.Generator
+) -> tuple[NDArray[np.float64], float]:
+    """Split teachers at random among groups, point by point, and return the weighted counts with the least μ/w."""
     k = int(counts[0].sum())
-    asked = typical(points[pool], m, job["seed"])
-    sigma = math.sqrt(2 * m) / mu
-    noisy = counts[asked] + np.random.default_rng([job["seed"], 2]).normal(0, sigma, (m, CLASSES))
-    noisy = np.rint(noisy * (8 / sigma)) * (sigma / 8)
-    labels, weights = np.full(len(pool), -1), np.zeros(len(pool))
-    labels[asked] = noisy.argmax(axis=1)
-    weights[asked] = softmax(0.5 * k * noisy / sigma**2, axis=1).max(axis=1)
-    figures = {
-        "teachers": k, "plurality": float((counts.argmax(axis=1) == y[pool]).mean()), "queries": m,
-        "noise": sigma / k, "right": float((labels[asked] == y[pool][asked]).mean()),
+    sizes = np.diff(np.rint(np.cumsum([0, *(share for share, _ in mix)]) * k)).astype(int)
+    mu = np.array([float(mu_of(epsilon, DELTA)) for _, epsilon in mix])
+    weights = mu * k / (mu @ sizes)
+    left, found = counts.astype(np.int64), np.zeros_like(counts)
+    for size, weight in zip(sizes[:-1], weights[:-1], strict=True):
+        own = np.stack([generator.multivariate_hypergeometric(row, size) for row in left])
+        left, found = left - own, found + weight * own
+    return found + weights[-1] * left, float((mu / weights).min())
+
+
+def flips(job: Job) -> Job:
+    """Count flipped sub-clusters after spreading 60 true labels over the learnt features, by rule of the queries."""
+    X, y, pool, _ = world_of(job)
+    truth, points = y[pool], unit_length(read_encoder(job).features(X[pool]))
+    part = np.zeros(len(truth), dtype=int)
+    for c in range(CLASSES):
+        own = truth == c
+        part[own] = 15 * c + KMeans(15, n_init=3, random_state=0).fit_predict(points[own])
+    size = np.bincount(part, minlength=15 * CLASSES)
+    graph, found = make_graph(points, n_jobs=2), {}
+    for rule in ("random", "typical", "coverage"):
+        for seed in range(3):
+            targets = np.zeros((len(truth), CLASSES))
+            asked = queries(rule, points, 60, known=np.eye(CLASSES)[truth], targets=targets, seed=seed)
+            wrong = graph.spread(targets, alpha=usual_alpha(len(asked), len(truth))).argmax(axis=1) != truth
+            share = np.bincount(part, weights=wrong, minlength=len(size)) / np.maximum(size, 1)
+            large = size >= 0.0067 * len(truth)
+            found[f"{rule}-{seed}"] = int(((share > 0.5) & large).sum())
+    return {"what": "flips", "seed": job["seed"], **found}
+
+
+def street_numbers(job: Job) -> Job:
+    """Ballots on SVHN at ε = 2: the official training images are people, 26,000 of the test images the pool."""
+    with np.load(job["svhn"]) as file:
+        X, y = file["X"], file["y"].astype(np.int64)
+    people, own = 73_257, job | {"epsilon": 2.0}
+    pool, start = np.arange(people, people + 26_000), time.perf_counter()
+    encoder = train_encoder(X[pool], seed=0, steps=job["encoder_steps"])
+    trained = time.perf_counter() - start
+    features = fit_features(X[pool], n_classes=CLASSES, kind="learnt", encoder=encoder)
+    points = features.transform(X)
+    near = agreement(points[pool], y[pool])
+    found, cells = cast(points, y, pool, people, own)
+    student = find_student("semi")
+    made = student.fit(
+        student.make({"steps": job["steps"]}, seed=0), X[pool], found.labels, n_classes=CLASSES,
+        sample_weight=found.sample_weight, encoder=encoder,
+    )  # fmt: skip
+    right = made.predict(X) == y
+    outside = np.ones(len(X), dtype=bool)
+    outside[pool] = False
+    return {
+        "what": "svhn", "epsilon": 2.0, "cells": cells, "agreement": near, "encoder_s": trained,
+        "pool": float((found.labels == y[pool]).mean()), "in_pool": float(right[pool].mean()),
+        "accuracy": float(right[outside].mean()), "student_s": time.perf_counter() - start,
     }  # fmt: skip
-    return figures | taught(job, "teachers", labels, encoder, sample_weight=weights)
 
 
-def taught(job: Job, what: str, labels: NDArray[np.int64], encoder: Encoder, **options: Any) -> Job:
+def taught(job: Job, what: str, labels: NDArray[np.int64], **options: Any) -> Job:
     """Train a student and score it outside the pool."""
+    head = {"what": what, "seed": job["seed"], "epsilon": job["epsilon"]}
+    if time.perf_counter() > job.get("until", math.inf):
+        return head | {"skipped": "no time"}
     X, y, pool, rest = world_of(job)
-    start = time.perf_counter()
-    student = train_fixmatch(
-        X[pool], labels, n_classes=CLASSES, encoder=encoder, steps=job["steps"], seed=job["seed"], **options
-    )
+    start, encoder = time.perf_counter(), read_encoder(job)
+    if "way" in job:  # without spreading
+        student: Any = train_fixmatch(
+            X[pool], labels, n_classes=CLASSES, encoder=encoder, steps=job["steps"], seed=job["seed"], **options
+        )
+    else:
+        made = find_student("semi").make({"steps": job["steps"]}, seed=job["seed"])
+        student = find_student("semi").fit(made, X[pool], labels, n_classes=CLASSES, encoder=encoder, **options)
     spent = time.perf_counter() - start
     right = student.predict(X) == y
     outside = np.ones(len(X), dtype=bool)
     outside[pool] = False
     scores = {"accuracy": float(right[outside].mean()), "unused": float(right[rest].mean()) if len(rest) else None}
-    given = Path(job["votes"]).name if job["votes"] else "trained" if "counts" in job else "simulated"
-    votes = {"votes": given} if what == "teachers" else {}
-    head = {"what": what, **votes, "seed": job["seed"], "epsilon": job["epsilon"], **scores}
-    return head | {"in_pool": float(right[pool].mean()), "student_s": spent}
-
-
-def typical(points: NDArray[np.float64], m: int, seed: int) -> NDArray[np.int64]:
-    """Return the densest point of each of m cells: that of the smallest mean distance to its 20 nearest neighbours."""
-    unit = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
-    cell = KMeans(m, n_init=1, random_state=seed).fit_predict(unit)
-    away = np.empty(len(unit))
-    for start in range(0, len(unit), 1000):
-        near = -np.partition(-(unit[start : start + 1000] @ unit.T), 21, axis=1)[:, :21]
-        away[start : start + 1000] = (1 - near).mean(axis=1)
-    return np.array([own[away[own].argmin()] for c in range(m) if len(own := np.flatnonzero(cell == c))])
-
-
-def simulated(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Return simulated counts of 1,000 teachers, (points, classes), as the docstring above states them."""
-    mean, rival, wrong = 0.88, 0.7, 0.028
-    edge = rival / (1 + rival)  # the share of right votes below which the rival has more
-    size = brentq(lambda c: betainc(mean * c, (1 - mean) * c, edge) - wrong, 0.5, 50)
-    generator = np.random.default_rng([seed, 3])
-    share = generator.beta(mean * size, (1 - mean) * size, len(labels))
-    other = (labels + generator.integers(1, CLASSES, len(labels))) % CLASSES
-    law = np.repeat(((1 - rival) * (1 - share) / (CLASSES - 2))[:, None], CLASSES, axis=1)
-    rows = np.arange(len(labels))
-    law[rows, labels], law[rows, other] = share, rival * (1 - share)
-    return generator.multinomial(TEACHERS, law / law.sum(axis=1, keepdims=True))
+    return head | scores | {"in_pool": float(right[pool].mean()), "student_s": spent}
 
 
 def of_votes(votes: NDArray[Any]) -> NDArray[np.int64]:

@@ -29,6 +29,7 @@ from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings
 from ipate.runs import fitting
 from ipate.runs.engines import by_ballots, by_teachers
+from ipate.students import usual_student
 from ipate.students.fitted import StudentMethods, student_of
 from ipate.teachers.ensemble import allows_missing
 from ipate.teachers.models import as_teacher
@@ -49,8 +50,9 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         The model that is cloned for every teacher, or a name in `ipate.teachers.models.MODELS`. Put scalers
         and imputers inside it (a Pipeline as `teacher`), not in front of this estimator, where they would be fitted on
         private rows and not be applied to `X_public`.
-    student : scikit-learn classifier or str, default LogisticRegression
-        The model trained on the labelled public points, or one of the names in `ipate.students.STUDENTS`.
+    student : scikit-learn classifier or str, optional
+        The model trained on the labelled public points, or one of the names in `ipate.students.STUDENTS`. Default:
+        `LogisticRegression`, and for arrays of images "graph", or "semi" with a GPU.
     voting : {"teachers", "ballots", "auto"}
         Who votes: teachers, which pay for every label (PATE), or every person once, weighted by their budget, so that
         all labels cost one release, for few people or small budgets. "auto" decides by public figures.
@@ -265,6 +267,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             by_row = {name: None if values is None else values[private] for name, values in by_row.items()}
             people = make_people(len(codes), **by_row, **rules)
         extra = None if labelled is None else self._public(*labelled, "labelled X", like=X)
+        self._usual_student = usual_student(getattr(pool, "shape", ())[1:])
         people = self._merged(people)
         choose = partial(self._settings, n_public=n_rows(pool), seed=seed, X=X)
         settings = self.choice_ = choose(people.groups)

@@ -5,7 +5,7 @@ import pytest
 
 from ipate.errors import InputError
 from ipate.public.graph import make_graph
-from ipate.public.queries import CLUSTERS, RULES, _clusters, _greedy, choose_queries, next_queries, second_round
+from ipate.public.queries import CLUSTERS, RULES, _greedy, choose_queries, clusters, next_queries, second_round
 
 SIZES = (100, 60, 40, 30, 25, 20, 15, 12)
 CENTRES = 12 * np.array([[x, y] for x in range(4) for y in range(2)])
@@ -39,7 +39,7 @@ def test_coverage_leaves_no_cluster_without_a_query(seed):
 def test_typical_queries_are_the_densest_of_their_cells():
     points = pool()
     graph = make_graph(points)
-    cell = _clusters(points, 8, 0)
+    cell = clusters(points, 8, 0)
     densest = [np.flatnonzero(cell == own)[graph.reach[cell == own].argmin()] for own in range(8)]
     asked = choose_queries("typical", points, 8, seed=0, graph=graph)
     assert sorted(asked.tolist()) == sorted(densest)

@@ -22,6 +22,11 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
 }
 """The loaders by name; a loader with a parameter `fetch` needs files."""
 
+IMAGES: dict[str, tuple[int, ...]] = {
+    "digits": (8, 8), "mnist": (28, 28), "fashion-mnist": (28, 28), "svhn": (32, 32, 3),
+}  # fmt: skip
+"""The shape of one image, for data sets of images; all others are tables."""
+
 
 def load(
     name: str,

@@ -17,6 +17,7 @@ Every value is rounded to a whole number before it enters a sum, and all sums st
 depend on that row alone, to the last bit, and not on the block of rows that it is computed with.
 """
 
+import hashlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ _TOP = 2.0**12  # where the largest value of the pool is on the grid; other rows
 _UNIT = 2.0**14  # of the principal components
 _ROWS = 4096  # rows at a time
 _SEEDS, _SWEEPS = 5, 30
+_ENCODERS: dict[Any, "Encoder"] = {}  # the last one: queries, cells and student of a run share it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,10 +73,7 @@ class Features:
     def directions(self, rows: NDArray[Any]) -> Floats:
         """Return rows as points whose distances say how alike rows are: images, of any contrast, have the length 1."""
         points = self.transform(rows)
-        if self.kind != "image":
-            return points
-        length = np.sqrt(np.square(points).sum(axis=1, keepdims=True))
-        return points / np.where(length > 0, length, 1.0)
+        return unit_length(points) if self.kind == "image" else points
 
     def readable(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which rows cast a ballot: those with finite values only, and of tables those with any.
@@ -194,12 +193,42 @@ def fit_features(
 
 def _learnt(images: NDArray[Any], encoder: "Encoder | None") -> ExactNet:
     """Return the net of an encoder, which is trained on these images unless it is given, in whole numbers."""
+    state, pools = (encoder or pool_encoder(images)).convolutions()
+    return quantise(state, pools, images)
+
+
+def neighbourly(
+    pool: NDArray[Any], *, n_classes: int, kind: Kind | None = None, shape: tuple[int, ...] | None = None
+) -> Floats:
+    """Return the pool as points whose distances say how alike they are, for graphs and queries of the pool alone."""
+    if kind == "learnt":
+        return unit_length(pool_encoder(pool).features(pool))
+    return fit_features(pool, n_classes=n_classes, kind=kind, shape=shape).directions(pool)
+
+
+def unit_length(points: NDArray[Any]) -> Floats:
+    """Return points at the length 1; what has no length stays where it is."""
+    found = np.asarray(points, dtype=np.float64)
+    length = np.sqrt(np.square(found).sum(axis=1, keepdims=True))
+    return found / np.where(length > 0, length, 1.0)
+
+
+def pool_encoder(images: NDArray[Any], *, seed: int = 0, steps: int | None = None, device: str = "auto") -> "Encoder":
+    """Return a net that was trained on the images of the pool without labels.
+
+    The last one is kept, so that queries, cells and the student of a run are of one net.
+    """
     try:
-        from ipate.torch.contrastive import train_encoder
+        from ipate.torch.contrastive import NET, checked_images, train_encoder
     except ModuleNotFoundError as error:
         raise InputError(f"learnt features need PyTorch ({error}); pip install 'ipate[torch]'") from None
-    state, pools = (encoder or train_encoder(images)).convolutions()
-    return quantise(state, pools, images)
+    pixels = checked_images(images, NET)
+    as_bytes = pixels if pixels.dtype == np.uint8 else np.rint(255 * np.clip(pixels, 0, 1)).astype(np.uint8)
+    key = hashlib.sha256(np.ascontiguousarray(as_bytes)).hexdigest(), pixels.shape, seed, steps, device
+    if key not in _ENCODERS:
+        _ENCODERS.clear()
+        _ENCODERS[key] = train_encoder(images, seed=seed, steps=steps, device=device)
+    return _ENCODERS[key]
 
 
 def _table_gain(inputs: Floats, clusters: int) -> Floats:

@@ -121,8 +121,18 @@ def margins(distributions: Floats) -> Floats:
 
 
 def usual_alpha(n_labels: int, n_points: int) -> float:
-    """Return α = .99 where at most every 75th point has a label, else .95: scarce labels are spread further."""
+    """Return α = .99 where at most every 75th point has a label, .8 where most have, else .95.
+
+    Scarce labels are spread further; labels of nearly all points, as of ballots, only need to agree with neighbours.
+    """
+    if nearly_all(n_labels, n_points):
+        return 0.8
     return 0.99 if 75 * n_labels <= n_points else 0.95
+
+
+def nearly_all(n_labels: int, n_points: int) -> bool:
+    """Return whether more than 70% of the points have a label, as after ballots: then class shares are known."""
+    return 10 * n_labels > 7 * n_points
 
 
 def check_alpha(alpha: object) -> float:

@@ -87,7 +87,7 @@ def next_queries(
     wanted = _checked(m, int(free.sum()), what="points that were not asked")
     used = usual_alpha(labels, len(points)) if alpha is None else alpha
     lead = margins(graph.spread(known, alpha=used, balance=balance, progress_bar=progress_bar))
-    cluster = _clusters(points, min(CLUSTERS, len(points)), check_count("seed", seed, least=0))
+    cluster = clusters(points, min(CLUSTERS, len(points)), check_count("seed", seed, least=0))
     size = np.bincount(cluster)
     mean = np.bincount(cluster, weights=lead) / np.maximum(size, 1)
     open_ = np.flatnonzero(free)
@@ -126,7 +126,7 @@ def _random(points: NDArray[Any], m: int, seed: int, graph: GraphMaker, progress
 
 def _typical(points: NDArray[Any], m: int, seed: int, graph: GraphMaker, progress_bar: ProgressBar) -> Ints:
     """Return the densest point of each cell, large cells first."""
-    cell, reach = _clusters(points, m, seed), graph().reach
+    cell, reach = clusters(points, m, seed), graph().reach
     order = np.lexsort((np.arange(len(points)), reach, cell))
     cells, first = np.unique(cell[order], return_index=True)
     return np.asarray(order[first][np.argsort(-np.bincount(cell)[cells], kind="stable")])
@@ -177,7 +177,7 @@ def _greedy(reached: NDArray[np.float32], m: int) -> Ints:
     return np.array(chosen, dtype=np.int64)
 
 
-def _clusters(points: NDArray[Any], count: int, seed: int) -> NDArray[np.int64]:
+def clusters(points: NDArray[Any], count: int, seed: int) -> NDArray[np.int64]:
     """Return the k-means cell of every point; one thread, so that the same points give the same cells."""
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.exceptions import ConvergenceWarning

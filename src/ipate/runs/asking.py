@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ipate.data.frames import n_rows
 from ipate.labelling.results import Labelling
 from ipate.planning.settings import Settings
-from ipate.public.features import fit_features
+from ipate.public.features import Kind, neighbourly
 from ipate.public.graph import Graph, make_graph
 from ipate.public.queries import choose_queries, next_queries, second_round
 from ipate.students.confidence import label_distributions
@@ -32,17 +32,18 @@ class Asking:
 
 def plan_queries(
     pool: Any, settings: Settings, *, n_classes: int, seed: int, shape: tuple[int, ...] | None = None,
-    n_jobs: int | None = None,
+    n_jobs: int | None = None, kind: Kind | None = None,
 ) -> Asking:  # fmt: skip
     """Choose the points to ask from the pool alone; coverage leaves a quarter of them for a second round.
 
-    Where the number of queries is not fixed, the other points follow in random order.
+    `kind` is that of the features in which points are near each other, by default that of the pool. Where the number of
+    queries is not fixed, the other points follow in random order.
     """
     size = n_rows(pool)
     m = size if settings.n_queries is None else min(settings.n_queries, size)
     if settings.queries == "random":
         return Asking(first=np.random.default_rng([seed, 2]).permutation(size)[:m])
-    points = fit_features(pool, n_classes=n_classes, shape=shape).directions(pool)
+    points = neighbourly(pool, n_classes=n_classes, shape=shape, kind=kind)
     graph = make_graph(points, n_jobs=n_jobs)
     rounds = settings.queries == "coverage" and settings.n_queries is not None
     later = second_round(m) if rounds else 0

@@ -19,7 +19,7 @@ from ipate.public.cells import PARTITIONS
 from ipate.public.features import fit_features
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar, opened, read_record, reading, record_labelling
-from ipate.runs.task import Task
+from ipate.runs.task import Task, embedding
 
 
 def release_once(
@@ -67,9 +67,8 @@ def _made_maps(folder: RunFolder, task: Task, ledger: Ledger, bar: Bar) -> Publi
         pool, n_classes = task.data.X[task.parts.public], task.data.n_classes
         spent = {account: ledger.spent(account) for account in ledger.terms}
         design = make_design(list(ledger.terms.values()), n_classes=n_classes, n_pool=len(pool), spent=spent)
-        kind = None if folder.config.labelling.embedding == "auto" else folder.config.labelling.embedding
         with bar("partitions of the pool computed", PARTITIONS) as progress:
-            features = fit_features(np.asarray(pool), n_classes=n_classes, kind=kind)
+            features = fit_features(np.asarray(pool), n_classes=n_classes, kind=embedding(folder.config))
             made = PublicMaps.make(
                 np.asarray(pool), n_classes=n_classes, cells=design.cells, features=features,
                 n_jobs=folder.config.teachers.n_jobs, progress=progress,

@@ -7,10 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ipate.data import IMAGES
 from ipate.data.schema import ORIGIN
 from ipate.errors import InputError, check_number, nearest
 from ipate.ledger.records import NoiseKind
 from ipate.people.budgets import MIN_GROUP_SIZE
+from ipate.students import usual_student
 from ipate.teachers.models import DEFAULT
 
 Auto = Literal["auto"]
@@ -178,9 +180,9 @@ class ReferenceConfig(_Section):
 
 
 class StudentConfig(_Section):
-    """The model of the student and its options."""
+    """The model of the student and its options; "auto" is what suits the data (`ipate.students.usual_student`)."""
 
-    model: str = DEFAULT
+    model: str = "auto"
     options: dict[str, Any] = {}
 
 
@@ -216,6 +218,14 @@ class RunConfig(_Section):
                 "compare uses the private data a second time, uncharged and partly without noise: it is refused on a "
                 "file of people; set benchmark = true (--benchmark) if nobody in the file is real, or leave it out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _chosen_student(self) -> "RunConfig":
+        """Resolve the student once, so that a run that is resumed elsewhere has the same one."""
+        if self.student.model == "auto":
+            usual = usual_student(IMAGES.get(self.data.name or "", ()))
+            object.__setattr__(self, "student", self.student.model_copy(update={"model": usual}))
         return self
 
     @model_validator(mode="after")

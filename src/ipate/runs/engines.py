@@ -18,9 +18,10 @@ from ipate.labelling.results import Labelling
 from ipate.ledger.base import Ledger, MemoryLedger
 from ipate.people.people import People
 from ipate.planning.settings import designed
-from ipate.public.features import fit_features
+from ipate.public.features import Kind, fit_features
 from ipate.runs.asking import ask, plan_queries
 from ipate.runs.fitting import Label, charged_terms, run_labelling
+from ipate.students.fitted import student_of
 from ipate.teachers.dry import dry_fit
 from ipate.teachers.engines import Engine
 from ipate.teachers.ensemble import Notes, train_and_vote
@@ -36,7 +37,9 @@ def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed:
     model.allocation_ = allocation = allocate(model.variant, people=people, n_teachers=settings.n_teachers, seed=seed)
     model._tell(settings.reason, *allocation.notes)
     numbers = pool if settings.queries == "random" else as_numbers(pool, pool)[1]
-    asking = plan_queries(numbers, settings, n_classes=n_classes, seed=seed, n_jobs=model.n_jobs)
+    asking = plan_queries(
+        numbers, settings, n_classes=n_classes, seed=seed, n_jobs=model.n_jobs, kind=_embedding(model)
+    )
     asked = [str(index) for index in asking.first.tolist()]
     settings = model.choice_ = designed(settings, allocation, n_classes=n_classes, queries=asked)
     votes, model.private_notes_ = collect_votes(
@@ -59,15 +62,13 @@ def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed:
 
 def by_ballots(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: int) -> Label:
     """Return the function that releases the ballots of a classifier's people."""
-    settings, embedding = model.choice_, model.embedding
-    if embedding not in ("auto", "given", "learnt"):
-        raise InputError(f"embedding is {embedding!r}: it must be auto, given or learnt")
+    settings = model.choice_
     model.allocation_ = allocation = allocate_ballots(model.variant, people=people, seed=seed, meter=settings.meter)
     model._tell(settings.reason, *allocation.notes)
     model.private_notes_ = {"rows_without_class": int((y < 0).sum())}
     n_classes = len(model.classes_)
     rows, points = as_numbers(X, pool)
-    features = fit_features(points, n_classes=n_classes, kind=None if embedding == "auto" else embedding)
+    features = fit_features(points, n_classes=n_classes, kind=_embedding(model))
 
     def label(ledger: Ledger | None) -> tuple[Labelling, Ledger]:
         book = MemoryLedger(charged_terms(allocation, settings)) if ledger is None else ledger
@@ -79,6 +80,16 @@ def by_ballots(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: 
         return found.labelling, book
 
     return label
+
+
+def _embedding(model: Any) -> Kind | None:
+    """Return the kind of features in which a classifier's queries and cells are chosen.
+
+    "auto" is what suits its student.
+    """
+    if model.embedding not in ("auto", "given", "learnt"):
+        raise InputError(f"embedding is {model.embedding!r}: it must be auto, given or learnt")
+    return student_of(model).embedding if model.embedding == "auto" else model.embedding
 
 
 def collect_votes(

@@ -25,7 +25,7 @@ from ipate.planning.settings import Settings
 from ipate.runs.asking import Asking, ask, plan_queries
 from ipate.runs.fitting import charged_terms, run_labelling
 from ipate.runs.folder import RunFolder
-from ipate.runs.task import Task
+from ipate.runs.task import Task, embedding
 from ipate.votes import Votes
 
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]  # a title and a total
@@ -298,7 +298,7 @@ def _asking(folder: RunFolder, settings: Settings, task: Task) -> Asking:
         return Asking(first=np.arange(len(task.parts.public)))
     made = plan_queries(
         np.asarray(data.X[task.parts.public]), settings, n_classes=data.n_classes, seed=config.split_seed,
-        n_jobs=config.teachers.n_jobs,
+        n_jobs=config.teachers.n_jobs, kind=embedding(config),
     )  # fmt: skip
     return replace(made, first=_kept(folder.path / "queries.json", made.first))
 

@@ -19,6 +19,7 @@ from ipate.people.ids import warn_alike
 from ipate.people.people import People, make_people
 from ipate.planning.choose import group_limit
 from ipate.planning.reference import Reference, Simulator, read_design
+from ipate.public.features import Kind
 from ipate.runs.config import ReferenceConfig, RunConfig
 from ipate.students import STUDENTS, find_student
 from ipate.teachers.models import NETS, import_from, make_model
@@ -170,6 +171,12 @@ def requested_settings(config: RunConfig, *, n_classes: int) -> dict[str, Any]:
         "reference": _reference(config, n_classes),
         "design": None if config.reference.design is None else read_design(config.reference.design),
     }
+
+
+def embedding(config: RunConfig) -> Kind | None:
+    """Return the features in which queries and cells of a run are chosen; "auto" is what suits its student."""
+    wanted = config.labelling.embedding
+    return find_student(config.student.model).embedding if wanted == "auto" else wanted
 
 
 def _reference(config: RunConfig, n_classes: int) -> Reference | None:

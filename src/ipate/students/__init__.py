@@ -4,7 +4,6 @@ Each student is one object and one entry of `STUDENTS`; nobody else compares its
 of released labels, so it costs nobody anything.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +14,9 @@ from numpy.typing import NDArray
 
 from ipate.data.frames import stacked, take
 from ipate.errors import InputError, check_count, refuse_name
-from ipate.teachers.models import MODELS, NETS, make_model
+from ipate.public.features import Kind
+from ipate.public.hog import SMALLEST
+from ipate.teachers.models import DEFAULT, MODELS, NETS, make_model
 
 Labelled = tuple[NDArray[Any], NDArray[np.int64]]
 Floats = NDArray[np.float64]
@@ -34,6 +35,7 @@ class Student(ABC):
     wants_shape = False  # whether `make` takes `image_shape`, the shape of one image, as an option
     quick = False  # whether it can be tried on made-up labels in no time
     uses_posterior = False  # whether `fit` takes `targets`: weights of the classes at every point
+    embedding: Kind | None = None  # the features in which queries and cells suit it; None: those of the pool's kind
 
     def labels_wanted(self, k: int, q: float, *, n_classes: int) -> int | None:
         """Return how many labels of little noise serve it best; None: as many as possible.
@@ -171,18 +173,28 @@ class Graph(Student):
         """
         from sklearn.base import clone
 
-        check_count("n_classes", n_classes, least=2)
-        if targets is None:
-            targets = _one_hot(labels, n_classes)
-        elif np.shape(targets) != (len(labels), n_classes):
-            raise InputError(f"targets have the shape {np.shape(targets)}: it must be {(len(labels), n_classes)}")
-        weight = sample_weight
-        if labelled is not None:
-            more, classes = labelled
-            pool, targets = stacked(pool, more), np.concatenate([targets, _one_hot(classes, n_classes)])
-            if weight is not None:
-                weight = np.concatenate([weight, np.ones(len(classes))])
-        return clone(model).fit(pool, targets, sample_weight=weight)
+        pool, known = _joined(pool, labels, n_classes, sample_weight=sample_weight, labelled=labelled, targets=targets)
+        return clone(model).fit(pool, known)
+
+
+def _joined(
+    pool: Any, labels: NDArray[np.int64], n_classes: int, *, sample_weight: Floats | None, labelled: Labelled | None,
+    targets: Floats | None,
+) -> tuple[Any, Floats]:  # fmt: skip
+    """Return the pool with further labelled points, and the weights of the classes at all of them."""
+    check_count("n_classes", n_classes, least=2)
+    if targets is None:
+        targets = _one_hot(labels, n_classes)
+    elif np.shape(targets) != (len(labels), n_classes):
+        raise InputError(f"targets have the shape {np.shape(targets)}: it must be {(len(labels), n_classes)}")
+    if sample_weight is not None:
+        targets = targets * np.asarray(sample_weight, dtype=np.float64)[:, None]
+    if labelled is not None:
+        more, classes = labelled
+        pool, targets = stacked(pool, more), np.concatenate([targets, _one_hot(classes, n_classes)])
+    if not targets.any():
+        raise InputError(NOTHING_TO_TEACH)
+    return pool, targets
 
 
 def _one_hot(labels: NDArray[np.int64], n_classes: int) -> Floats:
@@ -194,14 +206,17 @@ def _one_hot(labels: NDArray[np.int64], n_classes: int) -> Floats:
 class Semi(Student):
     """The semi-supervised student of images, `ipate.torch.FixMatchClassifier`, which learns from the whole pool.
 
-    Where nearly every point has a weighted label, as after ballots, the 70% of the largest weight are the labelled set,
-    and all labels are first targets. Otherwise the first targets are the labels spread over learnt features.
+    Labels are spread over the graph of learnt features. The result is the first target of every point, and a prediction
+    that contradicts it is never a target. Where nearly every point has a label, as after ballots, the labelled set is
+    the clearest 70% of every cluster: a cluster between two classes, such as crossed sevens, must not be without any.
     """
 
     name = "semi"
     images = True
     queries = "coverage"
-    SURE = 0.7
+    uses_posterior = True
+    embedding = "learnt"
+    SURE, CLUSTERS = 0.7, 150
 
     def labels_wanted(self, k: int, q: float, *, n_classes: int) -> int | None:
         """Return m = kq, where σ/k = √(2/m), and at least 3 labels per class: few labels, nearly all right."""
@@ -218,28 +233,50 @@ class Semi(Student):
     def fit(
         self, model: Any, pool: NDArray[Any], labels: NDArray[np.int64], *, n_classes: int,
         sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
+        targets: Floats | None = None, encoder: Any = None,
     ) -> Any:  # fmt: skip
-        """Train a clone on class ids, with further labelled images as points of the pool."""
+        """Train a clone on class ids, with further labelled images as points of the pool.
+
+        `encoder` is the net of the pool, if it was trained before (`ipate.public.features.pool_encoder`).
+        """
         from sklearn.base import clone
 
+        from ipate.public.features import pool_encoder, unit_length
+        from ipate.public.graph import make_graph, margins, nearly_all, usual_alpha
+
+        self.try_on(model, pool, n_classes=n_classes)
+        pool, known = _joined(pool, labels, n_classes, sample_weight=sample_weight, labelled=labelled, targets=targets)
+        own = clone(model).set_params(classes=np.arange(n_classes))
+        encoder = encoder or pool_encoder(pool, seed=own.random_state or 0, steps=own.encoder_steps, device=own.device)
+        points = unit_length(encoder.features(pool, device=own.device))
+        told = np.flatnonzero(known.any(axis=1))
+        full = nearly_all(len(told), len(known))
+        spread = make_graph(points).spread(known, alpha=usual_alpha(len(told), len(known)), balance=not full)
+        first, weights = spread.argmax(axis=1), known.max(axis=1)
+        y = np.where(weights > 0, known.argmax(axis=1), -1)
+        if full:
+            y, weights = np.where(self._clearest(points, margins(spread)), first, -1), np.ones(len(known))
+        return own.fit(pool, y, weights, first_targets=first, encoder=encoder)
+
+    def try_on(self, model: Any, pool: Any, *, n_classes: int) -> None:
+        """Refuse a pool that has no images."""
         if np.ndim(pool) not in (3, 4):
             raise InputError(
                 f"student is 'semi': it needs images, but the pool is a table of the shape {np.shape(pool)}; use "
                 "another student, such as logistic"
             )
-        targets, weights, first = labels.copy(), sample_weight, None
-        known = np.flatnonzero(labels >= 0)
-        if weights is not None and len(known) > self.SURE * len(labels):
-            order = known[np.argsort(-np.asarray(weights)[known], kind="stable")]
-            targets[order[math.ceil(self.SURE * len(labels)) :]] = -1
-            first, weights = labels, None
-        if labelled is not None:
-            more, classes = labelled
-            pool, targets = stacked(pool, more), np.concatenate([targets, classes])
-            weights = None if weights is None else np.concatenate([weights, np.ones(len(classes))])
-            first = None if first is None else np.concatenate([first, classes])
-        own = clone(model).set_params(classes=np.arange(n_classes))
-        return own.fit(pool, targets, weights, first_targets=first)
+
+    def _clearest(self, points: Floats, lead: Floats) -> NDArray[np.bool_]:
+        """Return which points are among the 70% of the largest lead in their cluster of the pool."""
+        from ipate.public.queries import clusters
+
+        cluster = clusters(points, min(self.CLUSTERS, len(points)), 0)
+        order = np.lexsort((np.arange(len(lead)), -lead, cluster))
+        size = np.bincount(cluster)
+        rank = np.arange(len(lead)) - (np.cumsum(size) - size)[cluster[order]]
+        chosen = np.zeros(len(lead), dtype=bool)
+        chosen[order] = rank < np.ceil(self.SURE * size)[cluster[order]]
+        return chosen
 
 
 STUDENTS: dict[str, Student] = {
@@ -249,6 +286,26 @@ STUDENTS: dict[str, Student] = {
     Semi.name: Semi(),
 }
 """Every student by name; a new one is added with `STUDENTS[mine.name] = mine`."""
+
+
+def usual_student(shape: Sequence[int]) -> str:
+    """Return the default student of points of this shape: of images semi with a GPU and graph without, else logistic.
+
+    Classes of images are clusters of the pool's features; those of tables often are not, and spreading would mislead.
+    Images below 16 pixels a side, which have no other features than their pixels, count as tables.
+    """
+    if len(shape) < 2 or sorted(shape)[-2] < SMALLEST:
+        return DEFAULT
+    return Semi.name if _has_gpu() else Graph.name
+
+
+def _has_gpu() -> bool:
+    """Return whether torch is installed and finds a GPU."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return False
+    return bool(torch.cuda.is_available())
 
 
 def find_student(student: Any) -> Student:

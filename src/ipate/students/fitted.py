@@ -26,8 +26,9 @@ from ipate.teachers.models import DEFAULT
 
 
 def student_of(classifier: Any) -> Student:
-    """Return the student that a classifier was given, by default logistic regression."""
-    return find_student(DEFAULT if classifier.student is None else classifier.student)
+    """Return the student that a classifier was given, or the one that suits its pool; before `fit`, that of tables."""
+    usual = getattr(classifier, "_usual_student", DEFAULT)
+    return find_student(usual if classifier.student is None else classifier.student)
 
 
 def _student_has(method: str) -> Callable[[Any], bool]:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 
 from ipate.errors import InputError, show
 from ipate.public.features import Features, fit_features
-from ipate.public.graph import NEIGHBORS, Floats, check_alpha, make_graph, margins, usual_alpha
+from ipate.public.graph import NEIGHBORS, Floats, check_alpha, make_graph, margins, nearly_all, usual_alpha
 from ipate.students import NOTHING_TO_TEACH
 from ipate.students.named import over_all_classes
 from ipate.teachers.models import DEFAULT, make_model
@@ -32,9 +32,10 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_neighbors : int
         The neighbours of a point.
     alpha : float or "auto"
-        How far labels are spread, between 0 and 1; "auto" is .99 where at most every 75th point has a label, else .95.
-    balance : bool
-        Whether all classes get the same mass, which helps with few labels unless some classes are rare.
+        How far labels are spread, between 0 and 1; "auto" is `ipate.public.graph.usual_alpha`.
+    balance : bool or "auto"
+        Whether all classes get the same mass, which helps with few labels unless some classes are rare; "auto" says no
+        where nearly all points have a label, as after ballots.
     features : {"table", "image", "given"}, optional
         What the rows are; by default images where `image_shape` is given or rows are arrays, and a table otherwise.
     image_shape : tuple of int, optional
@@ -72,8 +73,9 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, estimator: Any = None, *, n_neighbors: int = NEIGHBORS, alpha: float | str = "auto", balance: bool = True,
-        features: Any = None, image_shape: Any = None, random_state: int | None = None, n_jobs: int | None = None,
+        self, estimator: Any = None, *, n_neighbors: int = NEIGHBORS, alpha: float | str = "auto",
+        balance: bool | str = "auto", features: Any = None, image_shape: Any = None, random_state: int | None = None,
+        n_jobs: int | None = None,
     ) -> None:  # fmt: skip
         self.estimator, self.n_neighbors, self.alpha, self.balance = estimator, n_neighbors, alpha, balance
         self.features, self.image_shape, self.random_state, self.n_jobs = features, image_shape, random_state, n_jobs
@@ -113,7 +115,8 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labelled = int(targets.any(axis=1).sum())
         self.alpha_ = usual_alpha(labelled, len(rows)) if alpha is None else alpha
         graph = make_graph(points, n_neighbors=self.n_neighbors, n_jobs=self.n_jobs)
-        self.label_distributions_ = graph.spread(targets[:, seen], alpha=self.alpha_, balance=self.balance)
+        balance = not nearly_all(labelled, len(rows)) if self.balance == "auto" else bool(self.balance)
+        self.label_distributions_ = graph.spread(targets[:, seen], alpha=self.alpha_, balance=balance)
         self.transduction_ = self.classes_[self.label_distributions_.argmax(axis=1)]
         self.margin_ = margins(self.label_distributions_)
         self.estimator_ = self._trained(points)

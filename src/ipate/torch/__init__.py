@@ -15,7 +15,6 @@ from ipate.torch.ensemble import Ensemble, Members, Student
 from ipate.torch.fixmatch import train_fixmatch
 from ipate.torch.loop import Compute
 from ipate.torch.nets import NETS, PRESETS, Augmentation, Net, Optimiser, Preset, single
-from ipate.torch.spreading import spread_labels
 from ipate.torch.training import train_ensemble, train_student
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NETS", "PRESETS", "Augmentation", "Compute", "Encoder", "Ensemble", "FixMatchClassifier", "InputError", "Members",
     "Net", "Optimiser", "Preset", "Student", "TeacherFailure", "TorchClassifier", "TrainingError", "module_classifier",
-    "single", "spread_labels", "train_encoder", "train_ensemble", "train_fixmatch", "train_student",
+    "single", "train_encoder", "train_ensemble", "train_fixmatch", "train_student",
 ]  # fmt: skip
 
 

@@ -90,7 +90,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A semi-supervised classifier of images: self-supervised features, label spreading and FixMatch.
+    """A semi-supervised classifier of images: self-supervised features and FixMatch.
 
     It learns from the whole pool; `y` has −1 where a point has no label, as in scikit-learn's semi-supervised models.
 
@@ -157,7 +157,8 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight : array of shape (N,), optional
             How sure each label is; only ratios matter.
         first_targets : array of shape (N,), optional
-            What the points are taught in the first part of training, −1 for nothing. Default: spread labels.
+            What the points are taught in the first part of training, −1 for nothing, such as labels that were spread
+            over the features; later a prediction counts where it agrees. The student "semi" of runs makes them.
         encoder : Encoder, optional
             A net that was trained on this pool before.
         """

@@ -2,8 +2,10 @@
 
 Sohn et al., "FixMatch: simplifying semi-supervised learning with consistency and confidence", NeurIPS 2020: a point's
 prediction in a weak view, where it is sure, is the target of a stronger view. What differs: training starts from the
-weights of `ipate.torch.contrastive`, and in its first part the targets are given ones, so that no cluster of the pool
-gets a class that no label supports. All of it is post-processing of released labels.
+weights of `ipate.torch.contrastive`; in its first part the targets are given ones; and later a prediction that
+contradicts the given target of its point is no target. Without this a cluster between two classes, such as crossed
+sevens, goes over to the larger one as a whole, although most of its given targets are right. All of it is
+post-processing of released labels.
 """
 
 from typing import Any
@@ -30,7 +32,6 @@ from ipate.torch.contrastive import (
 from ipate.torch.ensemble import Ensemble, Student
 from ipate.torch.loop import Compute, as_floats, chosen_device, numerics, visits
 from ipate.torch.nets import Augmentation
-from ipate.torch.spreading import spread_labels
 from ipate.torch.views import Views
 
 WEAK = Views(affine=Augmentation(degrees=5, shift=0.07))
@@ -69,8 +70,8 @@ def train_fixmatch(
     sample_weight : array of shape (N,), optional
         How much each label counts; only ratios matter.
     first_targets : array of shape (N,) or (N, n_classes), optional
-        Class ids (−1: none) or distributions (zeros: none) that the points are taught in the first part of training.
-        Default: the labels spread over the encoder's features (`spread_labels`).
+        Class ids (−1: none) or distributions (zeros: none) that the points are taught in the first part of training,
+        and that their own predictions must agree with afterwards; such as labels that were spread over the pool.
     encoder : Encoder, optional
         Where training starts; default: `train_encoder` on this pool with this seed.
     steps : int, optional
@@ -90,12 +91,6 @@ def train_fixmatch(
     weights = _checked(X, targets, n_classes, sample_weight)
     start = encoder or train_encoder(X, seed=seed, device=chosen, compute=compute)
     images = checked_images(X, start.net, image=start.image)
-    if first_targets is None:
-        reached = spread_labels(
-            start.features(images, device=chosen), targets, n_classes=n_classes, sample_weight=sample_weight,
-            device=chosen,
-        )  # fmt: skip
-        first_targets = np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
     few, many = min(batch_size[0], max(8, 2 * len(weights))), min(batch_size[1], len(images))
     if few < 1 or many < 1:
         raise InputError(f"batch_size is {batch_size}: give two numbers, each at least 1")
@@ -104,13 +99,14 @@ def train_fixmatch(
     model.load_state_dict({name: value.to(chosen) for name, value in start.state.items()}, strict=False)
     settings = compute or usual_compute(chosen)
     step = Trainer(model, device=chosen, compute=settings, steps=length, progress=progress)
-    first = torch.from_numpy(_distributions(first_targets, len(images), n_classes)).to(chosen)
+    given = np.full(len(images), -1) if first_targets is None else first_targets
+    first = torch.from_numpy(_distributions(given, len(images), n_classes)).to(chosen)
     pool = torch.from_numpy(np.ascontiguousarray(images)).to(chosen)
     classes = torch.from_numpy(np.maximum(targets, 0).astype(np.int64)).to(chosen)
     counted = torch.zeros(len(images), device=chosen)
-    known = np.flatnonzero(targets >= 0)
-    counted[torch.from_numpy(known).to(chosen)] = torch.from_numpy(weights).to(chosen)
-    of_labels = _rows(known, few, length, seed, _LABELLED).to(chosen)
+    labelled = np.flatnonzero(targets >= 0)
+    counted[torch.from_numpy(labelled).to(chosen)] = torch.from_numpy(weights).to(chosen)
+    of_labels = _rows(labelled, few, length, seed, _LABELLED).to(chosen)
     of_pool = _rows(np.arange(len(images)), many, length, seed, _POOL).to(chosen)
     weak = WEAK.draw(seed=seed, stream=_WEAK, steps=length, batch_size=many, image=start.image, device=chosen)
     strong = MILD.draw(seed=seed, stream=_STRONG, steps=length, batch_size=few + many, image=start.image, device=chosen)
@@ -121,9 +117,12 @@ def train_fixmatch(
             with torch.no_grad():
                 sure, guess = step.forward(plain.of(seen[few:])).softmax(dim=1).max(dim=1)
             wanted = functional.one_hot(guess, n_classes) * (sure >= threshold)[:, None]
+            told = first.index_select(0, rows)
+            known = told.sum(dim=1, keepdim=True) > 0
             if number < first_share * length:
-                told = first.index_select(0, rows)
-                wanted = torch.where(told.sum(dim=1, keepdim=True) > 0, told, wanted)
+                wanted = torch.where(known, told, wanted)
+            else:
+                wanted = wanted * (~known | (told.gather(1, guess[:, None]) > 0))
             log = functional.log_softmax(step.forward(moved.of(seen)), dim=1)
             right = functional.nll_loss(log[:few], classes.index_select(0, own), reduction="none")
             loss = (right * counted.index_select(0, own)).mean() - (wanted * log[few:]).sum(dim=1).mean()
