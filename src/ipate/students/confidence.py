@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
+from ipate.ballots.counting import Decoded
 from ipate.errors import InputError
 from ipate.labelling.noise import STEPS
 from ipate.labelling.results import Record
@@ -90,6 +91,11 @@ def lesson(student: Student, record: Record, *, n_classes: int, total_weight: fl
         record.labels, n_classes=n_classes, noisy_votes=record.noisy_votes, step=record.step, total_weight=total_weight
     )
     return {"targets": found} if student.uses_posterior else {"sample_weight": confidence(found)}
+
+
+def ballot_lesson(student: Student, decoded: Decoded) -> dict[str, Any]:
+    """Return what ballots tell a student beside the labels: their weights and, if it can use it, their review."""
+    return {"sample_weight": decoded.sample_weight, **({"review": decoded.review} if student.reviews else {})}
 
 
 def confidence(distributions: Floats) -> Floats:
