@@ -99,6 +99,8 @@ def test_student_of_ballots_is_reviewed_with_the_histogram():
     model = fitted(student=Recorder(), noise_seed=1)
     assert model.student_.rows_ > POOL
     assert not hasattr(model, "_decoded")
+    model.fit(X, Y, budgets=np.full(N, 0.2), X_public=X_POOL)
+    assert model.student_.rows_ == POOL  # too little weight per class
 
 
 def test_shared_ledger_refuses_second_release_of_ballots(tmp_path):

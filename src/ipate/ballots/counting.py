@@ -18,6 +18,7 @@ STEP = SIGMA / STEPS  # the released histogram has whole multiples of this
 EDGES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # between the confidence bins of a margin, in σ
 WEIGHTS = (0.05, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of a label in the student's training, by its bin
 KEPT, SHARPENED = 0.75, 2.0  # of a review: the share of the residual, and the power of the scores
+ENOUGH_FOR_REVIEW = 50.0  # Σw/σ per class: below it, a review would teach the student noise
 _EXACT = 2**53
 
 
@@ -99,6 +100,11 @@ class Decoded:
         """The weight of every label in the student's training."""
         return label_weights(self.confidence)
 
+    @property
+    def reviewable(self) -> bool:
+        """Whether the histogram has so much weight per class that `review` makes students better."""
+        return bool(self.weight >= ENOUGH_FOR_REVIEW * self.scores.shape[1])
+
     def review(self, guess: Floats) -> Floats:
         """Return a weight of every class at every point, for a student's second training, from its own probabilities.
 
@@ -120,7 +126,7 @@ class Decoded:
         shares = (np.clip(scores, 0.0, None) / np.maximum(scores.max(axis=1, keepdims=True), 1e-9)) ** SHARPENED
         shares[shares < 0.01] = 0.0  # too little to be worth a row of the student's training data
         shares[np.arange(n), np.argmax(scores, axis=1)] = 1.0
-        return shares * (label_weights(_bins(_margins(scores))) / shares.sum(axis=1))[:, None]
+        return np.asarray(shares * (label_weights(_bins(_margins(scores))) / shares.sum(axis=1))[:, None])
 
 
 def label_weights(confidence: Ints) -> Floats:

@@ -94,8 +94,9 @@ def lesson(student: Student, record: Record, *, n_classes: int, total_weight: fl
 
 
 def ballot_lesson(student: Student, decoded: Decoded) -> dict[str, Any]:
-    """Return what ballots tell a student beside the labels: their weights and, if it can use it, their review."""
-    return {"sample_weight": decoded.sample_weight, **({"review": decoded.review} if student.reviews else {})}
+    """Return what ballots tell a student beside the labels: their weights and, where it is of use, their review."""
+    found: dict[str, Any] = {"sample_weight": decoded.sample_weight}
+    return found | ({"review": decoded.review} if student.reviews and decoded.reviewable else {})
 
 
 def confidence(distributions: Floats) -> Floats:
