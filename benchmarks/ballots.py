@@ -1,7 +1,7 @@
 """Measure ballots: accuracy with the public feature rule, where it fails, what a million people cost, and kills.
 
     python benchmarks/ballots.py [--only digits cancer synthetic-1000 …] [--seeds 5] [--data-dir FOLDER]
-    python benchmarks/ballots.py --part teachers | failures | cost | kills
+    python benchmarks/ballots.py --part paired | teachers | failures | cost | kills
 
 Accuracy is percent right on held-out rows, mean ± sd over fresh splits, of a logistic student that is taught by the
 released labels with their confidence weights; δ = 1/(10·people). "automatic" is the rule of `ipate.public.features`,
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.ballots.counting import Decoded
 from ipate.ballots.design import ballot_terms, make_design
 from ipate.ballots.release import PublicMaps, release
 from ipate.data import load
@@ -31,6 +32,8 @@ from ipate.labelling.noise import SecureNoise, SeededNoise
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
 from ipate.public.features import Features, fit_features
+from ipate.students import find_student
+from ipate.students.confidence import ballot_lesson
 
 Array = NDArray[Any]
 MIX = (0.54, 0.37, 0.09)
@@ -156,21 +159,20 @@ def student_rows(data: Split, features: Features) -> tuple[Array, Array]:
     return first, second
 
 
-def score(data: Split, rows: tuple[Array, Array], labels: Array, weight: Array | None) -> tuple[float, float]:
+def score(data: Split, rows: tuple[Array, Array], labels: Array, decoded: Decoded | None = None) -> tuple[float, float]:
     """Percent right of a logistic student on the test rows, and of its worst class."""
     from sklearn.linear_model import LogisticRegression
 
-    if np.unique(labels).size == 1:
-        found = np.full(len(rows[1]), labels[0])
-    else:
-        found = LogisticRegression(max_iter=1000).fit(rows[0], labels, sample_weight=weight).predict(rows[1])
-    right = found == data.test[1]
+    student = find_student(LogisticRegression(max_iter=1000))
+    known = {} if decoded is None else ballot_lesson(student, decoded)
+    trained = student.fit(student.make({}), rows[0], labels, n_classes=data.n_classes, **known)
+    right = trained.predict(rows[1]) == data.test[1]
     return 100 * float(right.mean()), 100 * min(right[data.test[1] == c].mean() for c in range(data.n_classes))
 
 
 def teach(
     data: Split, features: Features, pool: Array, private: Array, budget: tuple[float, ...], *, seed: int,
-    kept: dict[Any, PublicMaps], rows: tuple[Array, Array],
+    kept: dict[Any, PublicMaps], rows: tuple[Array, Array], draw: int = 0,
 ) -> tuple[tuple[float, float], int, float, tuple[str, ...]]:  # fmt: skip
     """Release ballots and teach a student: its scores, the number of cells, Σw/σ and what the user is told."""
     people = people_of(len(private), budget, seed)
@@ -179,9 +181,15 @@ def teach(
     if key not in kept:
         kept[key] = PublicMaps.make(pool, n_classes=data.n_classes, cells=design.cells, features=features)
     found = release(
-        pool, private, data.private[1], people, n_classes=data.n_classes, maps=kept[key], noise=SeededNoise(seed)
+        pool,
+        private,
+        data.private[1],
+        people,
+        n_classes=data.n_classes,
+        maps=kept[key],
+        noise=SeededNoise(seed + 100_000 * draw),
     )
-    right = score(data, rows, found.labelling.labels, found.decoded.sample_weight)
+    right = score(data, rows, found.labelling.labels, found.decoded)
     return right, design.cells, design.affordable, found.notes
 
 
@@ -191,7 +199,7 @@ def shown(values: Iterable[float]) -> str:
     return f"{own.mean():.1f} ± {own.std(ddof=1) if len(own) > 1 else 0:.1f}"
 
 
-def accuracy(names: Iterable[str], *, seeds: int, data_dir: str | None, budgets: list[str]) -> None:
+def accuracy(names: Iterable[str], *, seeds: range, data_dir: str | None, budgets: list[str]) -> None:
     """Print the table of accuracies."""
     print(
         "| data | ε | cells | Σw/σ | automatic | hand-set | everybody at the strictest ε | ceiling |\n|" + " --- |" * 8
@@ -200,12 +208,12 @@ def accuracy(names: Iterable[str], *, seeds: int, data_dir: str | None, budgets:
         found: dict[tuple[str, str], list[float]] = {}
         figures: dict[str, tuple[int, float]] = {}
         ceiling = []
-        for seed in range(seeds):
+        for seed in seeds:
             data = SETS[name](seed, data_dir)
             auto = fit_features(data.pool[0], n_classes=data.n_classes)
             rows = student_rows(data, auto)
             kept: dict[Any, PublicMaps] = {}
-            ceiling.append(score(data, rows, data.pool[1], None)[0])
+            ceiling.append(score(data, rows, data.pool[1])[0])
             ways = {"auto": (auto, data.pool[0], data.private[0]), "hand": by_hand(data)}
             for budget in budgets:
                 for way, (features, pool, private) in ways.items():
@@ -221,6 +229,33 @@ def accuracy(names: Iterable[str], *, seeds: int, data_dir: str | None, budgets:
             auto_, hand = (shown(found[budget, way]) for way in ("auto", "hand"))
             line = f"| {name} | {budget} | {cells} | {weight:.0f} | {auto_} | {hand} | {least} | {shown(ceiling)} |"
             print(line, flush=True)
+
+
+def paired(names: Iterable[str], *, seeds: range, draws: int, data_dir: str | None, budgets: list[str]) -> None:
+    """Print how far automatic features are from hand-set ones on the same splits, each with several draws of noise."""
+    print("| data | ε | automatic | hand-set | difference ± standard error |\n|" + " --- |" * 5)
+    for name in names:
+        found: dict[str, list[list[float]]] = {budget: [] for budget in budgets}
+        for seed in seeds:
+            data = SETS[name](seed, data_dir)
+            auto = fit_features(data.pool[0], n_classes=data.n_classes)
+            rows, kept = student_rows(data, auto), dict[Any, PublicMaps]()
+            ways = ((auto, data.pool[0], data.private[0]), by_hand(data))
+            for budget in budgets:
+                own = [
+                    [
+                        teach(data, *way, BUDGETS[budget], seed=seed, kept=kept, rows=rows, draw=draw)[0][0]
+                        for way in ways
+                    ]
+                    for draw in range(draws)
+                ]
+                found[budget].append(np.mean(own, axis=0).tolist())
+        for budget in budgets:
+            right = np.array(found[budget])
+            gap = right[:, 0] - right[:, 1]
+            error = gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else 0.0
+            cells = f"{shown(right[:, 0])} | {shown(right[:, 1])} | {gap.mean():+.1f} ± {error:.1f}"
+            print(f"| {name} | {budget} | {cells} |", flush=True)
 
 
 def teachers(names: Iterable[str], *, seeds: int, data_dir: str | None, budgets: list[str]) -> None:
@@ -391,15 +426,22 @@ def kills(wanted: int) -> None:
 def main() -> int:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--part", choices=["accuracy", "teachers", "failures", "cost", "kills"], default="accuracy")
+    parser.add_argument(
+        "--part", choices=["accuracy", "paired", "teachers", "failures", "cost", "kills"], default="accuracy"
+    )
     parser.add_argument("--only", nargs="+", choices=list(SETS), default=list(SETS))
     parser.add_argument("--budgets", nargs="+", choices=list(BUDGETS), default=list(BUDGETS))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="of accuracy and paired")
+    parser.add_argument("--draws", type=int, default=8, help="of noise for every split, of paired")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--data-dir")
     asked = parser.parse_args()
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     if asked.part == "accuracy":
-        accuracy(asked.only, seeds=asked.seeds, data_dir=asked.data_dir, budgets=asked.budgets)
+        accuracy(asked.only, seeds=seeds, data_dir=asked.data_dir, budgets=asked.budgets)
+    elif asked.part == "paired":
+        paired(asked.only, seeds=seeds, draws=asked.draws, data_dir=asked.data_dir, budgets=asked.budgets)
     elif asked.part == "teachers":
         teachers(asked.only, seeds=asked.seeds, data_dir=asked.data_dir, budgets=asked.budgets)
     elif asked.part == "failures":

@@ -1689,6 +1689,20 @@ MUTANTS = (
         (f"{COUNTING}::test_noise_is_independent_and_has_the_stated_deviation",),
     ),
     Mutant(
+        "a review of ballots repeats the student's guess",
+        "ballots/counting.py",
+        "mass * (guess + KEPT * (self.scores / mass - cell_means))",
+        "mass * guess",
+        (f"{COUNTING}::test_review_corrects_a_guess_that_contradicts_its_cell",),
+    ),
+    Mutant(
+        "a review of ballots forgets the student's guess",
+        "ballots/counting.py",
+        "mass * (guess + KEPT * (self.scores / mass - cell_means))",
+        "self.scores",
+        (f"{COUNTING}::test_review_tells_points_of_one_cell_apart",),
+    ),
+    Mutant(
         "half the noise on ballots",
         "ballots/counting.py",
         "drawn = SIGMA * noise.normal",

@@ -88,6 +88,21 @@ def test_students_that_know_no_weights_learn_without_them():
         assert fitted(student=student).score(X, Y) > 0.85
 
 
+def test_student_of_ballots_is_reviewed_with_the_histogram():
+    """A second training counts points near a border for two classes, so it has more rows than the pool."""
+
+    class Recorder(LogisticRegression):
+        def fit(self, X, y, sample_weight=None):
+            self.rows_ = len(X)
+            return super().fit(X, y, sample_weight)
+
+    model = fitted(student=Recorder(), noise_seed=1)
+    assert model.student_.rows_ > POOL
+    assert not hasattr(model, "_decoded")
+    model.fit(X, Y, budgets=np.full(N, 0.2), X_public=X_POOL)
+    assert model.student_.rows_ == POOL  # too little weight per class
+
+
 def test_shared_ledger_refuses_second_release_of_ballots(tmp_path):
     options = {
         "voting": "ballots", "classes": [0, 1, 2], "ledger": tmp_path / "people.sqlite", "verbose": 0,

@@ -143,6 +143,32 @@ def test_labels_and_bins_come_from_margins():
     np.testing.assert_array_equal(found.sample_weight, [0.05, 0.25, 16, 0.05])
 
 
+def test_review_tells_points_of_one_cell_apart():
+    """Half the weight of the only cell is for either class; only the student can say which point is which."""
+    found = decode(np.array([[[800, 800]]]), np.zeros((4, 1), dtype=np.int64))
+    shares = found.review(np.array([[0.95, 0.05], [0.9, 0.1], [0.1, 0.9], [0.05, 0.95]]))
+    np.testing.assert_array_equal(np.argmax(shares, axis=1), [0, 0, 1, 1])
+    assert shares.sum(axis=1).min() > found.sample_weight.max()
+
+
+def test_review_corrects_a_guess_that_contradicts_its_cell():
+    """The cell's weight is for class 1, so a guess that sees no class at all must not be kept."""
+    found = decode(np.array([[[0, 1600, 0]], [[0, 1600, 0]]]), np.zeros((5, 2), dtype=np.int64))
+    assert found.weight == pytest.approx(2 * 1600 / 8 / np.sqrt(2))
+    shares = found.review(np.tile([0.4, 0.3, 0.3], (5, 1)))
+    assert np.all(np.argmax(shares, axis=1) == 1)
+    np.testing.assert_allclose(shares.sum(axis=1), 16.0)
+    share = np.array([0.4 - 0.75 * 0.4, 0.3 + 0.75 * 0.7, 0.3 - 0.75 * 0.3]) ** 2
+    np.testing.assert_allclose(shares[0], 16 * np.array([share[0], share[1], 0]) / share[:2].sum(), rtol=1e-9)
+
+
+def test_review_of_pure_noise_gives_finite_weights():
+    found = decode(np.full((2, 3, 3), -40), np.zeros((6, 2), dtype=np.int64))
+    shares = found.review(np.full((6, 3), 1 / 3))
+    assert np.isfinite(shares).all()
+    assert (shares.sum(axis=1) > 0).all()
+
+
 def test_probability_of_a_label_matches_the_vector():
     from scipy.stats import norm
 

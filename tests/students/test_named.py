@@ -99,3 +99,43 @@ def test_single_released_class_is_always_predicted():
 def test_pool_without_labels_is_refused():
     with pytest.raises(InputError, match="no public point has a label"):
         taught("logistic", np.full(120, -1))
+
+
+class Recorder(LogisticRegression):
+    """A logistic regression that remembers what it was trained on."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.given_ = (len(X), np.asarray(y), sample_weight)
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize("labelled", [None, (np.zeros((2, 4)), np.array([1, 1]))])
+def test_reviewed_student_counts_points_for_several_classes(labelled):
+    X, y = pool()
+    seen = []
+
+    def review(guess):
+        seen.append(guess)
+        return np.tile([0.0, 2.0, 1.0], (len(X), 1))
+
+    student = find_student(Recorder())
+    labels = np.where(y == 0, 1, y)  # class 0 has no label, so the first training does not know it
+    found = student.teach(student.make({}), X, labels, classes=NAMES, labelled=labelled, review=review)
+    more = 0 if labelled is None else 2
+    rows, targets, weights = found.given_
+    assert rows == 2 * len(X) + more
+    assert [np.sum(targets == name) for name in NAMES] == [0, len(X) + more, len(X)]
+    assert weights.sum() == 3 * len(X) + more
+    assert seen[0].shape == (len(X), 3)
+    assert not seen[0][:, 0].any()
+
+
+@pytest.mark.parametrize("model", [OnlyIds(), LinearSVC()])
+def test_student_without_weights_or_probabilities_is_not_reviewed(model):
+    def review(guess):
+        raise AssertionError("reviewed")
+
+    X, y = pool()
+    student = find_student(model)
+    found = student.teach(student.make({}), X, y, classes=NAMES, review=review, sample_weight=np.ones(len(X)))
+    assert np.mean(found.predict(X) == np.array(NAMES)[y]) > 0.9

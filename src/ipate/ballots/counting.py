@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ Ints = NDArray[np.int64]
 STEP = SIGMA / STEPS  # the released histogram has whole multiples of this
 EDGES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # between the confidence bins of a margin, in σ
 WEIGHTS = (0.05, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of a label in the student's training, by its bin
+KEPT, SHARPENED = 0.75, 2.0  # of a review: the share of the residual, and the power of the scores
+ENOUGH_FOR_REVIEW = 50.0  # Σw/σ per class: below it, a review would teach the student noise
 _EXACT = 2**53
 
 
@@ -88,11 +91,42 @@ class Decoded:
     labels: Ints
     margins: Floats  # first score minus second, in σ
     confidence: Ints  # the bin of the margin, 0 to 7
+    scores: Floats  # of every point and class, in σ
+    cells: NDArray[np.integer]  # of every point in every partition
+    weight: float  # the sum of the histogram, Σw/σ with noise
 
     @property
     def sample_weight(self) -> Floats:
         """The weight of every label in the student's training."""
         return label_weights(self.confidence)
+
+    @property
+    def reviewable(self) -> bool:
+        """Whether the histogram has so much weight per class that `review` makes students better."""
+        return bool(self.weight >= ENOUGH_FOR_REVIEW * self.scores.shape[1])
+
+    def review(self, guess: Floats) -> Floats:
+        """Return a weight of every class at every point, for a student's second training, from its own probabilities.
+
+        A histogram gives all points of a cell one distribution of classes. A student that has learnt the labels can
+        say how points of a cell differ, and the histogram how its guess is wrong on average over a cell. So a point
+        gets guess + β·(shares − the mean of the guess over the same cells), in units of the weight that falls into
+        cells like its own ("twicing", Tukey 1977, at β = 1; a smaller β keeps less of the noise). These scores are
+        squared and scaled to the weight that their margin gives a label.
+        """
+        n, n_classes = self.scores.shape
+        cell_means, sizes = np.zeros((n, n_classes)), np.zeros(n)
+        for own in self.cells.T:
+            members = np.bincount(own)
+            sums = np.stack([np.bincount(own, weights=column) for column in guess.T], axis=1)
+            cell_means += (sums / np.maximum(members, 1)[:, None])[own] / self.cells.shape[1]
+            sizes += members[own] / self.cells.shape[1]
+        mass = (max(self.weight, float(n_classes)) * SIGMA / n * sizes)[:, None]
+        scores = mass * (guess + KEPT * (self.scores / mass - cell_means))
+        shares = (np.clip(scores, 0.0, None) / np.maximum(scores.max(axis=1, keepdims=True), 1e-9)) ** SHARPENED
+        shares[shares < 0.01] = 0.0  # too little to be worth a row of the student's training data
+        shares[np.arange(n), np.argmax(scores, axis=1)] = 1.0
+        return np.asarray(shares * (label_weights(_bins(_margins(scores))) / shares.sum(axis=1))[:, None])
 
 
 def label_weights(confidence: Ints) -> Floats:
@@ -108,10 +142,20 @@ def decode(histogram: Ints, cells: NDArray[np.integer]) -> Decoded:
     sums = np.zeros((len(cells), histogram.shape[2]), dtype=np.int64)
     for k, table in enumerate(histogram):
         sums += table[cells[:, k]]
-    top = np.partition(sums, -2, axis=1)
-    margins = (top[:, -1] - top[:, -2]) * (STEP / np.sqrt(len(histogram)))
+    scale = STEP / np.sqrt(len(histogram))
+    margins = _margins(sums) * scale
     return Decoded(
-        labels=np.argmax(sums, axis=1).astype(np.int64),
-        margins=margins,
-        confidence=np.searchsorted(np.array(EDGES) * SIGMA, margins, side="right").astype(np.int64),
-    )
+        labels=np.argmax(sums, axis=1).astype(np.int64), margins=margins, confidence=_bins(margins),
+        scores=sums * scale, cells=cells, weight=float(histogram.sum() * scale / SIGMA),
+    )  # fmt: skip
+
+
+def _margins(scores: NDArray[Any]) -> NDArray[Any]:
+    """Return the first score of every point minus the second."""
+    top = np.partition(scores, -2, axis=1)
+    return np.asarray(top[:, -1] - top[:, -2])
+
+
+def _bins(margins: Floats) -> Ints:
+    """Return the confidence bin of every margin."""
+    return np.searchsorted(np.array(EDGES) * SIGMA, margins, side="right").astype(np.int64)

@@ -27,6 +27,8 @@ from ipate.runs.outlook import chosen_settings
 from ipate.runs.task import Task
 from ipate.runs.teaching import evaluate, student_scores, teach
 from ipate.runs.voting import collect_votes
+from ipate.students import find_student
+from ipate.students.confidence import ballot_lesson
 from ipate.votes.counting import count_votes
 
 NAMES: dict[str, str] = {
@@ -103,7 +105,8 @@ def _by_ballots(task: Task, config: RunConfig, variant: str, withdrawn: tuple[in
     except IpateError:  # the budgets afford no ballot
         return {"labels": 0, "student_accuracy": None}
     record = Record.of(found.labelling, n_public=len(public))
-    student = teach(task, config, public, record.labels, found.decoded.sample_weight)
+    known = ballot_lesson(find_student(config.student.model), found.decoded)
+    student = teach(task, config, public, record.labels, **known)
     return evaluate(task, student, record, config.student.model)
 
 

@@ -77,6 +77,7 @@ def by_ballots(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: 
             noise=make_noise(model.noise_seed), n_jobs=model.n_jobs,
         )  # fmt: skip
         model._tell(*found.notes)
+        model._decoded = found.decoded  # for the student
         return found.labelling, book
 
     return label

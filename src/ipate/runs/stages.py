@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ipate.allocation import allocate
 from ipate.allocation.allocation import Allocation
+from ipate.ballots.counting import Decoded
 from ipate.ballots.voters import allocate_ballots
 from ipate.errors import InputError, IpateError
 from ipate.labelling.results import Record
@@ -85,7 +86,7 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
         for line in (*task.data.notes, told, *allocation.notes, settings.reason):
             logging.getLogger("ipate").info(line)
         try_student(task, folder.config)
-        record, sample_weight = _labelled(folder, task, settings, allocation, bar)
+        record, decoded = _labelled(folder, task, settings, allocation, bar)
         publish(folder, record, task.data.classes, task.queries)
         audience: Audience = "public" if record.publishable else "private"
         if record.passed is False and not record.n_labels:
@@ -94,7 +95,7 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
                 "the private test was not passed: no label was released, and the budgets are spent, as they would be "
                 f"after a pass; {report} states it. People's budgets pay for one test; do not run it again"
             )
-        metrics = taught(folder, task, settings, allocation, record, sample_weight=sample_weight)
+        metrics = taught(folder, task, settings, allocation, record, decoded=decoded)
         compare = compared(folder, task, settings, allocation, bar) if folder.config.compare else None
         report = write_report(folder, audience=audience).html
     return RunSummary(
@@ -106,12 +107,12 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
 
 def _labelled(
     folder: RunFolder, task: Task, settings: Settings, allocation: Allocation, bar: Bar
-) -> tuple[Record, NDArray[np.float64] | None]:
-    """Label the pool by the run's engine; ballots give every label a weight."""
+) -> tuple[Record, Decoded | None]:
+    """Label the pool by the run's engine; ballots tell more than labels."""
     if settings.ballots:
         record, decoded = release_once(folder, task=task, allocation=allocation, settings=settings, bar=bar)
         publish_ballots(folder, record, decoded)
-        return record, decoded.sample_weight
+        return record, decoded
     votes = collect_votes(folder, "votes", task=task, allocation=allocation, bar=bar)
     return label_once(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar), None
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.allocation.allocation import Allocation
+from ipate.ballots.counting import Decoded
 from ipate.labelling.results import Record
 from ipate.planning.settings import Settings
 from ipate.runs.config import RunConfig
@@ -17,7 +18,7 @@ from ipate.runs.ledgers import student_folder
 from ipate.runs.task import Task, make_student
 from ipate.students import find_student
 from ipate.students.card import origin
-from ipate.students.confidence import lesson
+from ipate.students.confidence import ballot_lesson, lesson
 from ipate.students.deployed import DeployedStudent, name_inputs, plain_schema
 from ipate.students.named import class_names
 from ipate.students.scores import label_notes, score
@@ -36,18 +37,18 @@ def public_metrics(task: Task) -> frozenset[str]:
 
 def taught(
     folder: RunFolder, task: Task, settings: Settings, allocation: Allocation, record: Record, *,
-    sample_weight: NDArray[np.float64] | None = None,
+    decoded: Decoded | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Train, deploy and score the student, unless that stage is complete; `sample_weight` weights its labels."""
+    """Train, deploy and score the student, unless that stage is complete; `decoded` is what ballots gave."""
     path = folder.private / "metrics.json"  # computed with true labels, which are not released
     kept, shown = folder.read(path), student_folder(folder, record)
     if kept is not None and (shown / "student.json").is_file():
         return kept
-    known = lesson(
-        find_student(folder.config.student.model), record, n_classes=task.data.n_classes,
-        total_weight=float(allocation.weights.sum()),
-    )  # fmt: skip
-    student = teach(task, folder.config, task.parts.public, record.labels, sample_weight, **known)
+    chosen, weight = find_student(folder.config.student.model), float(allocation.weights.sum())
+    known = lesson(chosen, record, n_classes=task.data.n_classes, total_weight=weight)
+    if decoded is not None:
+        known = ballot_lesson(chosen, decoded)
+    student = teach(task, folder.config, task.parts.public, record.labels, **known)
     metrics = evaluate(task, student, record, folder.config.student.model)
     if not settings.ballots:
         metrics["labels_of_standard_pate"] = standard_labels(settings, task.people.groups, record)
@@ -100,15 +101,11 @@ def _deployed(
     )  # fmt: skip
 
 
-def teach(
-    task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64],
-    sample_weight: NDArray[np.float64] | None = None, **known: Any,
-) -> Any:  # fmt: skip
+def teach(task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64], **known: Any) -> Any:
     """Train the student on these rows and their labels, −1 for none, with their weights or what else is known."""
     X, student = task.features(rows, model=config.student.model), find_student(config.student.model)
     model = make_student(config, image_shape=task.data.X.shape[1:] if task.data.kind == "image" else None)
-    given = {"sample_weight": sample_weight, **known}
-    return student.teach(model, X, labels, classes=task.data.classes, **given)
+    return student.teach(model, X, labels, classes=task.data.classes, **known)
 
 
 def try_student(task: Task, config: RunConfig) -> None:

@@ -5,7 +5,7 @@ of released labels, so it costs nobody anything.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +20,7 @@ from ipate.teachers.models import DEFAULT, MODELS, NETS, make_model
 
 Labelled = tuple[NDArray[Any], NDArray[np.int64]]
 Floats = NDArray[np.float64]
+Review = Callable[[Floats], Floats]  # from class probabilities at the pool to weights of the classes there
 NOTHING_TO_TEACH = (
     "no public point has a label, so there is nothing to teach the student: the budgets pay for no label at this "
     "noise. Use more teachers, larger budgets or a lower threshold (ipate plan shows what they afford)"
@@ -36,6 +37,7 @@ class Student(ABC):
     quick = False  # whether it can be tried on made-up labels in no time
     uses_posterior = False  # whether `fit` takes `targets`: weights of the classes at every point
     embedding: Kind | None = None  # the features in which queries and cells suit it; None: those of the pool's kind
+    reviews = False  # whether `fit` takes `review`, which gives the targets of a second training after a first one
 
     def labels_wanted(self, k: int, q: float, *, n_classes: int) -> int | None:
         """Return how many labels of little noise serve it best; None: as many as possible.
@@ -79,7 +81,8 @@ class Supervised(Student):
     """Any classifier on the points that have a label: by name, as module:attribute, or an estimator to clone."""
 
     def __init__(self, name: str, *, estimator: Any = None, images: bool = False, parallel: bool = False) -> None:
-        self.name, self.estimator, self.images, self.quick = name, estimator, images, not images
+        self.name, self.estimator, self.images = name, estimator, images
+        self.quick = self.reviews = not images
         self.parallel = parallel  # one model may use the cores of all teachers
 
     def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:
@@ -92,9 +95,16 @@ class Supervised(Student):
     def fit(
         self, model: Any, pool: NDArray[Any], labels: NDArray[np.int64], *, n_classes: int,
         sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
+        review: Review | None = None,
     ) -> Any:  # fmt: skip
-        """Train a clone on class ids; one that saw a single class always says that class."""
-        return self._trained(model, pool, labels, np.arange(n_classes), sample_weight=sample_weight, labelled=labelled)
+        """Train a clone on class ids; one that saw a single class always says that class.
+
+        With `review`, a model that has probabilities and takes weights is then trained anew: every point counts for
+        several classes, with the weights that `review` finds from the probabilities of the first training.
+        """
+        return self._trained(
+            model, pool, labels, np.arange(n_classes), sample_weight=sample_weight, labelled=labelled, review=review
+        )
 
     def teach(self, model: Any, pool: Any, labels: NDArray[np.int64], *, classes: Sequence[Any], **options: Any) -> Any:
         """Train a clone on class names, or on class ids if it refuses names, as nets do."""
@@ -110,10 +120,13 @@ class Supervised(Student):
     def _trained(
         self, model: Any, pool: Any, labels: NDArray[np.int64], names: NDArray[Any], *,
         sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
+        review: Review | None = None,
     ) -> Any:  # fmt: skip
         """Return a clone that was trained on `names` of the classes."""
         from sklearn.base import clone
         from sklearn.dummy import DummyClassifier
+
+        from ipate.students.named import over_all_classes
 
         chosen = labels >= 0
         points, targets = take(pool, np.flatnonzero(chosen)), labels[chosen]
@@ -130,16 +143,30 @@ class Supervised(Student):
         targets = names[targets]
         if np.unique(targets).size == 1:
             return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(targets), 1)), targets)
-        return _fitted(clone(model), points, targets, weights)
+        found = _fitted(clone(model), points, targets, weights)
+        if review is None or not (_takes_weights(model) and hasattr(found, "predict_proba")):
+            return found
+        guess = over_all_classes(found.predict_proba(pool), np.asarray(found.classes_), names, empty=0.0)
+        shares = review(guess)
+        point, known = np.nonzero(shares)
+        again: dict[str, Any] = {"sample_weight": shares[point, known], "labelled": labelled}
+        return self._trained(model, take(pool, point), known.astype(np.int64), names, **again)
+
+
+def _takes_weights(model: Any) -> bool:
+    """Return whether a model, or the last step of a pipeline, knows weights of its points."""
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import has_fit_parameter
+
+    return bool(has_fit_parameter(model.steps[-1][1] if isinstance(model, Pipeline) else model, "sample_weight"))
 
 
 def _fitted(model: Any, points: Any, targets: NDArray[Any], weights: NDArray[np.float64] | None) -> Any:
     """Fit a model with weights where it knows them, a pipeline through its last step; others learn without them."""
     from sklearn.pipeline import Pipeline
-    from sklearn.utils.validation import has_fit_parameter
 
-    last, prefix = (model.steps[-1][1], f"{model.steps[-1][0]}__") if isinstance(model, Pipeline) else (model, "")
-    if weights is None or not has_fit_parameter(last, "sample_weight"):
+    prefix = f"{model.steps[-1][0]}__" if isinstance(model, Pipeline) else ""
+    if weights is None or not _takes_weights(model):
         return model.fit(points, targets)
     return model.fit(points, targets, **{f"{prefix}sample_weight": weights})
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
+from ipate.ballots.counting import Decoded
 from ipate.errors import InputError
 from ipate.labelling.noise import STEPS
 from ipate.labelling.results import Record
@@ -90,6 +91,12 @@ def lesson(student: Student, record: Record, *, n_classes: int, total_weight: fl
         record.labels, n_classes=n_classes, noisy_votes=record.noisy_votes, step=record.step, total_weight=total_weight
     )
     return {"targets": found} if student.uses_posterior else {"sample_weight": confidence(found)}
+
+
+def ballot_lesson(student: Student, decoded: Decoded) -> dict[str, Any]:
+    """Return what ballots tell a student beside the labels: their weights and, where it is of use, their review."""
+    found: dict[str, Any] = {"sample_weight": decoded.sample_weight}
+    return found | ({"review": decoded.review} if student.reviews and decoded.reviewable else {})
 
 
 def confidence(distributions: Floats) -> Floats:

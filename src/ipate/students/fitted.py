@@ -12,12 +12,11 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ipate.ballots.counting import label_weights
 from ipate.data.frames import without
 from ipate.errors import IpateError
 from ipate.students import Student, find_student
 from ipate.students.card import origin
-from ipate.students.confidence import lesson
+from ipate.students.confidence import ballot_lesson, lesson
 from ipate.students.deployed import DeployedStudent
 from ipate.students.frames import describe
 from ipate.students.named import over_all_classes
@@ -99,11 +98,11 @@ class StudentMethods:
     def _teach(self, pool: Any, labelled: Any, *, seed: int) -> None:
         """Train the student on the released labels, and log the notes on them if they may be published."""
         own: Any = self
-        student, clear = student_of(own), own.labelling_.confidence
+        student, decoded = student_of(own), self.__dict__.pop("_decoded", None)
         weight = float(own.allocation_.weights.sum())
         known = lesson(student, own._record, n_classes=len(self.classes_), total_weight=weight)
-        if clear is not None:
-            known["sample_weight"] = label_weights(clear)
+        if decoded is not None:
+            known = ballot_lesson(student, decoded)
         self.student_ = student.teach(
             student.make({}, seed=seed), pool, own.labels_, classes=self.classes_.tolist(), labelled=labelled,
             **known,
