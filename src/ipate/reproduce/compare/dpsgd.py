@@ -4,11 +4,11 @@ Every step takes each person with probability q (Poisson sampling), clips their 
 standard deviation z·c per coordinate, and divides by the expected batch. *Neighbours* differ by one person who is
 added or removed: that is the relation of Opacus' accountant.
 
-Individual DP-SGD is the variant Scale of Boenisch, Mühl, Dziedzic, Rinberg and Papernot, "Have it your way: individualized
-privacy assignment for DP-SGD", NeurIPS 2023: group g, whose budget needs the noise multiplier z_g at this q and number
-of steps, has the clip norm c_g = c·z/z_g, where 1/z is the mean of 1/z_g over all people, and the noise is z·c. So the
-mean clip norm is c, the noise is z_g·c_g for every group, and each group is accounted with its own multiplier. Where
-everybody is in every step, 1/z_g is proportional to μ_g.
+Individual DP-SGD is the variant Scale of Boenisch, Mühl, Dziedzic, Rinberg and Papernot, "Have it your way:
+individualized privacy assignment for DP-SGD", NeurIPS 2023: group g, whose budget needs the noise multiplier z_g at
+this q and number of steps, has the clip norm c_g = c·z/z_g, where 1/z is the mean of 1/z_g over all people, and the
+noise is z·c. So the mean clip norm is c, the noise is z_g·c_g for every group, and each group is accounted with its own
+multiplier. Where everybody is in every step, 1/z_g is proportional to μ_g.
 """
 
 import math
@@ -25,6 +25,7 @@ from ipate.errors import InputError
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 _TOLERANCE = 1e-3  # relative, of the ε that a calibrated noise multiplier reaches, from below
+_ERROR = 0.01  # relative, of ε, which the accountant adds to be safe; its default of .01 is a tenth of ε = .1
 _AT_ONCE = 4096  # rows whose gradients are in memory together
 _HINT = "DP-SGD needs Opacus: pip install 'ipate[bench]'"
 
@@ -90,7 +91,7 @@ def noise_multiplier(epsilon: float, delta: float, share: float, steps: int) -> 
     return float(
         get_noise_multiplier(
             target_epsilon=epsilon, target_delta=delta, sample_rate=share, steps=steps, accountant="prv",
-            epsilon_tolerance=_TOLERANCE * epsilon,
+            epsilon_tolerance=_TOLERANCE * epsilon, eps_error=min(0.01, _ERROR * epsilon),
         )
     )  # fmt: skip
 
@@ -102,7 +103,7 @@ def spent_epsilon(multiplier: float, delta: float, share: float, steps: int) -> 
 
     accountant = PRVAccountant()
     accountant.history = [(multiplier, share, steps)]
-    return float(accountant.get_epsilon(delta=delta, eps_error=_TOLERANCE))
+    return float(accountant.get_epsilon(delta=delta, eps_error=0.005))
 
 
 @dataclass(frozen=True, kw_only=True)

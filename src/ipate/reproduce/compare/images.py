@@ -146,7 +146,9 @@ def _by_teachers(world: World, mix: Mix, studio: Studio, *, votes: str, student:
     if not record.n_labels:
         return clock.on(Outcome(accuracy=None), note=REFUSED)
     known = lesson(own, record, n_classes=world.n_classes, total_weight=weight)
-    return _taught(world, mix, studio, own, record.labels, clock, note=f"{record.n_labels} labels", **known)
+    return _taught(
+        world, mix, studio, student=own, labels=record.labels, clock=clock, note=f"{record.n_labels} labels", **known
+    )
 
 
 def ballots_semi(world: World, mix: Mix, studio: Studio) -> Outcome:
@@ -166,12 +168,14 @@ def _by_ballots(world: World, mix: Mix, studio: Studio, student: str) -> Outcome
         n_classes=world.n_classes, noise=SeededNoise(world.seed),
     )  # fmt: skip
     weights = found.decoded.sample_weight
-    return _taught(world, mix, studio, STUDENTS[student], found.labelling.labels, clock, sample_weight=weights)
+    return _taught(
+        world, mix, studio, student=STUDENTS[student], labels=found.labelling.labels, clock=clock, sample_weight=weights
+    )
 
 
 def _taught(
-    world: World, mix: Mix | None, studio: Studio, student: Student, labels: Ints, clock: Clock, *, note: str = "",
-    **known: Any,
+    world: World, mix: Mix | None, studio: Studio, *, student: Student, labels: Ints, clock: Clock,
+    note: str = "", **known: Any,
 ) -> Outcome:  # fmt: skip
     """Teach a student, with the encoder that was trained on its pool, and score it outside the pool."""
     if student.name == SEMI:
@@ -249,7 +253,9 @@ def _supervised(world: World, studio: Studio, X: Array, y: Array, *, public: boo
 
 def pool_truth_graph(world: World, mix: Mix | None, studio: Studio) -> Outcome:
     """Train the graph student on the true labels of the pool."""
-    return _taught(world, mix, studio, STUDENTS[GRAPH], np.asarray(world.pool[1], dtype=np.int64), Clock())
+    return _taught(
+        world, mix, studio, student=STUDENTS[GRAPH], labels=np.asarray(world.pool[1], dtype=np.int64), clock=Clock()
+    )
 
 
 def by_dpsgd(world: World, mix: Mix, setting: dpsgd.Setting) -> Outcome:

@@ -31,7 +31,7 @@ from ipate.reproduce.compare.outcome import PER_RUN, Outcome, Studio, one_thread
 from ipate.reproduce.compare.worlds import BUDGETS, SPECS, Spec, World, make_world
 
 Results = dict[str, dict[str, Any]]
-QUICK_DATA = ("digits", "synthetic-1000")
+QUICK_DATA = ("digits",)
 QUICK_BUDGETS = ("1", "54/37/9% at .1/.5/2")
 _QUICK_STEPS = 3
 
@@ -106,7 +106,7 @@ class Options:
         """Return the rows of a run."""
         shrink = 1
         if self.quick:
-            shrink = 100 if SPECS[data].images else max(1, SPECS[data].people // 500)
+            shrink = 100 if SPECS[data].images else max(2, SPECS[data].people // 500)
         return make_world(data, seed, self.data_dir, shrink=shrink)
 
     def studio(self, folder: Path) -> Studio:
@@ -199,8 +199,7 @@ def run_task(task: Task, options: Options, folder: Path) -> Kept:
     assert run is not None  # noqa: S101 - `missing_tasks` asks for nothing else
     with one_thread():
         if method.grid is not None:
-            _tuned(task, method, spec, run, options, kept)
-            return kept
+            return _tuned(task, run, options)
         for seed in task.seeds:
             world = options.world(task.data, seed)
             for budget in task.budgets:
@@ -210,11 +209,11 @@ def run_task(task: Task, options: Options, folder: Path) -> Kept:
     return kept
 
 
-def _tuned(task: Task, method: Method, spec: Spec, run: Callable[..., Outcome], options: Options, kept: Kept) -> None:
+def _tuned(task: Task, run: Callable[..., Outcome], options: Options) -> Kept:
     """Choose the setting of the best mean accuracy on the test rows of the first runs, and use it in all runs."""
-    assert method.grid is not None  # noqa: S101
+    spec, method = SPECS[task.data], METHODS[task.method]
     (budget,) = task.budgets
-    grid = method.grid(spec.images)
+    grid: Mapping[str, Any] = {} if method.grid is None else method.grid(spec.images)
     if options.quick:
         grid = dict(list(grid.items())[:2])
     worlds = [options.world(task.data, seed) for seed in task.seeds]
@@ -225,10 +224,8 @@ def _tuned(task: Task, method: Method, spec: Spec, run: Callable[..., Outcome], 
     best = max(scores, key=lambda name: float(np.mean([value or 0.0 for value in scores[name]])))
     outcomes = [*tried[best], *(run(world, mix, grid[best]) for world in worlds[len(first) :])]
     key = cell_key(task.method, task.data, budget)
-    kept.tuning[key] = scores
-    kept.runs[key] = {
-        str(seed): {**outcome.json(), "note": best} for seed, outcome in zip(task.seeds, outcomes, strict=True)
-    }
+    found = {str(seed): {**outcome.json(), "note": best} for seed, outcome in zip(task.seeds, outcomes, strict=True)}
+    return Kept(runs={key: found}, tuning={key: scores})
 
 
 def prepare(what: str, data: str, seed: int, options: Options, folder: Path) -> float:

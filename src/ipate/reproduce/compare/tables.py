@@ -161,9 +161,10 @@ def prepare_forests(world: World, studio: Studio) -> None:
     from sklearn.ensemble import RandomForestClassifier
 
     k = max(_FEWEST, min(SETUPS["adult"].n_teachers, world.people // _POINTS))
+    trees = 100 if studio.steps is None else studio.steps
     X, y = world.private
     votes = [
-        RandomForestClassifier(n_estimators=100, random_state=number).fit(X[rows], y[rows]).predict(world.pool[0])
+        RandomForestClassifier(n_estimators=trees, random_state=number).fit(X[rows], y[rows]).predict(world.pool[0])
         for number, rows in enumerate(deal(world, k))
     ]
     studio.store("forests", world, {"votes": np.stack(votes).astype(np.uint8)})
