@@ -72,7 +72,7 @@ def test_losses_of_ipate_are_stated():
 
 def test_individual_rows_show_every_group():
     page = make_page(made(ballots=85.0)).markdown("x")
-    assert "**85.0 ± 0.2** (80.0 / 81.0 / 82.0)" in page
+    assert "| 85.0 ± 0.2 *tied* (80.0 / 81.0 / 82.0) |" in page
 
 
 def test_every_row_names_its_neighbours():

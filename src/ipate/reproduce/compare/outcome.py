@@ -37,7 +37,7 @@ class Outcome:
         """Return the outcome as plain data, without what is empty."""
         found = {name: value for name, value in asdict(self).items() if value not in (None, "", ())}
         found |= {"seconds": round(self.seconds, 2), "accuracy": self.accuracy}
-        return found
+        return found if self.groups is None else found | {"groups": list(self.groups)}
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:

@@ -127,7 +127,9 @@ def _of_data(board: Board, spec: Spec) -> list[Table]:
     notes = _references(board, spec)
     for individual, what in ((False, "one ε for everybody"), (True, "individual budgets")):
         cells = board.of_data(spec, individual=individual)
-        titles = list(dict.fromkeys(row.title for cell in cells for row in cell.rows))
+        order = list(METHODS)
+        every = {row.title: row for cell in cells for row in cell.rows}
+        titles = sorted(every, key=lambda title: (order.index(every[title].method.name), not every[title].strictest))
         rows: list[TableRow] = []
         for title in titles:
             own = [next((row for row in cell.rows if row.title == title), None) for cell in cells]
@@ -218,8 +220,8 @@ def _settings(board: Board) -> Table:
         notes=[
             f"The grid of DP-SGD on tables, with momentum .9 for the MLP of 32 tanh units: {of_tables}.",
             f"On images, momentum .9, a tanh CNN of 16 and one of 32 filters, each with: {of_images}.",
-            "The grid of noisy gradient descent, clip .2, mean of the last half of the steps: 10, 30 or 100 steps; "
-            + "rate .5, 2, 8 or 32; features standardised or whitened by the pool.",
+            ("The grid of noisy gradient descent, clip .2, mean of the last half of the steps: 10, 30 or 100 steps; "
+             "rate .5, 2, 8 or 32; features standardised or whitened by the pool."),
         ],
     )  # fmt: skip
 

@@ -51,14 +51,15 @@ def _counted(cells: Sequence[Cell]) -> list[str]:
         name: sum(any(row.method.name == name for row in cell.winners) for cell in cells)
         for name in ("ballots", "teachers", "descent", "dpsgd", "pate")
     }
-    return [
-        (f"On {len({c.spec.name for c in cells})} tables with one ε for everybody ({len(cells)} pairs of data set and ε), ipate's ballots "
-         f"with their "
-        f"defaults are the best method or within noise of it in {counts['ballots']}, ipate's teachers in "
-        f"{counts['teachers']}, noisy gradient descent with the best of 24 settings in {counts['descent']}, "
-        f"DP-SGD with "
-        f"the best of 8 in {counts['dpsgd']} and standard PATE in {counts['pate']}.")
-    ]  # fmt: skip
+    tables = len({cell.spec.name for cell in cells})
+    shown = (
+        f"ipate's ballots with their defaults are the best method or within noise of it in {counts['ballots']}",
+        f"ipate's teachers in {counts['teachers']}",
+        f"noisy gradient descent with the best of 24 settings in {counts['descent']}",
+        f"DP-SGD with the best of 8 in {counts['dpsgd']} and standard PATE in {counts['pate']}",
+    )
+    whole = f"On {tables} tables with one ε for everybody ({len(cells)} pairs of data set and ε), "
+    return [whole + ", ".join(shown) + "."]
 
 
 def _best_ours(cell: Cell) -> Row | None:
