@@ -23,6 +23,31 @@ KEPT = "compare-runs.json"
 _GPU_WORKERS = 7
 
 
+_ABOUT = """\
+ipate's two engines beside what their users would otherwise run: the same private rows, the same public pool, the same \
+test rows, the same ε, and δ = min(1e-5, 1/(10·people)) everywhere. Cells are per cent right on the test rows, mean ± \
+standard deviation; runs ({runs}) differ in split, noise and training. All noise is seeded, so nothing here is a \
+private release.
+
+- *ipate* has the defaults that a new user gets, tuned by nobody. On MNIST with a GPU its teachers are the small net \
+and its student is semi-supervised; without one they are logistic regression and the graph student. One ensemble of \
+teachers serves all runs and budgets there.
+- *DP-SGD* (Opacus, Poisson sampling, its PRV accountant) and *noisy gradient descent* on logistic regression have the \
+best of a stated grid, chosen on the test rows of the first two runs (MNIST: of the first), in their favour: nobody \
+can do that in practice. Features are scaled by the pool. *Individual DP-SGD* has a clip norm per group and is \
+accounted per group; noisy gradient descent has a weight per person.
+- *PATE* and *Individualized PATE of the paper* have the paper's teachers, noise and student under the releasable gdp \
+account; on tables they are forests of its experiment on Adult.
+- *promise if* says between which data sets the promise holds. Replacing a person is the stronger promise at the same ε.
+- A row is **best** if its mean is the largest, and *tied* with the best if the 95% confidence interval of the \
+difference, run by run, contains 0.
+- Figures in brackets under individual budgets are per cent right on the rows of the people themselves, by group from \
+the strictest to the laxest.
+- *no label*: the budgets pay for no label, or for too few, and the method refuses.
+- *GPU* is one NVIDIA H200 that seven processes share, *CPU* one core of a busy machine; seconds are the middle of all \
+runs of the row, without what is prepared once (ensembles and features of MNIST, forests)."""
+
+
 def compare(models: TrainedModels, options: GridOptions) -> Page:
     """Run what the kept results lack, as far as this machine can, and make the page."""
     kept = Kept() if options.quick else Kept.read(models.cache / KEPT)
@@ -74,27 +99,7 @@ def make_page(kept: Kept, *, problems: Sequence[str] = (), quick: bool = False) 
 def _about(board: Board, *, quick: bool) -> str:
     counts = {spec.name: _runs(board, spec) for spec in SPECS.values()}
     stated = ", ".join(f"{SPECS[name].title}: {n}" for name, n in counts.items() if n)
-    text = (
-        "ipate's two engines beside what their users would otherwise run: the same private rows, the same public pool, "
-        "the same test rows, the same ε, and δ = min(1e-5, 1/(10·people)) everywhere. Cells are per cent right "
-        "on the test "
-        f"rows, mean ± standard deviation; runs ({stated}) differ in split, noise and training. *ipate* has the "
-        f"defaults "
-        "that a new user gets. *DP-SGD* (Opacus, Poisson sampling, its PRV accountant) and *noisy gradient "
-        "descent* have "
-        "the best of a stated grid, chosen on the test rows of the first two runs (MNIST: the first), in their favour; "
-        "nobody can do that in practice. *Individual DP-SGD* has a clip norm per group and is accounted per "
-        "group. *PATE* "
-        "and *Individualized PATE of the paper* have the paper's teachers, noise and student under the releasable gdp "
-        "account. Every row says between which data sets its promise holds: *replaced* is the stronger one at the same "
-        "ε, except for DP-SGD everything here has it. All noise is seeded, so nothing here is a private release.\n\n"
-        "A row is *best* if its mean is the largest, and *tied* with the best if the 95% confidence interval of the "
-        "difference, run by run, contains 0. Figures in brackets under individual budgets are per cent right on "
-        "the rows "
-        "of the people themselves, by group from the strictest to the laxest. *no label*: the budgets pay for no "
-        "label, "
-        "or for too few, and the method refuses. On MNIST one ensemble of teachers serves all runs and budgets."
-    )  # fmt: skip
+    text = _ABOUT.format(runs=stated)
     return "This is a quick try on small parts of the data: its figures mean nothing.\n\n" + text if quick else text
 
 

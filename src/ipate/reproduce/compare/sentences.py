@@ -174,7 +174,7 @@ def _why(board: Board) -> list[str]:
             "Ballots name one class per cell of the pool's space, and their student learns these labels: at ε = "
             "3, where "
             "noise matters least, it is below the same student on the pool's true labels by so many points: "
-            f"{'; '.join(gaps)}. This gap is the price of cells, and no budget removes it."
+            f"{'; '.join(gaps)}. This is what labels of cells cost in place of true ones."
         )
     return found
 
