@@ -159,7 +159,8 @@ def train(
     for _ in range(setting.steps):
         taken = torch.nonzero(torch.rand(len(rows), generator=generator, device=device) < setting.share)[:, 0]
         for part in torch.split(taken, _AT_ONCE):  # an empty batch is one empty part: noise is added all the same
-            functional.cross_entropy(model(rows[part]), classes[part], reduction="sum").backward()
+            loss: Any = functional.cross_entropy(model(rows[part]), classes[part], reduction="sum")
+            loss.backward()
             optimiser.max_grad_norm = limits[part]  # every row has its own clip norm
             optimiser.clip_and_accumulate()
             for p in optimiser.params:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -51,7 +52,8 @@ runs of the row, without what is prepared once (ensembles and features of MNIST,
 def compare(models: TrainedModels, options: GridOptions) -> Page:
     """Run what the kept results lack, as far as this machine can, and make the page."""
     kept = Kept() if options.quick else Kept.read(models.cache / KEPT)
-    wanted = Options(quick=options.quick, data_dir=models.data_dir, places=_places(models.device))
+    folder = None if models.data_dir is None else Path(models.data_dir)
+    wanted = Options(quick=options.quick, data_dir=folder, places=_places(models.device))
     elsewhere = missing_tasks(kept, Options(quick=options.quick, places=("gpu",)))
     problems: list[str] = []
     if missing_tasks(kept, wanted):

@@ -165,9 +165,9 @@ def _why(board: Board) -> list[str]:
         )
     gaps = []
     for spec in SPECS.values():
-        cell, truth = board.cells.get((spec.name, "3")), board.reference(spec, "pool-truth")
-        row = None if cell is None else cell.row("ballots")
-        if row is not None and truth is not None and row.complete and cell is not None and cell.measured:
+        widest, truth = board.cells.get((spec.name, "3")), board.reference(spec, "pool-truth")
+        row = None if widest is None or not widest.measured else widest.row("ballots")
+        if row is not None and truth is not None and row.complete:
             gaps.append(f"{spec.title} {truth.spread.mean - row.spread.mean:.1f}")
     if gaps:
         found.append(

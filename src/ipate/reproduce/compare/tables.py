@@ -141,7 +141,7 @@ def paper_labels(world: World, mix: Mix, votes: Ints, mechanism: Mechanism) -> t
         Group(id=str(place), budget=Budget(epsilon, world.delta), people=round(share * world.people))
         for place, (epsilon, share) in enumerate(zip(mix.epsilon, mix.shares, strict=True))
     ]
-    options = {"rule": "proportional"} if mix.individual else {}
+    options: dict[str, Any] = {"rule": "proportional"} if mix.individual else {}
     layout = lay_out("weighting" if mix.individual else "standard", groups=groups, n_teachers=len(votes), **options)
     order = np.random.default_rng([world.seed, 3]).permutation(votes.shape[1])
     done = label(
