@@ -105,3 +105,12 @@ def test_scores_by_group_use_peoples_own_rows():
     found = scored(predict, world, mix)
     assert found.groups == (100.0, 0.0, 0.0)
     assert found.accuracy == 0.0
+
+
+def test_results_of_two_machines_are_merged(tmp_path):
+    for number, method in enumerate(("ballots", "teachers")):
+        own = {"0": Outcome(accuracy=float(number)).json()}
+        Kept(runs={cell_key(method, "digits", "1"): own}).write(tmp_path / f"{number}.json")
+    code = runs.main(["--kept", str(tmp_path / "0.json"), "--merge", str(tmp_path / "1.json")])
+    assert code == 0
+    assert len(Kept.read(tmp_path / "0.json").runs) == 2

@@ -3,7 +3,8 @@
     python -m ipate.reproduce.compare.runs --kept KEPT.json --data-dir DIR [--place gpu --workers 7 --cpu-workers 6]
 
 A result is written as soon as it is there, so that an interrupted call loses the runs in flight and no other. Nothing
-is run again that KEPT.json holds; `--again METHOD` drops the kept runs of a method first. A machine needs numpy,
+is run again that KEPT.json holds; `--again METHOD` drops the kept runs of a method first, and `--merge FILE` takes
+over the results of another machine. A machine needs numpy,
 scipy, scikit-learn, and for images and DP-SGD torch and opacus.
 """
 
@@ -374,6 +375,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", default=(), help="data sets")
     parser.add_argument("--methods", nargs="*", default=())
     parser.add_argument("--again", nargs="*", default=(), help="drop the kept runs of these methods first")
+    parser.add_argument("--merge", type=Path, nargs="*", default=(), help="take over these kept results and stop")
     parser.add_argument("--workers", type=int, default=1, help="processes that share the device")
     parser.add_argument("--cpu-workers", type=int, default=0, help="further processes for what needs none")
     parser.add_argument("--work", type=Path, help="the folder of prepared models; by default a new one")
@@ -385,6 +387,11 @@ def main(arguments: list[str] | None = None) -> int:
         if name not in known:
             refuse_name("name", name, tuple(known))
     kept = Kept.read(args.kept)
+    if args.merge:
+        for path in args.merge:
+            kept.merge(Kept.read(path))
+        kept.write(args.kept)
+        return 0
     kept.runs = {key: own for key, own in kept.runs.items() if key.split("|")[0] not in args.again}
     options = Options(
         runs=args.runs, quick=args.quick, data_dir=args.data_dir, only=tuple(args.only), methods=tuple(args.methods),

@@ -155,13 +155,11 @@ def _why(board: Board) -> list[str]:
     if ahead and behind:
         found.append(
             "Why, on tables: all people together weigh Σw/σ noise deviations. Where ballots beat noisy gradient "
-            "descent "
-            f"beyond noise ({len(ahead)} cells, mixes included), Σw/σ is {min(ahead):.2g} to {max(ahead):.2g} "
-            f"times the "
-            "number of parameters of a linear model, in the middle "
-            f"{np.median(ahead):.2g}; where they lose ({len(behind)} cells) {min(behind):.2g} to {max(behind):.2g}, in "
-            f"the middle {np.median(behind):.2g}. With much weight per parameter the noise of a gradient hardly "
-            "matters, and a model that learns from the people's own rows is limited by nothing else."
+            f"descent beyond noise ({len(ahead)} cells, mixes included), Σw/σ is {min(ahead):.2g} to {max(ahead):.2g} "
+            f"times the number of parameters of a linear model, in the middle {np.median(ahead):.2g}; where they lose "
+            f"({len(behind)} cells) {min(behind):.2g} to {max(behind):.2g}, in the middle {np.median(behind):.2g}. "
+            "With much weight per parameter the noise is small against the gradient, and the model learns from the "
+            "people's own rows, not from labels of cells."
         )
     gaps = []
     for spec in SPECS.values():

@@ -114,8 +114,11 @@ class Cell:
 
     @property
     def measured(self) -> bool:
-        """Whether there are enough runs for a verdict."""
-        return self.best is not None and self.best.spread.n > 1
+        """Whether there is a verdict: every method that belongs here has as many runs as the others, at least two."""
+        needed = {m.name for m in METHODS.values() if m.runs_on(self.spec) and self.budget in m.budgets_on(self.spec)}
+        counts = [len(row.outcomes) for row in self.rows if not row.strictest]
+        there = {row.method.name for row in self.rows if not row.strictest}
+        return self.best is not None and needed <= there and min(counts) == max(counts) > 1
 
     def row(self, method: str, *, strictest: bool = False) -> Row | None:
         """Return the row of a method, None where it has no run."""
