@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from ipate.reproduce.compare import sentences
+from ipate.reproduce.compare.kept import Kept, cell_key
 from ipate.reproduce.compare.methods import METHODS
 from ipate.reproduce.compare.outcome import Outcome
 from ipate.reproduce.compare.page import KEPT, make_page
-from ipate.reproduce.compare.runs import Kept, cell_key
 from ipate.reproduce.compare.verdicts import Board, beats, lead
 from ipate.reproduce.compare.worlds import BUDGETS, SPECS
 

@@ -6,9 +6,10 @@ import pytest
 
 from ipate.errors import InputError
 from ipate.reproduce.compare import dpsgd, runs
+from ipate.reproduce.compare.kept import Kept, cell_key
 from ipate.reproduce.compare.methods import METHODS
 from ipate.reproduce.compare.outcome import Outcome, scored
-from ipate.reproduce.compare.runs import Kept, Options, cell_key, missing_tasks, run_missing
+from ipate.reproduce.compare.runs import Options, missing_tasks, run_missing
 from ipate.reproduce.compare.worlds import BUDGETS, SPECS, delta_for, make_world
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from ipate.accounting.gdp import epsilon_of, mu_of
+from ipate.accounting.gdp import epsilon_of
 from ipate.errors import InputError, check_count
 from ipate.labelling.noise import STEPS, NoiseSource, SecureNoise, in_steps
 
@@ -187,8 +187,3 @@ def fit_descent(
         if step >= chosen.steps - last:
             kept += theta / last
     return LinearModel(scale=scale, theta=kept)
-
-
-def budget_mu(epsilon: ArrayLike, delta: float) -> Floats:
-    """Return everybody's μ at one δ."""
-    return mu_of(epsilon, delta)

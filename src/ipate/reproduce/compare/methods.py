@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ipate.reproduce.compare import dpsgd, images, tables
 from ipate.reproduce.compare.descent import Settings
 from ipate.reproduce.compare.outcome import Outcome, Studio
-from ipate.reproduce.compare.worlds import BUDGETS, SPECS, Spec, World
+from ipate.reproduce.compare.worlds import BUDGETS, Spec, World
 
 Run = Callable[..., Outcome]
 REPLACE, ADD, NONE = "a person is replaced", "a person is added or removed", "no privacy"
@@ -121,14 +121,3 @@ METHODS: Mapping[str, Method] = MappingProxyType({
     )
 })  # fmt: skip
 """Every method, in the order of the tables."""
-
-
-def cells() -> list[tuple[Method, Spec, str]]:
-    """Return every method, data set and budget that is run."""
-    return [
-        (method, spec, budget)
-        for spec in SPECS.values()
-        for method in METHODS.values()
-        if method.runs_on(spec)
-        for budget in method.budgets_on(spec)
-    ]

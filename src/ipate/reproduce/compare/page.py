@@ -9,8 +9,9 @@ import numpy as np
 from ipate.errors import PendingError
 from ipate.reproduce.compare import dpsgd, tables
 from ipate.reproduce.compare.figure import NAME, compare_figure
+from ipate.reproduce.compare.kept import Kept
 from ipate.reproduce.compare.methods import METHODS
-from ipate.reproduce.compare.runs import Kept, Options, missing_tasks, run_missing
+from ipate.reproduce.compare.runs import Options, missing_tasks, run_missing
 from ipate.reproduce.compare.sentences import findings, short
 from ipate.reproduce.compare.verdicts import Board, Cell, Row
 from ipate.reproduce.compare.worlds import BUDGETS, SPECS, Spec

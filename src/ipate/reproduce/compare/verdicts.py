@@ -9,9 +9,9 @@ import numpy as np
 from scipy.stats import t as student_t
 
 from ipate.accounting.gdp import mu_of
+from ipate.reproduce.compare.kept import Kept
 from ipate.reproduce.compare.methods import METHODS, Method
 from ipate.reproduce.compare.outcome import Outcome
-from ipate.reproduce.compare.runs import Kept
 from ipate.reproduce.compare.worlds import BUDGETS, SPECS, Spec, delta_for
 from ipate.reproduce.pages import Spread, spread
 
