@@ -58,6 +58,8 @@ DESIGN = "tests/ballots/test_design.py"
 COUNTING = "tests/ballots/test_counting.py"
 RELEASE = "tests/ballots/test_release.py"
 GIVEN = "tests/ballots/test_given.py"
+DESCENT = "tests/reproduce/compare/test_descent.py"
+DPSGD = "tests/reproduce/compare/test_dpsgd.py"
 RUN_BALLOTS = "tests/runs/test_ballots.py"
 LABEL_BALLOTS = "tests/cli/test_label_ballots.py"
 SITE_BALLOTS = "tests/parties/test_ballots.py"
@@ -2203,6 +2205,55 @@ MUTANTS = (
         "if recorded is not None and recorded != asked:",
         "if recorded is None and recorded != asked:",
         ("tests/attacks/test_16_mixed_noise.py::test_label_refuses_the_other_kind_of_noise",),
+    ),
+    Mutant(
+        "noisy descent: replacing counted as removing",
+        "reproduce/compare/descent.py",
+        "return np.asarray(2.0 * clip * np.asarray(weight",
+        "return np.asarray(1.0 * clip * np.asarray(weight",
+        (DESCENT,),
+    ),
+    Mutant(
+        "noisy descent: weights for one step of many",
+        "reproduce/compare/descent.py",
+        "* sigma / (2.0 * settings.clip * math.sqrt(settings.steps)))",
+        "* sigma / (2.0 * settings.clip))",
+        (DESCENT,),
+    ),
+    Mutant(
+        "noisy descent: gradients not clipped",
+        "reproduce/compare/descent.py",
+        "shrink = clip / np.maximum(norms, clip)",
+        "shrink = np.ones_like(norms)",
+        (DESCENT,),
+    ),
+    Mutant(
+        "noisy descent: rows of a person add up",
+        "reproduce/compare/descent.py",
+        "row_weight = weight[person] / n_rows[person]",
+        "row_weight = weight[person]",
+        (DESCENT,),
+    ),
+    Mutant(
+        "noisy descent: the same noise at every step",
+        "reproduce/compare/descent.py",
+        "source.normal(_PURPOSE, [str(step)], exact.size)",
+        'source.normal(_PURPOSE, ["0"], exact.size)',
+        (DESCENT,),
+    ),
+    Mutant(
+        "noisy descent: noise halved",
+        "reproduce/compare/descent.py",
+        "in_steps(exact + _SIGMA * drawn",
+        "in_steps(exact + 0.5 * drawn",
+        (DESCENT,),
+    ),
+    Mutant(
+        "individual DP-SGD: everybody the mean clip norm",
+        "reproduce/compare/dpsgd.py",
+        "clips = tuple(setting.clip / (value * mean) for value in needed)",
+        "clips = tuple(setting.clip for value in needed)",
+        (DPSGD,),
     ),
 )
 

@@ -37,7 +37,7 @@ def command(
 
     from ipate.data.fetch import cache_folder
     from ipate.errors import InputError, PendingError, refuse_name
-    from ipate.reproduce import EXPERIMENTS, run_experiment
+    from ipate.reproduce import EXPERIMENTS, OWN_RUNS, run_experiment
     from ipate.reproduce.grid import Options
     from ipate.reproduce.models import TrainedModels
 
@@ -48,7 +48,7 @@ def command(
             raise InputError(f"--{option} is {value}: it must be at least 1")
     if device not in ("auto", "cpu") and not device.startswith("cuda"):
         raise InputError(f"--device is {device!r}: it must be cpu, cuda or auto")
-    options = Options(ensembles=1, votings=1) if quick else Options(ensembles=ensembles, votings=votings)
+    options = Options(ensembles=1, votings=1, quick=True) if quick else Options(ensembles=ensembles, votings=votings)
     kept, log = cache or cache_folder() / "reproduce", logging.getLogger("ipate").info
     models = TrainedModels(
         cache=kept, data_dir=data_dir, device=device, jobs=job_files, log=log, progress_bar=progress_bar
@@ -60,7 +60,8 @@ def command(
         except PendingError as error:
             pending += [name for name in error.jobs if name not in pending]
             continue
-        typed = f"ipate reproduce {wanted}" + (" --quick" if quick else f" --ensembles {ensembles} --votings {votings}")
+        stated = "" if wanted in OWN_RUNS else f" --ensembles {ensembles} --votings {votings}"
+        typed = f"ipate reproduce {wanted}" + (" --quick" if quick else stated)
         written = page.write(out, command=typed)
         found[wanted] = page.json(typed)
         log(f"{wanted}: {', '.join(str(path) for path in written)}")
@@ -71,5 +72,7 @@ def command(
     elif pending:
         echo(
             f"{len(pending)} jobs are in {job_files}. On a machine with a GPU: python -m ipate.reproduce.training "
-            f"{job_files} --data-dir DIR --device cuda --out CACHE; then run this command again with --cache CACHE."
+            f"{job_files} --data-dir DIR --device cuda --out CACHE; then run this command again with --cache CACHE. "
+            f"Those of compare: python -m ipate.reproduce.compare.runs --kept {job_files}/compare-runs.json --data-dir "
+            f"DIR --place gpu --workers 7; then put that file into CACHE."
         )

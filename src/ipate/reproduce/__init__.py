@@ -1,4 +1,4 @@
-"""The paper's tables and figures by name.
+"""The paper's tables and figures by name, and the comparison with what one would use instead.
 
 Experiments are imported on use, so that `python -m ipate.reproduce.training` runs where only numpy, torch and
 scikit-learn are installed.
@@ -25,8 +25,11 @@ EXPERIMENTS: Mapping[str, str] = {
     "fig-weighted-ratio": "figures:weighted_ratio",
     "errata": "accounts:errata",
     "beyond": "accounts:beyond",
+    "compare": "compare.page:compare",
 }
 """Name → "module:function" of this room; the function takes the trained models and the options."""
+OWN_RUNS = ("compare",)
+"""Experiments whose numbers of runs are their own: the options `ensembles` and `votings` say nothing about them."""
 
 
 def run_experiment(name: str, models: "TrainedModels", options: "Options") -> "Page":

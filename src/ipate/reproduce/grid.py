@@ -26,6 +26,7 @@ class Options:
 
     ensembles: int = 3
     votings: int = 5
+    quick: bool = False
 
 
 class PrecomputedVotings:
