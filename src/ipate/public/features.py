@@ -213,10 +213,12 @@ def unit_length(points: NDArray[Any]) -> Floats:
     return found / np.where(length > 0, length, 1.0)
 
 
-def pool_encoder(images: NDArray[Any], *, seed: int = 0, steps: int | None = None, device: str = "auto") -> "Encoder":
-    """Return a net that was trained on the images of the pool without labels.
+def pool_encoder(
+    images: NDArray[Any], *, encoder: "Encoder | None" = None, steps: int | None = None, device: str = "auto"
+) -> "Encoder":
+    """Return the net of a pool of images: `encoder`, if it was trained before, or one that is trained without labels.
 
-    The last one is kept, so that queries, cells and the student of a run are of one net.
+    The last one is remembered, so that queries, cells and student of a run have one net.
     """
     try:
         from ipate.torch.contrastive import NET, checked_images, train_encoder
@@ -224,10 +226,10 @@ def pool_encoder(images: NDArray[Any], *, seed: int = 0, steps: int | None = Non
         raise InputError(f"learnt features need PyTorch ({error}); pip install 'ipate[torch]'") from None
     pixels = checked_images(images, NET)
     as_bytes = pixels if pixels.dtype == np.uint8 else np.rint(255 * np.clip(pixels, 0, 1)).astype(np.uint8)
-    key = hashlib.sha256(np.ascontiguousarray(as_bytes)).hexdigest(), pixels.shape, seed, steps, device
-    if key not in _ENCODERS:
+    key = hashlib.sha256(np.ascontiguousarray(as_bytes)).hexdigest(), pixels.shape, steps
+    if encoder is not None or key not in _ENCODERS:
         _ENCODERS.clear()
-        _ENCODERS[key] = train_encoder(images, seed=seed, steps=steps, device=device)
+        _ENCODERS[key] = encoder or train_encoder(images, steps=steps, device=device)
     return _ENCODERS[key]
 
 

@@ -274,7 +274,7 @@ class Semi(Student):
         self.try_on(model, pool, n_classes=n_classes)
         pool, known = _joined(pool, labels, n_classes, sample_weight=sample_weight, labelled=labelled, targets=targets)
         own = clone(model).set_params(classes=np.arange(n_classes))
-        encoder = encoder or pool_encoder(pool, seed=own.random_state or 0, steps=own.encoder_steps, device=own.device)
+        encoder = pool_encoder(pool, encoder=encoder, steps=own.encoder_steps, device=own.device)
         points = unit_length(encoder.features(pool, device=own.device))
         told = np.flatnonzero(known.any(axis=1))
         full = nearly_all(len(told), len(known))

@@ -17,6 +17,7 @@ from ipate.labelling.results import Labelling, Record
 from ipate.ledger.base import MemoryLedger
 from ipate.people.people import People
 from ipate.planning.settings import Settings, choose_settings
+from ipate.public.features import fit_features, pool_encoder
 from ipate.reproduce.compare import dpsgd
 from ipate.reproduce.compare.outcome import Clock, Outcome, Studio, scored
 from ipate.reproduce.compare.tables import REFUSED, deal, paper_labels, trained_by_dpsgd
@@ -25,7 +26,7 @@ from ipate.reproduce.paper import SETUPS
 from ipate.runs.asking import ask, plan_queries
 from ipate.runs.fitting import charged_terms, run_labelling
 from ipate.students import STUDENTS, Student
-from ipate.students.confidence import lesson
+from ipate.students.confidence import ballot_lesson, lesson
 from ipate.teachers.models import DEFAULT, make_model
 from ipate.votes import Votes
 
@@ -133,7 +134,9 @@ def _by_teachers(world: World, mix: Mix, studio: Studio, *, votes: str, student:
     clock, people, own = Clock(), _people(world, mix), STUDENTS[student]
     settings = _chosen(world, mix, own)
     allocation = allocate(settings.variant, people=people, n_teachers=settings.n_teachers, seed=world.seed)
-    asking = plan_queries(world.pool[0], settings, n_classes=world.n_classes, seed=world.seed)
+    if student == SEMI:
+        pool_encoder(world.pool[0], encoder=_encoder(world, studio))
+    asking = plan_queries(world.pool[0], settings, n_classes=world.n_classes, seed=world.seed, kind=own.embedding)
     ballot = Votes(votes=_votes(world, studio, votes), n_classes=world.n_classes)
     book = MemoryLedger(charged_terms(allocation, settings))
 
@@ -162,15 +165,15 @@ def ballots_graph(world: World, mix: Mix, studio: Studio) -> Outcome:
 
 
 def _by_ballots(world: World, mix: Mix, studio: Studio, student: str) -> Outcome:
-    clock, people = Clock(), _people(world, mix)
+    clock, people, own = Clock(), _people(world, mix), STUDENTS[student]
+    encoder = _encoder(world, studio) if student == SEMI else None
+    features = fit_features(world.pool[0], n_classes=world.n_classes, kind=own.embedding, encoder=encoder)
     found = release(
         world.pool[0], *world.private, voters(allocate_ballots("weighting", people=people, seed=world.seed)),
-        n_classes=world.n_classes, noise=SeededNoise(world.seed),
+        n_classes=world.n_classes, noise=SeededNoise(world.seed), features=features,
     )  # fmt: skip
-    weights = found.decoded.sample_weight
-    return _taught(
-        world, mix, studio, student=STUDENTS[student], labels=found.labelling.labels, clock=clock, sample_weight=weights
-    )
+    known = ballot_lesson(own, found.decoded)
+    return _taught(world, mix, studio, student=own, labels=found.labelling.labels, clock=clock, **known)
 
 
 def _taught(
@@ -179,10 +182,10 @@ def _taught(
 ) -> Outcome:  # fmt: skip
     """Teach a student, with the encoder that was trained on its pool, and score it outside the pool."""
     if student.name == SEMI:
-        model: Any = make_model(_kept_encoder(), {"file": str(studio.file("encoder", world)), **studio.options})
+        known["encoder"] = _encoder(world, studio)
+        model = student.make(studio.options, seed=world.seed)
     else:
         model = student.make({"image_shape": world.pool[0].shape[1:]}, seed=world.seed)
-    model.set_params(random_state=world.seed)
     pool, shape = (world.pool[0], _same) if student.images else (_flat(world.pool[0]), _flat)
     trained = student.teach(model, pool, labels, classes=range(world.n_classes), **known)
     found = scored(lambda X: trained.predict(shape(X)), world, mix, public=True)
@@ -198,36 +201,15 @@ def _flat(X: Array) -> Array:
     return (X.reshape(len(X), -1) / np.float32(255)).astype(np.float32)
 
 
-def _kept_encoder() -> Any:
-    """Return the class of the semi-supervised student that starts from a kept encoder of the same pool and seed."""
-    from ipate.torch.estimator import FixMatchClassifier
-
-    class KeptEncoder(FixMatchClassifier):  # type: ignore[misc, valid-type]
-        def __init__(
-            self, *, file: str = "", steps: Any = None, encoder_steps: Any = None, classes: Any = None,
-            random_state: Any = None, device: str = "auto", verbose: bool = False,
-        ) -> None:  # fmt: skip
-            super().__init__(
-                steps=steps, encoder_steps=encoder_steps, classes=classes, random_state=random_state, device=device,
-                verbose=verbose,
-            )  # fmt: skip
-            self.file = file
-
-        def fit(self, X: Any, y: Any, sample_weight: Any = None, *, first_targets: Any = None) -> Any:  # type: ignore[override]
-            return super().fit(X, y, sample_weight, first_targets=first_targets, encoder=_encoder(self.file, X))
-
-    return KeptEncoder
-
-
-def _encoder(file: str, X: Array) -> Any:
+def _encoder(world: World, studio: Studio) -> Any:
+    """Return the prepared encoder of a pool."""
     import torch
 
     from ipate.torch.contrastive import Encoder
     from ipate.torch.nets import NETS
 
-    with np.load(file) as arrays:
-        state = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    return Encoder(net=NETS["average"], image=(1, *X.shape[1:]), state=state)
+    state = {name: torch.from_numpy(value) for name, value in studio.load("encoder", world).items()}
+    return Encoder(net=NETS["average"], image=(1, *world.pool[0].shape[1:]), state=state)
 
 
 # Rivals
@@ -245,9 +227,8 @@ def pool_truth(world: World, mix: Mix | None, studio: Studio) -> Outcome:
 
 def _supervised(world: World, studio: Studio, X: Array, y: Array, *, public: bool) -> Outcome:
     clock = Clock()
-    model = make_model(_kept_encoder(), {"file": str(studio.file("encoder", world)), **studio.options})
-    model.set_params(random_state=world.seed, classes=np.arange(world.n_classes))
-    model.fit(X, np.asarray(y, dtype=np.int64), first_targets=y)
+    model = STUDENTS[SEMI].make({"classes": np.arange(world.n_classes), **studio.options}, seed=world.seed)
+    model.fit(X, np.asarray(y, dtype=np.int64), first_targets=y, encoder=_encoder(world, studio))
     return clock.on(scored(model.predict, world, None, public=public), where=machine())
 
 
