@@ -59,7 +59,11 @@ def _counted(cells: Sequence[Cell]) -> list[str]:
         f"DP-SGD with the best of 8 in {counts['dpsgd']} and standard PATE in {counts['pate']}",
     )
     whole = f"On {tables} tables with one ε for everybody ({len(cells)} pairs of data set and ε), "
-    return [whole + ", ".join(shown) + "."]
+    lacking = [
+        spec.title for spec in SPECS.values() if not spec.images and spec.name not in {c.spec.name for c in cells}
+    ]
+    apart = f" Not counted, because not every method was run on them: {'; '.join(lacking)}." if lacking else ""
+    return [whole + ", ".join(shown) + "." + apart]
 
 
 def _best_ours(cell: Cell) -> Row | None:
@@ -81,7 +85,7 @@ def _largest_loss(cells: Sequence[Cell]) -> list[str]:
     if won:
         most, cell = max(won, key=lambda pair: pair[0])
         parts.append(
-            f"ipate is ahead of every rival beyond noise in {len(won)} of them, by up to {most:.1f} points "
+            f"ipate is ahead of every rival beyond noise in {len(won)} of these {len(cells)} pairs, by up to {most:.1f} points "
             f"({cell.spec.title}, ε = {cell.budget})"
         )
     if lost:
