@@ -85,8 +85,8 @@ def _largest_loss(cells: Sequence[Cell]) -> list[str]:
     if won:
         most, cell = max(won, key=lambda pair: pair[0])
         parts.append(
-            f"ipate is ahead of every rival beyond noise in {len(won)} of these {len(cells)} pairs, by up to {most:.1f} "
-            f"points ({cell.spec.title}, ε = {cell.budget})"
+            f"ipate is ahead of every rival beyond noise in {len(won)} of these {len(cells)} pairs, by up to "
+            f"{most:.1f} points ({cell.spec.title}, ε = {cell.budget})"
         )
     if lost:
         most, cell, rival = max(((gap, cell, rival) for cell, _, rival, gap in lost), key=lambda entry: entry[0])
