@@ -159,9 +159,9 @@ def _why(board: Board) -> list[str]:
     if ahead and behind:
         found.append(
             "Why, on tables: all people together weigh Σw/σ noise deviations. Where ballots beat noisy gradient "
-            f"descent beyond noise ({len(ahead)} cells, mixes included), Σw/σ is {min(ahead):.2g} to {max(ahead):.2g} "
-            f"times the number of parameters of a linear model, in the middle {np.median(ahead):.2g}; where they lose "
-            f"({len(behind)} cells) {min(behind):.2g} to {max(behind):.2g}, in the middle {np.median(behind):.2g}. "
+            f"descent beyond noise ({len(ahead)} cells, mixes included), Σw/σ is {min(ahead):.3g} to {max(ahead):.3g} "
+            f"times the number of parameters of a linear model, in the middle {np.median(ahead):.3g}; where they lose "
+            f"({len(behind)} cells) {min(behind):.3g} to {max(behind):.3g}, in the middle {np.median(behind):.3g}. "
             "With much weight per parameter the noise is small against the gradient, and the model learns from the "
             "people's own rows, not from labels of cells."
         )
