@@ -59,7 +59,11 @@ def _counted(cells: Sequence[Cell]) -> list[str]:
         f"DP-SGD with the best of 8 in {counts['dpsgd']} and standard PATE in {counts['pate']}",
     )
     whole = f"On {tables} tables with one ε for everybody ({len(cells)} pairs of data set and ε), "
-    return [whole + ", ".join(shown) + "."]
+    lacking = [
+        spec.title for spec in SPECS.values() if not spec.images and spec.name not in {c.spec.name for c in cells}
+    ]
+    apart = f" Not counted, because not every method was run on them: {'; '.join(lacking)}." if lacking else ""
+    return [whole + ", ".join(shown) + "." + apart]
 
 
 def _best_ours(cell: Cell) -> Row | None:
@@ -81,8 +85,8 @@ def _largest_loss(cells: Sequence[Cell]) -> list[str]:
     if won:
         most, cell = max(won, key=lambda pair: pair[0])
         parts.append(
-            f"ipate is ahead of every rival beyond noise in {len(won)} of them, by up to {most:.1f} points "
-            f"({cell.spec.title}, ε = {cell.budget})"
+            f"ipate is ahead of every rival beyond noise in {len(won)} of these {len(cells)} pairs, by up to "
+            f"{most:.1f} points ({cell.spec.title}, ε = {cell.budget})"
         )
     if lost:
         most, cell, rival = max(((gap, cell, rival) for cell, _, rival, gap in lost), key=lambda entry: entry[0])
@@ -155,9 +159,9 @@ def _why(board: Board) -> list[str]:
     if ahead and behind:
         found.append(
             "Why, on tables: all people together weigh Σw/σ noise deviations. Where ballots beat noisy gradient "
-            f"descent beyond noise ({len(ahead)} cells, mixes included), Σw/σ is {min(ahead):.2g} to {max(ahead):.2g} "
-            f"times the number of parameters of a linear model, in the middle {np.median(ahead):.2g}; where they lose "
-            f"({len(behind)} cells) {min(behind):.2g} to {max(behind):.2g}, in the middle {np.median(behind):.2g}. "
+            f"descent beyond noise ({len(ahead)} cells, mixes included), Σw/σ is {min(ahead):.3g} to {max(ahead):.3g} "
+            f"times the number of parameters of a linear model, in the middle {np.median(ahead):.3g}; where they lose "
+            f"({len(behind)} cells) {min(behind):.3g} to {max(behind):.3g}, in the middle {np.median(behind):.3g}. "
             "With much weight per parameter the noise is small against the gradient, and the model learns from the "
             "people's own rows, not from labels of cells."
         )
