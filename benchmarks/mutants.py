@@ -2033,7 +2033,21 @@ MUTANTS = (
         "ledger/carry.py",
         "            vectors[sigma, sensitivity] += counted\n",
         "            pass\n",
-        (f"{COUNTS}::test_later_run_under_sup_opens_at_the_vectors_price",),
+        (f"{COUNTS}::test_later_run_opens_at_the_vectors_price",),
+    ),
+    Mutant(
+        "a budget that changes its privacy filter",
+        "ledger/carry.py",
+        "if filters and new.fixes_order != old.fixes_order:",
+        "if False:",
+        ("tests/ledger/test_people.py::test_people_stay_with_their_first_privacy_filter",),
+    ),
+    Mutant(
+        "nameless accounts that change their privacy filter",
+        "ledger/carry.py",
+        "_refuse_other_filter(entry, (releases[place] for place in own))",
+        "pass",
+        (f"{COUNTS}::test_later_run_opens_at_the_vectors_price",),
     ),
     Mutant(
         "label without counts is drawn again",
