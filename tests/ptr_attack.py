@@ -39,10 +39,10 @@ class Attacks:
 
 
 def random_setting(rng: np.random.Generator, kind: str) -> Setting:
-    """A mechanism and a person's weight: `unit`, `weighted` (real weights) or `upsampled` (several votes)."""
+    """A mechanism and a person's weight: `unit`, `weighted` (a fine lattice) or `upsampled` (several votes)."""
     k = int(rng.choice([5, 12, 30, 100, 250]))
     sigma = float(np.exp(rng.uniform(np.log(0.02), np.log(0.5))) * k)
-    sensitivity = {"unit": 1.0, "weighted": float(rng.uniform(0.3, 3.0)), "upsampled": float(rng.integers(2, 5))}[kind]
+    sensitivity = {"unit": 1.0, "weighted": rng.integers(5, 49) / 16, "upsampled": float(rng.integers(2, 5))}[kind]
     checked = rng.random() < 0.6
     return Setting(
         sigma=sigma,
@@ -52,12 +52,12 @@ def random_setting(rng: np.random.Generator, kind: str) -> Setting:
         total_weight=float(k),
         groups=(PtrGroup(id="all", epsilon=1.0, delta=1e-5, sensitivity=sensitivity),),
         grid=0.25 if kind == "weighted" else 1.0,
-        lattice=kind != "weighted",
+        lattice=float(rng.choice([2.0**-4, 2.0**-6, 2.0**-8])) if kind == "weighted" else 1.0,
     )
 
 
 def random_votes(rng: np.random.Generator, setting: Setting, size: int) -> np.ndarray:
-    """Histograms from unanimous to tied, some with abstentions or few votes; whole numbers on the lattice."""
+    """Histograms from unanimous to tied, some with abstentions or few votes, on the lattice."""
     c, k = setting.classes, setting.total_weight
     shares = rng.dirichlet(np.ones(c), size)
     lead = rng.choice([0.0, 0.5, 0.8, 0.95, 1.0], size)[:, None]
@@ -65,10 +65,10 @@ def random_votes(rng: np.random.Generator, setting: Setting, size: int) -> np.nd
     tied = rng.random(size) < 0.1
     votes[tied, 1] = votes[tied, 0] = (votes[tied, 0] + votes[tied, 1]) / 2
     votes = np.take_along_axis(votes, np.argsort(rng.random((size, c)), axis=1), axis=1)
-    return np.floor(votes / setting.grid) * setting.grid if setting.lattice else votes
+    return np.floor(votes / setting.lattice) * setting.lattice
 
 
-def shift(rng: np.random.Generator, votes: np.ndarray, amount: np.ndarray, whole: bool) -> np.ndarray:
+def shift(rng: np.random.Generator, votes: np.ndarray, amount: np.ndarray) -> np.ndarray:
     """What leaves one class (or none) for another (or none), at most `amount` and at most what is there."""
     size, c = votes.shape
     out = np.zeros_like(votes)
@@ -79,7 +79,6 @@ def shift(rng: np.random.Generator, votes: np.ndarray, amount: np.ndarray, whole
     rows = np.arange(size)
     there = np.where(source < c, votes[rows, np.minimum(source, c - 1)], amount)
     moved = np.minimum(amount, there)
-    moved = np.floor(moved) if whole else moved
     moved = np.where(source == target, 0.0, moved)
     np.add.at(out, (rows[source < c], source[source < c]), -moved[source < c])
     np.add.at(out, (rows[target < c], target[target < c]), moved[target < c])
@@ -92,8 +91,8 @@ def several(rng: np.random.Generator, votes: np.ndarray, amount: float, setting:
     total = np.zeros_like(votes)
     for part in range(parts):
         share = left if part == parts - 1 else left * rng.choice([0.0, 0.5, 1.0], len(votes))
-        share = np.floor(share / setting.grid) * setting.grid if setting.lattice else share
-        step = shift(rng, votes + total, share, whole=False)
+        share = np.floor(share / setting.lattice) * setting.lattice
+        step = shift(rng, votes + total, share)
         over = (votes + total + step).sum(axis=1) > setting.total_weight
         step[over] = 0
         total += step

@@ -31,7 +31,7 @@ def case(
     abstain: bool = False,
     moves: tuple[int, ...] | None = None,
     grid: float = 1.0,
-    lattice: bool = True,
+    lattice: float | None = None,
     fallback: bool = False,
     orders: tuple[float, ...] = ORDERS,
     pass_at_best: float = 0.9,
@@ -46,7 +46,7 @@ def case(
         total_weight=total,
         groups=tuple(PtrGroup(id=f"g{i}", epsilon=e, delta=d, sensitivity=s) for i, (e, d, s) in enumerate(groups)),
         grid=grid,
-        lattice=lattice,
+        lattice=grid if lattice is None else lattice,
         orders=orders,
     )
     unanimous = np.array([[total, *[0.0] * (classes - 1)]])
@@ -87,15 +87,15 @@ CASES: dict[str, Callable[[], Case]] = {
         sigma=0.6,
         grid=0.25,
     ),
-    "two groups, real weights, a check": partial(
+    "two groups, weights of 1/64, a check": partial(
         case,
         teachers=(12, 6),
-        weights=(0.731, 1.388),
-        groups=((0.8, 0.1, 0.731), (1.5, 0.1, 1.388)),
+        weights=(46 / 64, 88 / 64),
+        groups=((0.8, 0.1, 47 / 64), (1.5, 0.1, 89 / 64)),
         sigma=0.7,
         check=(5.0, 6.0),
         grid=0.25,
-        lattice=False,
+        lattice=2.0**-6,
     ),
     "several votes a person": partial(
         case, teachers=(28,), groups=((0.5, 0.1, 1.0), (1.0, 0.1, 2.0)), moves=(1, 2), sigma=0.8

@@ -300,9 +300,8 @@ def _design_and_counts(config):
     design = read_design(config / "r/public/design.json")
     allocation = Allocation.load(config / "r/private/allocation.npz")
     votes = np.load(config / "r/private/votes/votes.npy")[:, : design.n_queries]
-    counts = sum(
-        weight * count_votes(votes[[index]], design.setting.classes) for index, weight in enumerate(allocation.weights)
-    )
+    weights = np.floor(allocation.weights / design.setting.lattice) * design.setting.lattice
+    counts = sum(weight * count_votes(votes[[index]], design.setting.classes) for index, weight in enumerate(weights))
     return design, counts
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ipate.accounting.bounds import Meter
 from ipate.accounting.ptr.design import Design
-from ipate.errors import InputError
+from ipate.errors import BudgetExceededError, InputError
 from ipate.labelling import engine
 from ipate.labelling.aggregators import (
     AGGREGATORS,
@@ -294,18 +294,21 @@ def test_carried_counts_cost_the_whole_vector_under_any_bound(tmp_path, bound):
         assert np.all(cost > 1.1 * 5 * meter.worst_label(sensitivity=1.5, sigma=SIGMA))
 
 
-def test_later_run_under_sup_opens_at_the_vectors_price(tmp_path):
+def test_later_run_opens_at_the_vectors_price(tmp_path):
     votes, panel = voting(30)
     with on_disk(tmp_path / "l.sqlite", panel, CHECKED, run="one") as book:
         run = label(votes, panel, CHECKED, Meter(), noise=SeededNoise(1), ledger=book, max_queries=6)
-    sup = Meter("sup")
-    terms = account_terms(panel, sup, PLAIN)
-    with SqliteLedger.open(tmp_path / "l.sqlite", terms, run="two", noise="seeded") as book:
-        unit = book.terms["lax"].meter
-        check = unit.worst_check(sensitivity=1.5, check_sigma=CHECK_SIGMA)
-        wanted = 6 * check + run.n_labels * np.array(unit.orders) * (1.5 / SIGMA) ** 2
-        assert 0 < run.n_labels < 6
+        sup = book.cost_of("lax", Meter("sup", orders=(8.0,)))
+    assert 0 < run.n_labels < 6
+    check = Meter("sup", orders=(8.0,)).worst_check(sensitivity=1.5, check_sigma=CHECK_SIGMA)
+    np.testing.assert_allclose(sup, 6 * check + run.n_labels * 8.0 * (1.5 / SIGMA) ** 2, rtol=1e-12)
+    with SqliteLedger.open(
+        tmp_path / "l.sqlite", account_terms(panel, Meter(), PLAIN), run="two", noise="seeded"
+    ) as book:
+        wanted = 6 * (1.5 / CHECK_SIGMA) ** 2 + run.n_labels * 2 * (1.5 / SIGMA) ** 2
         np.testing.assert_allclose(book.opening("lax"), wanted, rtol=1e-12)
+    with pytest.raises(BudgetExceededError, match="charged under gdp, and this run charges sup"):
+        SqliteLedger.open(tmp_path / "l.sqlite", account_terms(panel, Meter("sup"), PLAIN), run="three", noise="seeded")
 
 
 @pytest.mark.parametrize("bound", ["loose", "sup", "tight", "exact"])

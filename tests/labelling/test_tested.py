@@ -9,6 +9,7 @@ from ipate.accounting import gdp
 from ipate.accounting.bounds import Meter
 from ipate.accounting.ptr.design import level
 from ipate.errors import BudgetExceededError, InputError
+from ipate.labelling import tested
 from ipate.labelling.aggregators import Confident, Interactive, Mechanism
 from ipate.labelling.loop import account_terms, label
 from ipate.labelling.noise import SecureNoise
@@ -109,6 +110,32 @@ class Spy(MemoryLedger):
     def charge(self, charge):
         super().charge(charge)
         self.events.append(("charged", float(max(cost[0] for cost in charge.cost.values())), charge.test))
+
+
+def test_tested_weights_are_those_that_label(monkeypatch):
+    """The test, the labels and the charge all use the panel on the lattice."""
+    member = np.repeat([0, 1], K // 2)
+    accounts = tuple(
+        Account(group=Group(id=name, budget=Budget(epsilon, 1e-3)), sensitivity=weight)
+        for name, epsilon, weight in (("strict", 2.0, 0.7), ("lax", 3.0, 1.3))
+    )
+    whose = Panel(groups=accounts, weights=np.array([0.7, 1.3])[member], member=member)
+    seen = []
+    monkeypatch.setattr(tested, "pass_probability", lambda _, counts: seen.append(counts) or 1.0)
+    counted = Panel.tally
+
+    def tally(self, *given, **options):
+        assert set(self.weights) == {179 / 256, 332 / 256}  # rounded down
+        assert [own.sensitivity for own in self.groups] == [180 / 256, 333 / 256]  # rounded up
+        return counted(self, *given, **options)
+
+    made = make(whose)
+    monkeypatch.setattr(Panel, "tally", tally)
+    result = label_tested(clear_votes(), whose, CONFIDENT, made, noise=Noise(PASS))
+    assert result.passed
+    assert not np.any(seen[0] % made.setting.lattice)
+    assert [group.weight for group in result.groups] == [179 / 256, 332 / 256]
+    assert [own.sensitivity for own in made.setting.groups] == [180 / 256, 333 / 256]
 
 
 def test_charge_precedes_stored_bit_which_precedes_labels(design):

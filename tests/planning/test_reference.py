@@ -9,7 +9,7 @@ from ipate.accounting.ptr.design import hash_queries
 from ipate.accounting.ptr.search import make_design, most_queries
 from ipate.errors import InputError
 from ipate.labelling.aggregators import Mechanism
-from ipate.labelling.tested import check_design, query_ids, refuse_own_votes, setting_for, votes_hash
+from ipate.labelling.tested import check_design, on_lattice, query_ids, refuse_own_votes, setting_for, votes_hash
 from ipate.planning.reference import Simulator, simulated_profile, votes_profile
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
@@ -92,7 +92,7 @@ def test_design_made_from_same_votes_is_refused():
 def test_design_for_another_labelling_is_refused():
     spec, ids, design = designed()
     check_design(design, spec, ids)
-    for other in (replace(spec, sigma=41.0), replace(spec, threshold=None, check_sigma=None), replace(spec, grid=0.5)):
+    for other in (replace(spec, sigma=41.0), replace(spec, threshold=None, check_sigma=None), replace(spec, grid=2.0)):
         with pytest.raises(InputError, match="made for"):
             check_design(design, other, ids)
     group = spec.groups[0]
@@ -117,13 +117,26 @@ def test_design_with_an_extra_group_is_refused():
 
 
 def test_setting_finds_grid_of_the_weights():
-    assert setting_for(panel(), MECHANISM, n_classes=10).lattice
-    halves = setting_for(panel(np.full(250, 0.75)), MECHANISM, n_classes=10)
-    assert (halves.grid, halves.lattice) == (0.25, True)
+    whole = setting_for(panel(), MECHANISM, n_classes=10)
+    assert (whole.grid, whole.lattice, whole.total_weight) == (1.0, 1.0, 250.0)
     real = setting_for(panel(np.full(250, 0.7)), MECHANISM, n_classes=10)
-    assert (real.grid, real.lattice, real.groups[0].sensitivity) == (0.25, False, 0.7)
+    assert (real.grid, real.lattice) == (0.25, 2.0**-8)
+    assert (real.groups[0].sensitivity, real.total_weight) == (180 / 256, 250 * 179 / 256)
+    many = setting_for(panel(np.full(3000, 0.7), teachers=3000), MECHANISM, n_classes=10)
+    assert many.lattice == 2.0**-6
     copies = setting_for(panel(sensitivity=3.0), MECHANISM, n_classes=10)
-    assert (copies.grid, copies.lattice, copies.steps(copies.groups[0])) == (1.0, True, 3)
+    assert (copies.grid, copies.lattice, copies.steps(copies.groups[0])) == (1.0, 1.0, 3)
+    part = setting_for(panel(sensitivity=1.5), MECHANISM, n_classes=10)
+    assert (part.grid, part.lattice, part.groups[0].sensitivity) == (0.25, 2.0**-8, 1.5)
+
+
+def test_lattice_rounds_weights_down_and_sensitivities_up():
+    fine = on_lattice(panel(np.full(250, 0.7)), 2.0**-6)
+    assert set(fine.weights) == {44 / 64}
+    assert fine.groups[0].sensitivity == 45 / 64
+    again = on_lattice(fine, 2.0**-6)
+    assert (again.weights == fine.weights).all()
+    assert again.groups == fine.groups
 
 
 def test_mechanism_without_envelope_is_refused():

@@ -6,6 +6,7 @@ charge and its bit again and never draws a second bit, and only the votes that w
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -34,7 +35,7 @@ Floats = NDArray[np.float64]
 _UNIT = Meter("ptr")
 _BLOCK = 2048  # queries counted at a time
 _HASHED = 4096  # queries hashed at a time; the hash depends on it
-_WEIGHT_GRID = 0.25
+_WEIGHT_GRID, _LATTICE, _NODES = 0.25, 2.0**-8, 2.0**18  # where weights are not whole; nodes of a table at most
 
 
 def label_tested(
@@ -80,6 +81,7 @@ def label_tested(
     if repeats(pool.tolist()) or repeats(votes.queries or ()):
         raise InputError("duplicate query in the pool: a design fixes a list of different queries")
     positions = _queries_of(design, votes, panel, aggregator.mechanism, pool)
+    panel = on_lattice(panel, design.setting.lattice)  # from here on: the test, the labels and a fallback
     test = ReleaseTest(design=design.digest, votes=_hash(votes, panel, positions))
     charge = Charge(
         cost={group.id: np.array([group.epsilon]) for group in panel.groups},
@@ -214,8 +216,9 @@ def setting_for(
 ) -> Setting:
     """Return the public parameters of a panel and a mechanism that graded propose-test-release needs.
 
-    Interactive is not covered. `grid` is the step of moved weight, by default 1 where every weight is a whole number
-    and .25 otherwise; `orders` are the Rényi orders that the design may use.
+    Interactive is not covered. Weights are put on a lattice, 1 where they are whole numbers and else 2^-8, coarser
+    for over 1,024 teachers. `grid` is the step of moved weight, by default 1 and .25; `orders` are the Rényi orders
+    that the design may use.
     """
     if panel.rotating:
         raise InputError("bound 'ptr' does not cover teachers that take turns: use gdp or sup with vanishing")
@@ -224,7 +227,9 @@ def setting_for(
     still = [group.id for group in panel.groups if group.sensitivity == 0]
     if still:
         raise InputError(f"group {still[0]!r} moves no weight: leave it out of a design, it pays nothing")
-    step = (1.0 if np.all(panel.weights == np.rint(panel.weights)) else _WEIGHT_GRID) if grid is None else grid
+    whole = not np.any(np.concatenate([panel.weights, panel.own_sensitivities]) % 1)
+    lattice = 1.0 if whole else max(_LATTICE, 2.0 ** math.ceil(math.log2(panel.total_weight / _NODES)))
+    panel = on_lattice(panel, lattice)
     return Setting(
         sigma=mechanism.sigma,
         check_sigma=mechanism.check_sigma,
@@ -234,10 +239,19 @@ def setting_for(
         groups=tuple(
             PtrGroup(id=g.id, epsilon=g.epsilon, delta=g.delta, sensitivity=g.sensitivity) for g in panel.groups
         ),
-        grid=step,
-        lattice=bool(np.all(panel.weights / step == np.rint(panel.weights / step))),
+        grid=max(lattice, _WEIGHT_GRID if grid is None else grid),
+        lattice=lattice,
         orders=orders,
     )
+
+
+def on_lattice(panel: Panel, lattice: float) -> Panel:
+    """Return the panel with weights rounded down to multiples of the lattice, and sensitivities rounded up.
+
+    A teacher then moves at most the weight that its group is charged for, and every count is exact.
+    """
+    groups = tuple(replace(own, sensitivity=math.ceil(own.sensitivity / lattice) * lattice) for own in panel.groups)
+    return replace(panel, groups=groups, weights=np.floor(panel.weights / lattice) * lattice)
 
 
 def count_blocks(votes: Votes, panel: Panel, positions: NDArray[np.int64] | None = None) -> Iterator[Floats]:

@@ -27,7 +27,7 @@ from ipate.accounting.ptr.search import Profile, make_design, most_queries, prof
 from ipate.errors import InputError
 from ipate.files import write_text
 from ipate.labelling.aggregators import Mechanism
-from ipate.labelling.tested import count_blocks, setting_for, votes_hash
+from ipate.labelling.tested import count_blocks, on_lattice, setting_for, votes_hash
 from ipate.planning.plan import Plan, VariantPlan, afforded, labels_in
 from ipate.votes import Votes
 from ipate.votes.likeness import sketch
@@ -97,7 +97,7 @@ def votes_profile(
         )
     if votes.n_classes != setting.classes:
         raise InputError(f"the reference has {votes.n_classes} classes: it must have {setting.classes}")
-    counts = np.concatenate([*count_blocks(votes, panel)])
+    counts = np.concatenate([*count_blocks(votes, on_lattice(panel, setting.lattice))])
     return profile_of(
         setting, counts, source=source, source_hash=votes_hash(votes), source_queries=queries, radii=radii
     )

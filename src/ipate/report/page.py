@@ -10,6 +10,7 @@ from ipate.report.exports import recipe, ways_to_check
 from ipate.report.facts import WITHHELD, Facts, GroupFacts, Outcome, Owner, Scores
 from ipate.report.figures import history_figure, influence_figure
 from ipate.report.formats import Markup, bullets, element, percent, plain, signed_points, small, table, used
+from ipate.report.proofs import where_proven
 
 _PRIVATE = "This report is private. Publish the public report of the same run instead."
 _PUBLIC = "This report holds nothing that was computed from private votes, unless a guarantee covers it."
@@ -107,6 +108,7 @@ def _promises(facts: Facts) -> Markup:
         *(element("p", sentence) for sentence in claims.summary(facts)),
         *cards,
         more if rest and held else "",
+        element("p", where_proven(facts)) if held else "",
         element("p", f"In the words of the run's own record: {statement}", class_="soft") if statement else "",
     )
 

@@ -125,7 +125,8 @@ TOP = DESIGNS[False].levels
         (lambda c: c["losses"].pop(), "entries"),
         (lambda c: c["setting"]["groups"][0].update(epsilon=0.99), "above|steeply"),
         (lambda c: c["setting"]["groups"][0].update(delta=1e-6), "above|level 0"),
-        (lambda c: c["setting"]["groups"][0].update(sensitivity=1.01), "above|steeply"),
+        (lambda c: c["setting"]["groups"][0].update(sensitivity=2.0), "above|steeply"),
+        (lambda c: c["setting"]["groups"][0].update(sensitivity=1.01), "sensitivity of group 'strict' is 1.01"),
         (lambda c: c.update(fallback=True), "above|level 0|steeply"),
         (lambda c: c["tables"].reverse(), "one table per group"),
         (lambda c: c["tables"][0]["orders"].__setitem__(TOP, 17.0), "order"),
@@ -134,9 +135,12 @@ TOP = DESIGNS[False].levels
         (lambda c: c["setting"].update(check_sigma=None), "check_sigma"),
         (lambda c: c["setting"].update(grid=0.3), "power of two"),
         (lambda c: c["setting"].update(total_weight=250.5), "multiple"),
+        (lambda c: c["setting"].update(lattice=2.0), "coarser"),
+        (lambda c: c["setting"].update(lattice=0.3), "power of two"),
+        (lambda c: c["setting"].update(lattice=True), "lattice"),
         (lambda c: c["setting"].update(classes=True), "classes"),
         (lambda c: c["setting"]["groups"][1].update(id="strict"), "one table|duplicate"),
-        (lambda c: c.update(version=2), "version"),
+        (lambda c: c.update(version=1), "version 1: .* make a new design"),
         (lambda c: c.update(n_queries=0), "queries"),
         (lambda c: c.update(n_queries="300"), "n_queries"),
         (lambda c: c.update(reserve=-1.0), "reserve"),
@@ -198,7 +202,7 @@ def test_invalid_settings_are_refused(changes, message):
 
 
 def test_steps_are_rounded_up():
-    quarter = replace(SETTING, grid=0.25, groups=(replace(SETTING.groups[0], sensitivity=0.751),))
+    quarter = replace(SETTING, grid=0.25, lattice=2.0**-6, groups=(replace(SETTING.groups[0], sensitivity=0.765625),))
     assert quarter.steps(quarter.groups[0]) == 4
     assert SETTING.steps(SETTING.groups[1]) == 2
     assert SETTING.group("lax").epsilon == 2.5

@@ -26,11 +26,11 @@ SETTING = Setting(
 GROUPED = replace(
     SETTING,
     groups=(
-        PtrGroup(id="strict", epsilon=1.0, delta=1e-5, sensitivity=0.7),
-        PtrGroup(id="lax", epsilon=2.0, delta=1e-5, sensitivity=1.3),
+        PtrGroup(id="strict", epsilon=1.0, delta=1e-5, sensitivity=0.703125),
+        PtrGroup(id="lax", epsilon=2.0, delta=1e-5, sensitivity=1.296875),
     ),
     grid=0.25,
-    lattice=False,
+    lattice=2.0**-6,
 )
 
 

@@ -1,8 +1,8 @@
 """Graded propose-test-release: its bound, which charges one private test, and what is public before any vote is seen.
 
-Distances between data sets are measured in *moved weight*, in whole steps of a grid h that is a power of two, so
-that division by it is exact. A person of group g moves at most Δ_g, that is `steps` = ⌈Δ_g/h⌉ of them: rounding up
-only asks for more.
+Every weight, and so every count, is a whole multiple of a *lattice*, a power of two: sums and gaps of votes are exact.
+Distances between data sets are measured in moved weight, in whole steps of a *grid*, a multiple of the lattice. A
+person of group g moves at most Δ_g, that is `steps` = ⌈Δ_g/grid⌉ of them: rounding up only asks for more.
 """
 
 import math
@@ -18,8 +18,8 @@ from ipate.errors import InputError, check_number
 
 # Default Rényi orders of a design: low ones serve the levels where passing is unlikely.
 ORDERS = (1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 48.0, 64.0)
-_FINEST = 10  # grids from 2^-10
-_COARSEST = 20
+_FINEST = 2.0**-10
+_COARSEST = 2.0**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +49,8 @@ class Setting:
     groups: tuple[PtrGroup, ...]  # weighting: Δ is the weight of the group's teachers; upsampling: the copies u
     check_sigma: float | None = None  # σ_T and T: both or neither
     threshold: float | None = None
-    grid: float = 1.0  # h, a power of two
-    lattice: bool = True  # every count is a whole multiple of h (all weights are), so nothing is interpolated
+    grid: float = 1.0  # one level: a power of two
+    lattice: float = 1.0  # what every weight and count is a whole multiple of: a power of two, at most the grid
     orders: tuple[float, ...] = ORDERS  # the Rényi orders that a design may use
 
     def __post_init__(self) -> None:
@@ -65,13 +65,6 @@ class Setting:
                 raise InputError(f"threshold is {self.threshold}: it must be a finite number of votes")
         if self.classes < 2:
             raise InputError(f"classes is {self.classes}: there must be at least 2")
-        mantissa, exponent = math.frexp(check_positive("grid", self.grid))
-        if mantissa != 0.5 or not -_FINEST < exponent <= _COARSEST:
-            raise InputError(f"grid is {self.grid}: it must be a power of two such as 1, 0.5 or 0.25")
-        if self.lattice and self.total_weight % self.grid:
-            raise InputError(
-                f"total_weight {self.total_weight:g} is not a multiple of the grid {self.grid:g}: lattice=False"
-            )
         ids = [group.id for group in self.groups]
         if not ids:
             raise InputError("there are no groups: at least one budget is needed")
@@ -83,6 +76,19 @@ class Setting:
         check_orders(self.orders)
         if list(self.orders) != sorted(set(self.orders)):
             raise InputError("orders must differ and grow")
+        self._check_lattice()
+
+    def _check_lattice(self) -> None:
+        for name, step in (("grid", self.grid), ("lattice", self.lattice)):
+            if math.frexp(step)[0] != 0.5 or not _FINEST <= step <= _COARSEST:
+                raise InputError(f"{name} is {step}: it must be a power of two such as 1, 0.5 or 0.25")
+        if self.lattice > self.grid:
+            raise InputError(f"lattice is {self.lattice:g}: it must not be coarser than the grid {self.grid:g}")
+        weights = {"total_weight": self.total_weight}
+        weights |= {f"sensitivity of group {group.id!r}": group.sensitivity for group in self.groups}
+        for name, weight in weights.items():
+            if weight % self.lattice:
+                raise InputError(f"{name} is {weight:g}: it must be a multiple of the lattice {self.lattice:g}")
 
     def steps(self, group: PtrGroup) -> int:
         """How far, in steps of the grid, one person of a group moves a data set: rounded up."""
@@ -100,10 +106,10 @@ class Setting:
         array = check_counts(counts)
         if array.shape[1] != self.classes:
             raise InputError(f"counts have the shape {array.shape}: they must be (queries, {self.classes})")
-        if array.size and array.sum(axis=1).max() > self.total_weight * (1 + 1e-9):
+        if array.size and array.sum(axis=1).max() > self.total_weight:
             raise InputError(f"a query has more votes than the total weight {self.total_weight:g} of the setting")
-        if self.lattice and np.any(array / self.grid != np.rint(array / self.grid)):
-            raise InputError(f"counts are not multiples of the grid {self.grid:g}: the setting needs lattice=False")
+        if np.any(array % self.lattice):
+            raise InputError(f"counts are not multiples of the lattice {self.lattice:g}: put the weights on it")
         return array
 
 

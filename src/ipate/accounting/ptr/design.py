@@ -17,7 +17,8 @@ the level by at most j_g steps (`ipate.accounting.ptr.search`). **Conditions**, 
 With a *fallback* the conditions hold with .9δ, and the third with e^{ε/2}: a failure may then be followed by any
 (ε/2, δ/10)-DP release, as e^{ε/2}·e^{ε/2} = e^ε and .9δ + .1δ = δ.
 
-ε is read 1e-9 too small throughout, which is more than rounding can add.
+ε is read 1e-9 too small and ln(1/δ) 1e-9 too large throughout, which is more than rounding can add. The proof is in
+docs/proofs/ptr.md.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ from ipate.accounting.ptr import PtrGroup, Setting
 from ipate.accounting.ptr.envelope import total_costs
 from ipate.errors import InputError, check_number
 
-VERSION = 1
+VERSION = 2  # 1 had weights off the lattice
 FALLBACK_DELTA = 0.1  # share of δ that a fallback keeps for the run after a failure
 _MARGIN = 1e-9
 _MOST_LEVELS = 100_000
@@ -71,7 +72,7 @@ class Design:
 
     def __post_init__(self) -> None:
         if self.version != VERSION:
-            raise InputError(f"the design has version {self.version}: this program reads version {VERSION}")
+            raise InputError(_other_version(self.version))
         if self.n_queries < 1:
             raise InputError(f"the design asks {self.n_queries} queries: it must ask at least one")
         if not (math.isfinite(self.reserve) and self.reserve >= 0):
@@ -102,13 +103,14 @@ class Design:
             raise InputError(f"the design's table of group {group.id!r} holds a bound that is no number")
         delta, growth = self.shares(group)
         steps = self.setting.steps(group)
-        if losses[0] < math.log(1 / delta):
+        surely = math.log(1 / delta) + _MARGIN  # from here on passing itself is the δ
+        if losses[0] < surely:
             raise InputError(
                 f"the design passes at level 0 with probability {math.exp(-losses[0]):.3g}, "
                 f"above the share {delta:.3g} of group {group.id!r}'s delta"
             )
         limit = bound_limits(losses, steps, orders, epsilon=group.epsilon - _MARGIN, delta=delta)
-        over = (losses < math.log(1 / delta)) & ~(bounds <= limit)
+        over = (losses < surely) & ~(bounds <= limit)
         if over.any():
             level = int(np.flatnonzero(over)[0])
             raise InputError(
@@ -160,6 +162,8 @@ class Design:
         """Read a design and verify it: privacy does not depend on who wrote the file."""
         try:
             content = json.loads(text)
+            if content["version"] != VERSION:
+                raise InputError(_other_version(content["version"]))
             facts = content["setting"]
             groups = tuple(_built(PtrGroup, row) for row in facts["groups"])
             setting = _built(Setting, facts, groups=groups, orders=_floats(facts["orders"]))
@@ -193,6 +197,10 @@ def failure_limit(losses: Floats, steps: int, growth: float) -> Floats:
 def hash_queries(ids: Iterable[str]) -> str:
     """Hash of the queries' ids, in the order in which they are asked."""
     return hashlib.sha256(json.dumps([str(i) for i in ids]).encode()).hexdigest()
+
+
+def _other_version(version: object) -> str:
+    return f"the design has version {version!r}: this program reads version {VERSION}; make a new design"
 
 
 def _floats(values: list[float | None], missing: float = math.nan) -> tuple[float, ...]:

@@ -9,19 +9,19 @@ For a histogram n with gaps g_i = n_top − n_i, in units of Δ (`ipate.accounti
 
 **Ball.** Moving r in all lowers the top by x ≤ r and raises class i by ρ_i, Σρ_i ≤ r: every gap stays at or above
 g_i − r − ρ_i. While the runner-up's gap exceeds 2r the top stays top and every argument is positive. For fixed j the
-sum is convex, separable and decreasing, so its largest value over all ρ is at a vertex r·e_b; Φ(−g) is convex for
-g > 0 and steepest for the runner-up. **Ladder.** For n′ within w of n this gives g_r(n′) ≤ g_{r+w}(n): the ρ of both
-add up to r + w, n′_top ≤ n_top + w, and each condition for the cap grows with r. **Check.** S = S_check +
-p^α p′^{1−α}(S_label − 1) for the check followed by the label.
+sum is separable, convex and increasing in ρ, all whole multiples of the lattice, so its largest value is at a vertex
+r·e_b; Φ(−g) is convex for g > 0 and steepest for the runner-up. **Ladder.** For n′ within w of n this gives
+g_r(n′) ≤ g_{r+w}(n): the ρ of both add up to r + w, n′_top ≤ n_top + w, and each condition for the cap grows with r.
+**Check.** S = S_check + p^α p′^{1−α}(S_label − 1) for the check followed by the label.
 
 **Several votes at once** (upsampling, Δ = u). D_α(P‖Q) is convex in the moved votes, as each ln Q_j is concave in
 them (Prékopa 1973), so its maximum over all ways to move up to u votes is at a vertex: all u from one class to one
 other. In units of u that is the move bounded above. Only this direction is needed: the release compares each data
 set's own cost with its own level. The ladder asks no more than a total that moves, and holds as it stands.
 
-**Floating point.** The ladder is used on computed numbers, so it must hold for them: everything is continuous in
-the counts (tables are interpolated), the conditions for the cap carry a tolerance that grows with r, and totals are
-raised by 1e-9 + 1e-10 per step of r, thousands of times what rounding can do.
+**Floating point.** The ladder is used on computed numbers, so it must hold for them: gaps and positions in tables are
+exact, the stored sequences are convex as they stand, the condition on q carries a tolerance that grows with r, and
+totals are raised by 1e-9 + 1e-10 per step of r, more than rounding can do. The proof is in docs/proofs/ptr.md.
 """
 
 from dataclasses import replace
@@ -32,11 +32,11 @@ from scipy.special import ndtr
 
 from ipate.accounting.bounds import Floats
 from ipate.accounting.ptr import PtrGroup, Setting
-from ipate.accounting.ptr.kappa import Tables, interpolate, tables_for
+from ipate.accounting.ptr.kappa import Tables, tables_for
 from ipate.errors import InputError
 
 _CELLS = 1 << 18  # numbers per array
-_TOLERANCE = 1e-9  # per step of radius, on gaps in moved weight and on q
+_TOLERANCE = 1e-9  # per step of radius, on q
 
 
 def inflation(radii: NDArray[np.intp]) -> Floats:
@@ -78,16 +78,16 @@ def rank_votes(votes: Floats) -> tuple[Floats, Floats]:
 def query_costs(setting: Setting, tables: Tables, gaps: Floats, top: Floats, step: int) -> Floats:
     """g_r of every query at one radius, (Q, A), for votes that `rank_votes` ranked. Private where the votes are."""
     radius = step * setting.grid
-    near = gaps[:, 0] <= 2 * radius + _TOLERANCE * setting.grid * (step + 1)
     wrong = _wrong(tables, gaps, radius)
-    capped = near | (wrong >= 0.5 - _TOLERANCE * (step + 1))
+    capped = (gaps[:, 0] <= 2 * radius) | (wrong >= 0.5 - _TOLERANCE * (step + 1))
     label = np.broadcast_to(tables.cap, (len(gaps), tables.cap.size)).copy()
     free = np.flatnonzero(~capped)
     if free.size and tables.usable.any():
-        bound = _losing(tables, gaps[free], step) + tables.top_at(np.log(wrong[free]))
+        places = (gaps[free] / setting.lattice).astype(np.intp)
+        bound = _losing(tables, places, int(radius / setting.lattice)) + tables.top_at(np.log(wrong[free]))
         label[free] = np.where(tables.usable, np.minimum(bound, tables.cap), tables.cap)
-    highest = np.minimum(top + radius, setting.total_weight) / tables.node
-    passing = interpolate(tables.passing, highest)  # on the lattice a position is whole: the node itself
+    highest = np.minimum(top + radius, setting.total_weight) / setting.lattice
+    passing = tables.passing[highest.astype(np.intp)]
     with np.errstate(over="ignore", invalid="ignore"):
         cost = np.log1p(tables.check + passing * label) / (tables.orders - 1)
     return np.asarray(np.where(np.isnan(cost), np.inf, cost))
@@ -101,35 +101,17 @@ def _wrong(tables: Tables, gaps: Floats, radius: float) -> Floats:
     return np.asarray((first + terms[:, 1:].sum(axis=1)) * (1 + 1e-12) + 1e-300)
 
 
-def _losing(tables: Tables, gaps: Floats, step: int) -> Floats:
-    """F_r, (Q, A), for gaps whose smallest exceeds 2r: the best of all pairs (j, b).
+def _losing(tables: Tables, places: NDArray[np.intp], radius: int) -> Floats:
+    """F_r, (Q, A), the largest over all pairs (j, b); gaps and radius are in steps of the lattice, every gap above 2r.
 
     The gain of b is largest for the smallest gap that is not j's own, as K̂₁ is convex.
     """
-    place = gaps / tables.node
-    shift = step * tables.finer
-    at_one, at_two = _Reader(tables, place - shift), _Reader(tables, place - 2 * shift)
-    single, twice = at_one(tables.single), at_two(tables.double)
-    moved = at_one(tables.double) - single
-    both = twice - single
-    best = both.max(axis=1)
-    if gaps.shape[1] > 1:
-        gain = _Reader(tables, (place - 2 * shift)[:, :2])(tables.single) - single[:, :2]
+    once, twice = places - radius, places - 2 * radius
+    single = tables.single.take(once, axis=0)
+    moved = tables.double.take(once, axis=0) - single
+    best = (tables.double.take(twice, axis=0) - single).max(axis=1)
+    if places.shape[1] > 1:
+        gain = tables.single.take(twice[:, :2], axis=0) - single[:, :2]
         best = np.maximum(best, moved[:, 0] + gain[:, 1])
         best = np.maximum(best, moved[:, 1:].max(axis=1) + gain[:, 0])
     return np.asarray(single.sum(axis=1) + best)
-
-
-class _Reader:
-    """Reads tables at positions (Q, n): on the lattice rows, off it an interpolation between two."""
-
-    def __init__(self, tables: Tables, place: Floats) -> None:
-        whole = np.rint(place) if tables.finer == 1 else np.floor(place)
-        self.low = np.clip(whole.astype(np.intp), 0, len(tables.single) - 2)
-        self.part = None if tables.finer == 1 else (place - self.low)[..., None]
-
-    def __call__(self, table: Floats) -> Floats:
-        low = table.take(self.low, axis=0, mode="clip")
-        if self.part is None:
-            return low
-        return np.asarray(low + self.part * (table.take(self.low + 1, axis=0, mode="clip") - low))

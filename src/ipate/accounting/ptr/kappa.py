@@ -10,20 +10,19 @@ that holds {argmax = j}; take E = {x_j > x_top}. For a move v with ‖v‖² = 2
 
 (the tilted mean is n − (α−1)v). With ‖v‖² = 1 (from or to no class) the exponent is smaller. Moves by one vote have
 τ ∈ {−1, 0, 1} but for at most one class, where |τ| = 2: K₁ and K₂ are the maxima. **κ decreases in g**: centre the
-scores, and g appears in the event {y < −g} alone, which shrinks, under an integrand that is fixed and ≥ 0. So a
-table on a grid bounds every real gap to the right of its nodes, which is all that real weights need.
+scores, and g appears in the event {y < −g} alone, which shrinks, under an integrand that is fixed and ≥ 0.
 
-**Convex.** K̂(g) = max(K(g), K̂(g+1), 2K̂(g+1) − K̂(g+2)) from the right end, the largest gap there can be: convex,
-decreasing, and ≥ K on the nodes. Where gaps lie between nodes the table is moved right by one node and interpolated
-linearly: between nodes i and i+1 it is then at least K̂(i) ≥ K.
+**Convex.** Gaps are whole multiples of the lattice. K̂_i = max(K_i, K̂_{i+1}, 2K̂_{i+1} − K̂_{i+2}) from the right end,
+the largest gap there can be: a convex and decreasing sequence that is nowhere below K.
 
 **Top class.** With q ≥ 1 − P_top, the Gaussian trade-off of the two scores' laws, at distance √2/σ, puts 1 − Q_top
-between Φ(Φ⁻¹(1−P_top) ± √2/σ), and f is convex in its second argument: f(P_top, Q_top) ≤ t(q), a running maximum.
+between Φ(Φ⁻¹(1−P_top) ± √2/σ), and f is convex in its second argument: f(P_top, Q_top) ≤ t(q), the running maximum
+of a bound on every cell of q, the first of which begins at 0.
 
 **Check.** A(x) = max_{y≤x} Φ(t_y)^α Φ(t_y − 1/σ_T)^{1−α}, t_y = (y−T)/σ_T, bounds p^α p′^{1−α} for every maximum up
 to x.
 
-Rounding goes up: each sum carries a bound on its own rounding error.
+Rounding goes up: each sum carries a bound on its own rounding error. The proof is in docs/proofs/ptr.md.
 """
 
 from dataclasses import dataclass
@@ -40,7 +39,6 @@ from ipate.accounting.ptr import PtrGroup, Setting
 LARGEST_EXPONENT = 100.0  # of e^{α(α−1)/σ²}: above it the label costs its cap
 _LOWEST_LOG_Q = -30.0
 _LOG_Q_STEP = 0.001
-_FINER = 4  # nodes per grid step where counts are not on the lattice
 _LARGE = 30.0
 _ULP = float(np.finfo(np.float64).eps)
 
@@ -51,12 +49,10 @@ class Tables:
 
     orders: Floats
     unit: float  # Δ, by which counts are divided
-    node: float  # distance of two nodes in moved weight
-    finer: int  # nodes per step of the grid
-    single: Floats  # K̂₁ at gaps 0, node, 2·node, …
+    single: Floats  # K̂₁ at the gaps 0, 1, 2, … in steps of the lattice
     double: Floats  # K̂₂ at the same gaps
     top: Floats  # t at ln q = _LOWEST_LOG_Q + i·_LOG_Q_STEP
-    passing: Floats  # A at the maxima 0, node, 2·node, …
+    passing: Floats  # A at the maxima 0, 1, 2, … in steps of the lattice
     cap: Floats  # e^{(α−1)·sup} − 1 of the label, by the certified supremum
     check: Floats  # the same of the check
     usable: NDArray[np.bool_]  # whether α(α−1)/σ² is small enough for the tables
@@ -65,16 +61,8 @@ class Tables:
     def top_at(self, log_q: Floats) -> Floats:
         """T at ln q ≤ ln ½, by linear interpolation between nodes that bound the cell to their right."""
         place = np.clip((log_q - _LOWEST_LOG_Q) / _LOG_Q_STEP, 0.0, len(self.top) - 1.001)
-        return interpolate(self.top, place)
-
-
-def interpolate(table: Floats, place: Floats) -> Floats:
-    """Rows of a table at real positions, linearly; infinite next to an infinite entry."""
-    low = np.clip(place.astype(np.intp), 0, len(table) - 2)
-    part = (place - low)[..., None]
-    with np.errstate(invalid="ignore"):
-        rows = table[low] * (1 - part) + table[low + 1] * part
-    return np.where(np.isnan(rows), np.inf, rows)
+        low = place.astype(np.intp)
+        return np.asarray(self.top[low] + (place - low)[..., None] * (self.top[low + 1] - self.top[low]))
 
 
 def kappa(gaps: Floats, tau: float, orders: Floats, *, sigma: float) -> Floats:
@@ -90,12 +78,15 @@ def kappa(gaps: Floats, tau: float, orders: Floats, *, sigma: float) -> Floats:
 
 
 def convexified(values: Floats) -> Floats:
-    """The least convex and decreasing sequence, built from the right, that is nowhere below `values` (N, …)."""
+    """The least convex and decreasing sequence, built from the right, that is nowhere below `values` (N, …).
+
+    Each difference is rounded up, so that the numbers themselves, and not only what they stand for, are convex.
+    """
     out = values.copy()
     for i in range(len(out) - 2, -1, -1):
         np.maximum(out[i], out[i + 1], out=out[i])
         if i < len(out) - 2:
-            np.maximum(out[i], 2 * out[i + 1] - out[i + 2], out=out[i])
+            np.maximum(out[i], np.nextafter(2 * out[i + 1] - out[i + 2], np.inf), out=out[i])
     return out
 
 
@@ -122,14 +113,10 @@ def tables_for(setting: Setting, group: PtrGroup) -> Tables:
     sigma = setting.sigma / unit
     usable = orders * (orders - 1) / sigma**2 <= LARGEST_EXPONENT
     inner = np.where(usable, orders, orders[0] if usable[0] else np.nan)  # orders grow: the first is the calmest
-    finer = 1 if setting.lattice else _FINER
-    node = setting.grid / finer
-    # Two nodes beyond the largest gap and, off the lattice, one before 0 for the move to the right.
-    nodes = np.arange(-1.0, np.ceil(setting.total_weight / node) + 4) * node / unit
+    nodes = np.arange(setting.total_weight / setting.lattice + 1) * setting.lattice / unit
     kappas = {tau: np.nan_to_num(kappa(nodes, tau, inner, sigma=sigma)) for tau in (-2, -1, 0, 1, 2)}
     first = np.maximum.reduce([kappas[tau] for tau in (-1, 0, 1)])
     second = np.maximum.reduce([first, kappas[2], kappas[-2]])
-    start = 1 if setting.lattice else 0
     label_sup = sup.label_rdp(orders, sensitivity=unit, sigma=setting.sigma)
     with np.errstate(over="ignore"):
         cap = np.expm1((orders - 1) * label_sup)
@@ -140,12 +127,10 @@ def tables_for(setting: Setting, group: PtrGroup) -> Tables:
     return Tables(
         orders=orders,
         unit=unit,
-        node=node,
-        finer=finer,
-        single=convexified(first)[start:],
-        double=convexified(second)[start:],
+        single=convexified(first),
+        double=convexified(second),
         top=_top_table(inner, sigma),
-        passing=_passing_table(setting, unit, nodes[1:], orders),
+        passing=_passing_table(setting, unit, nodes, orders),
         cap=cap,
         check=check,
         usable=usable,
@@ -159,23 +144,23 @@ def _top_table(orders: Floats, sigma: float) -> Floats:
     On a cell [a, b] of q: P is between 1−b and 1−a, and 1 − Q_top between the trade-off's ends at a and b.
     """
     logs = np.arange(_LOWEST_LOG_Q, np.log(0.5) + 2 * _LOG_Q_STEP, _LOG_Q_STEP)
-    q = np.minimum(np.exp(logs), 0.5)
+    q = np.concatenate([[0.0], np.minimum(np.exp(logs), 0.5)])  # the first cell holds every q below the lowest node
     move = np.sqrt(2.0) / sigma
     up, down = (log_ndtr(-(ndtri(q) + sign * move)) for sign in (1.0, -1.0))  # ln(1 − q_±)
     own = np.log1p(-q)
     low, high = slice(0, -1), slice(1, None)
-    rise = top_excess(own[low], up[high], orders) * np.exp(up[low] - up[high])[:, None]
-    fall = top_excess(own[high], down[low], orders)
-    return np.asarray(np.maximum.accumulate(np.nan_to_num(np.maximum(rise, fall)) * (1 + 1e-12), axis=0))
+    rise = top_excess(own[low], up[high], orders)  # P ≥ Q: f grows with P and falls with Q
+    fall = top_excess(own[high], down[low], orders)  # P ≤ Q: the other way round
+    cells = np.nan_to_num(np.maximum(rise, fall)) * (1 + 1e-12)
+    return np.asarray(np.maximum.accumulate(cells, axis=0)[1:])
 
 
 def _passing_table(setting: Setting, unit: float, maxima: Floats, orders: Floats) -> Floats:
-    """A at every node, or (off the lattice) a bound on the cell to its right; 1 without a check."""
+    """A at every node; 1 without a check."""
     if setting.check_sigma is None or setting.threshold is None:
         return np.ones((maxima.size, orders.size))
     scale, move = setting.check_sigma / unit, unit / setting.check_sigma
     z = (maxima - setting.threshold / unit) / scale
-    upper = z if setting.lattice else np.append(z[1:], 2 * z[-1] - z[-2])
-    logs = orders * log_ndtr(upper)[:, None] + (1 - orders) * log_ndtr(z - move)[:, None]
+    logs = orders * log_ndtr(z)[:, None] + (1 - orders) * log_ndtr(z - move)[:, None]
     with np.errstate(over="ignore"):
         return np.asarray(np.exp(np.maximum.accumulate(logs + 1e-12 + 8 * _ULP * np.abs(logs), axis=0)))

@@ -24,7 +24,7 @@ from ipate.accounting.ptr.envelope import total_costs
 from ipate.errors import InputError
 
 PASS_AT_BEST = 0.99
-_MARGIN = 1e-8  # ε is designed this much smaller, so that verification (1e-9) never meets rounding
+_MARGIN = 1e-8  # ε is designed this much smaller, and ln(1/δ) larger, so that verification (1e-9) never meets rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ def _table(setting: Setting, group: PtrGroup, losses: Floats, totals: Floats, fa
     limits = bound_limits(ramp, steps, orders, epsilon=group.epsilon - _MARGIN, delta=delta)  # (R + 1, orders)
     radius = np.minimum(levels[::-1], len(totals) - 1)
     best = np.argmax(limits / totals[radius], axis=1)
-    bounds = np.where(losses < math.log(1 / delta), limits[levels, best], np.inf)
+    bounds = np.where(losses < math.log(1 / delta) + _MARGIN, limits[levels, best], np.inf)
     return GroupTable(group=group.id, orders=tuple(orders[best].tolist()), bounds=tuple(bounds.tolist()))
 
 
