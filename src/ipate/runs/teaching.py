@@ -43,11 +43,12 @@ def taught(
     kept, shown = folder.read(path), student_folder(folder, record)
     if kept is not None and (shown / "student.json").is_file():
         return kept
-    known = lesson(
+    told = lesson(
         find_student(folder.config.student.model), record, n_classes=task.data.n_classes,
         total_weight=float(allocation.weights.sum()),
     )  # fmt: skip
-    student = teach(task, folder.config, task.parts.public, record.labels, sample_weight, **known)
+    known = {"sample_weight": sample_weight, **told}  # noisy counts weight their labels themselves
+    student = teach(task, folder.config, task.parts.public, record.labels, **known)
     metrics = evaluate(task, student, record, folder.config.student.model)
     if not settings.ballots:
         metrics["labels_of_standard_pate"] = standard_labels(settings, task.people.groups, record)
