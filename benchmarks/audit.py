@@ -54,6 +54,11 @@ FAULTS = (
         'return 0.5 * self.mechanism.sigma * noise.normal("label", queries, width)', ("labels", "counts"),
     ),
     Fault(
+        "one draw of noise for all classes", "labelling/aggregators.py",
+        'return self.mechanism.sigma * noise.normal("label", queries, width)',
+        'return self.mechanism.sigma * noise.normal("label", queries, 1) * np.ones(width)', ("labels", "counts"),
+    ),
+    Fault(
         "noise of checks halved", "labelling/aggregators.py",
         "lead + check_sigma * draws >= threshold", "lead + 0.5 * check_sigma * draws >= threshold",
     ),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ipate.audit.results import Attack, GroupAudit, Measured
 from ipate.audit.student import Lesson, Trials, attack_student
 from ipate.audit.subject import Subject
 from ipate.ballots.counting import STEP
-from ipate.ballots.design import FULL, GRID, SIGMA, ballot_terms, make_design
+from ipate.ballots.design import FULL, GRID, SIGMA, Design, ballot_terms, make_design
 from ipate.ballots.release import BallotRelease, PublicMaps, release, sum_private
 from ipate.ballots.voters import allocate_ballots, voters
 from ipate.data.dataset import Dataset
@@ -51,7 +52,7 @@ class Poll:
     y: Ints
     maps: PublicMaps
 
-    @property
+    @cached_property
     def allocation(self) -> Allocation:
         """Who votes with which weight, as the run allocates ballots."""
         settings, seed = self.subject.settings, self.subject.config.split_seed
@@ -82,13 +83,16 @@ class Poll:
             maps=self.maps,
         )  # fmt: skip
 
-    def summed(self, y: Ints, terms: Mapping[str, Terms]) -> Ints:
-        """Return the exact sum of everybody's ballots with these labels."""
+    def design(self, terms: Mapping[str, Terms]) -> Design:
+        """Return the design of a release that is charged to these accounts."""
         cells = self.maps.cells
-        design = make_design(
+        return make_design(
             list(terms.values()), n_classes=self.n_classes, n_pool=len(self.pool), partitions=cells.partitions,
             cells=cells.cells,
         )  # fmt: skip
+
+    def summed(self, y: Ints, design: Design) -> Ints:
+        """Return the exact sum of everybody's ballots with these labels."""
         return sum_private(self.X, y, voters(self.allocation), design=design, maps=self.maps)
 
     def replaced(self, person: int) -> Ints:
@@ -102,7 +106,8 @@ def attack_ballots(
     """Release the ballots of a few made-up people as the run does, and attack the canary of every group."""
     poll = _poll(subject)
     terms, charged = poll.charged(where)
-    total = poll.summed(poll.y, terms)
+    design = poll.design(terms)
+    total = poll.summed(poll.y, design)
     released = np.empty((max(2, math.ceil(trials.draws / total.size)), total.size), dtype=np.int64)
     with bar("releases drawn", len(released)) as progress:
         for index in range(len(released)):
@@ -112,7 +117,7 @@ def attack_ballots(
     allocation, found = poll.allocation, []
     for place, group in enumerate(poll.people.groups):
         first = int(np.flatnonzero(poll.people.group_of_person == place)[0])
-        moved = [poll.summed(poll.replaced(person), terms) - total for person in (first, first + 1)]
+        moved = [poll.summed(poll.replaced(person), design) - total for person in (first, first + 1)]
         distance = max(float(np.linalg.norm(own.astype(np.float64))) * GRID for own in moved)
         promised = subject.promised[group.id]
         account = allocation.groups[int(allocation.group_of_person[first])].id

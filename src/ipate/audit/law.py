@@ -70,24 +70,46 @@ def shown_epsilon(parts: Sequence[Part], *, delta: float) -> float:
     widest = max((float(np.abs(part.loss).max()) for part in used), default=0.0)
     if widest == 0.0:
         return 0.0
-    score = [np.rint(part.loss * (_GRID / widest)).astype(np.int64) for part in used]
-    low = [int(own.min()) for own in score]
-    size = 1 + sum(part.times * int(np.ptp(own)) for part, own in zip(used, score, strict=True))
-    laws = []
-    for side in ("here", "there"):
-        product = np.ones(size // 2 + 1, dtype=np.complex128)
-        for part, own, least in zip(used, score, low, strict=True):
-            law = np.bincount(own - least, weights=getattr(part, side), minlength=1)
-            product *= np.fft.rfft(law, size) ** part.times
-        laws.append(np.clip(np.fft.irfft(product, size), 0.0, None))
-    margin, found = _MARGIN * size, 0.0
-    for one, other in (laws, laws[::-1]):
+    unit = widest / _GRID
+    sums = _Sums(parts=used, scores=[np.rint(part.loss / unit).astype(np.int64) for part in used])
+    margin, found = 2 * _MARGIN * sums.size, 0.0
+    for one, other, sign in (("here", "there", 1), ("there", "here", -1)):
+        law, log_other = np.exp(sums.log_law(one)), sums.log_law(other, tilt=sign * unit)
 
-        def passes(epsilon: float, one: Floats = one, other: Floats = other) -> bool:
-            return bool(np.maximum(one - np.exp(epsilon) * other, 0).sum() > delta + margin)
+        def passes(epsilon: float, law: Floats = law, log_other: Floats = log_other) -> bool:
+            with np.errstate(over="ignore"):
+                return bool(np.maximum(law - np.exp(epsilon + log_other), 0).sum() > delta + margin)
 
         found = max(found, largest(passes, 0.0, MOST))
     return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sums:
+    """The sum of the scores of all releases: whole numbers, from the least possible one upwards."""
+
+    parts: Sequence[Part]
+    scores: Sequence[NDArray[np.int64]]
+
+    @property
+    def size(self) -> int:
+        """The number of possible sums."""
+        return 1 + sum(part.times * int(np.ptp(own)) for part, own in zip(self.parts, self.scores, strict=True))
+
+    def log_law(self, side: str, tilt: float = 0.0) -> Floats:
+        """Return ln of the law of the sum, rounded up by what a Fourier transform may lose.
+
+        Where P and Q hardly overlap, Q is below the rounding errors of a transform just where P is not. So Q is tilted
+        by e^(tilt·score), which makes it nearly P, transformed, and tilted back.
+        """
+        product, scale = np.ones(self.size // 2 + 1, dtype=np.complex128), 0.0
+        least = sum(part.times * int(own.min()) for part, own in zip(self.parts, self.scores, strict=True))
+        for part, own in zip(self.parts, self.scores, strict=True):
+            law = getattr(part, side) * np.exp(tilt * own)
+            product *= np.fft.rfft(np.bincount(own - own.min(), weights=law / law.sum()), self.size) ** part.times
+            scale += part.times * float(np.log(law.sum()))
+        tilted = np.clip(np.fft.irfft(product, self.size), 0.0, None) + _MARGIN
+        return np.asarray(np.log(tilted) + scale - tilt * (least + np.arange(self.size)))
 
 
 def bit(chance: float) -> Floats:

@@ -37,8 +37,8 @@ def find_canaries(copy: Copy, bar: Bar) -> dict[str, tuple[str, NDArray[np.bool_
     moved = copy.allocation.weights @ reached
     found = {}
     for place, group in enumerate(people.groups):
-        own = np.flatnonzero(people.group_of_person[asked] == place)
-        if own.size:
+        own = np.flatnonzero((people.group_of_person[asked] == place) & (moved > 0))
+        if own.size:  # a group of which everybody has withdrawn reaches nobody
             worst = own[int(np.argmax(moved[own]))]
             found[group.id] = str(people.ids[asked[worst]]), reached[:, worst]
     return found
