@@ -175,7 +175,7 @@ def _crowd(subject: Subject) -> tuple[People, float]:
 
 def _measure(released: Ints, total: Ints, *, error: float) -> Measured:
     """Return an upper limit of σ from how often an entry of a histogram is within one deviation of the exact sum."""
-    means = total.ravel() * GRID
+    means = total.ravel().astype(np.float64) * GRID
     steps = released - np.rint(means / STEP)
     least = least_success(int((np.abs(steps) <= STEPS).sum()), steps.size, error=error)
     most = upper_limit(lambda sigma: within_steps(means, sigma, step=STEP, reach=STEPS), least, SIGMA)

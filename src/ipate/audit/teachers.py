@@ -137,8 +137,8 @@ def _attack(
         laws = projected(float(np.linalg.norm(here - there)), limits[LABELS])
         parts.append(Part(times=answered, here=laws[0], there=laws[1]))
     elif kind != CHECKS:
-        laws = tuple(np.exp(argmax_log_law(row, limits[LABELS])) for row in (here, there))
-        parts.append(Part(times=answered, here=laws[0], there=laws[1]))
+        here_law, there_law = (np.exp(argmax_log_law(row, limits[LABELS])) for row in (here, there))
+        parts.append(Part(times=answered, here=here_law, there=there_law))
     if kind != LABELS:
         chances = [float(ndtr((row.max() - float(mechanism.threshold or 0)) / limits[CHECKS])) for row in (here, there)]
         parts.append(Part(times=asked, here=bit(chances[0]), there=bit(chances[1])))
