@@ -59,7 +59,7 @@ def audit(
             groups, noise = attack_ballots(subject, Path(where), trials=trials, error=error, bar=bar)
         else:
             copy = Copy(subject=subject, where=Path(where))
-            noise = measure_noise(copy, queries=draws, error=error)
+            noise = measure_noise(copy, queries=draws, error=error, bar=bar)
             groups = attack_teachers(copy, noise, trials=trials, bar=bar)
     return Audit(
         run=subject.run, voting=subject.settings.voting, guarantee=subject.guarantee, confidence=confidence,
@@ -81,7 +81,7 @@ def _notes(subject: Subject, groups: Sequence[GroupAudit]) -> Iterator[str]:
     for group in groups:
         if group.found:
             worst = max(group.attacks, key=lambda attack: (group.exceeds(attack), attack.reached))
-            reach = "" if group.teachers is None else f" reaches {group.teachers} teachers and"
+            reach = "" if group.teachers is None else f" reaches {group.teachers} of the teachers and"
             charged = "" if worst.charged is None else f" and the ledger charged {worst.charged:.4g}"
             yield (
                 f"Group {group.group}: one person{reach} moves a weight of {group.moved:.4g}; {worst.name} show "

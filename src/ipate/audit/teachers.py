@@ -19,15 +19,18 @@ from ipate.runs.ledgers import Bar
 
 Floats = NDArray[np.float64]
 LABELS, CHECKS, ALL = "labels", "checks", "all releases"
-_WIDEST = 1.5  # largest lead of an attack on labels, in deviations of a difference
+_WIDEST = 1.0  # largest lead of an attack on labels, in deviations of a difference
 
 
-def measure_noise(copy: Copy, *, queries: int, error: float) -> tuple[Measured, ...]:
+def measure_noise(copy: Copy, *, queries: int, error: float, bar: Bar = silent) -> tuple[Measured, ...]:
     """Return upper limits of σ and, where there is a check, of σ_T, all of them right but with probability `error`."""
-    if not copy.mechanism.has_check:
-        return (measure_label(copy, queries=queries, error=error),)
-    label = measure_label(copy, queries=queries, error=error / 2)
-    return label, measure_check(copy, queries=queries, error=error / 2)
+    kinds = (measure_label, measure_check) if copy.mechanism.has_check else (measure_label,)
+    found = []
+    with bar("kinds of noise measured", len(kinds)) as progress:
+        for done, measure in enumerate(kinds):
+            found.append(measure(copy, queries=queries, error=error / len(kinds)))
+            progress(done + 1)
+    return tuple(found)
 
 
 def find_canaries(copy: Copy, bar: Bar) -> dict[str, tuple[str, NDArray[np.bool_]]]:
