@@ -34,6 +34,7 @@ TIGHT = "tests/accounting/test_loose_tight.py"
 LAWS = "tests/labelling/test_laws.py"
 CHARGING = "tests/labelling/test_charging.py"
 AUDIT = "tests/labelling/test_hockey_stick.py"
+AUDITING = "tests/audit/test_auditing.py"
 NOISE = "tests/labelling/test_noise.py"
 TESTED = "tests/labelling/test_tested.py"
 ACCOUNT = "tests/labelling/test_audit.py"
@@ -2303,6 +2304,49 @@ MUTANTS = (
         "clips = tuple(setting.clip / (value * mean) for value in needed)",
         "clips = tuple(setting.clip for value in needed)",
         (DPSGD,),
+    ),
+    # What an audit would overlook.
+    Mutant(
+        "an audit believes the stated noise",
+        "audit/teachers.py",
+        "limits = {measured.kind: measured.most for measured in noise}",
+        "limits = {measured.kind: measured.stated for measured in noise}",
+        (f"{AUDITING}::test_halved_noise_of_labels_is_found",),
+    ),
+    Mutant(
+        "an audit compares with the promise alone",
+        "audit/results.py",
+        "(attack.charged is not None and attack.reached > attack.charged)",
+        "False",
+        (f"{AUDITING}::test_uncharged_checks_are_found",),
+    ),
+    Mutant(
+        "an audit takes the person who moves least",
+        "audit/teachers.py",
+        "worst = own[int(np.argmax(moved[own]))]",
+        "worst = own[int(np.argmin(moved[own]))]",
+        (f"{AUDITING}::test_two_teachers_with_one_person_are_found",),
+    ),
+    Mutant(
+        "an audit overlooks noise that repeats",
+        "audit/noise.py",
+        " and uncorrelated(values[:half], values[half : 2 * half])",
+        "",
+        (f"{AUDITING}::test_noise_that_repeats_in_every_run_is_found",),
+    ),
+    Mutant(
+        "an audit takes a raised budget for the promise",
+        "audit/subject.py",
+        "+ [policy.get(group.id, np.inf)]",
+        "+ [np.inf]",
+        (f"{AUDITING}::test_budget_above_the_policy_is_found",),
+    ),
+    Mutant(
+        "an audit reads the allocation of real people",
+        "audit/subject.py",
+        "use_stored = not settings.ballots and (on_real_people or not real)",
+        "use_stored = not settings.ballots",
+        (f"{AUDITING}::test_run_of_people_is_audited_without_their_files",),
     ),
 )
 

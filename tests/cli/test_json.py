@@ -65,6 +65,9 @@ def test_page_lists_keys_of_run_commands(tmp_path, capsys):
     assert set(made["publishable"]) == public
     assert set(made["private"]) - scores == private - scores
     assert set(made["files"]) == {"run", "ledger", "report", "student"}
+    audit = printed(capsys, "audit", run, "--draws", "1000")
+    (group, *_), (measured, *_) = audit["groups"], audit["noise"]
+    assert set(audit) | set(group) | set(measured) | set(group["attacks"][0]) == documented("audit")
     person = 0
     while _run(["statement", str(run), str(person), "--json"]):
         capsys.readouterr()

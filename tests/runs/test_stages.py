@@ -15,7 +15,7 @@ from ipate.runs.person import state, withdraw
 from ipate.runs.reporting import write_report
 from ipate.runs.stages import allocated, execute
 from runs.leaving import StoppedError, begin, go_on
-from runs.making import quiet, resumed
+from runs.making import quiet, resumed, run
 
 AUTO = {"sigma": "auto", "check_sigma": "auto", "threshold": "auto"}
 
@@ -120,3 +120,9 @@ def test_unreadable_settings_are_refused(copied, name, text, words):
         assert words in str(caught.value)
         assert "\n" not in str(caught.value)
     assert words in state_of(copied.path).why
+
+
+def test_supervised_student_learns_from_noisy_counts(tmp_path):
+    made = run(tmp_path / "counts", labelling={"counts": True})
+    assert made.record.noisy_votes is not None
+    assert made.metrics["student_accuracy"] > 0

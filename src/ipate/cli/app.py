@@ -10,6 +10,7 @@ from typer import Option
 from ipate._version import __version__
 from ipate.cli import (
     account,
+    audit,
     consent,
     design,
     label,
@@ -66,6 +67,7 @@ for module in (
     label,
     predict,
     report,
+    audit,
     consent,
     withdraw,
     statement,
