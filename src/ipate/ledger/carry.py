@@ -5,6 +5,7 @@ never by converting costs; only an account that stays under the same data-depend
 new account starts from the maximum over its members, order by order.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from ipate.ledger.records import Charge, Floats, PersonRecord, RunRow, Terms
 
 Place = tuple[int, str]  # a run (its entry) and an account of it
 Charges = Iterable[tuple[int, Charge]]  # in order, each with the entry of its run
+_ROOT2 = math.sqrt(2)
 Mechanism = tuple[str, float, float | None, float]  # noise, σ, σ_T and Δ of identical releases
 
 
@@ -43,6 +45,23 @@ class Releases:
             entry = self.numbers.setdefault((charge.noise, charge.sigma, charge.check_sigma, value), [0, 0, 0])
             entry[0] += int(np.count_nonzero(here)) if charge.check_sigma is not None else 0
             entry[2 if charge.kind == "counts" else 1] += int(np.count_nonzero(here & charge.answered))
+
+    @property
+    def gaussians(self) -> tuple[tuple[float, int], ...]:
+        """The releases with Gaussian noise: σ over what a person moves, and their number.
+
+        A person moves a check by Δ, and the counts behind a label or a histogram by √2·Δ.
+        """
+        found: Counter[float] = Counter()
+        for (_, sigma, check_sigma, moved), (checks, labels, counted) in self.numbers.items():
+            if moved and labels + counted:
+                found[sigma / (_ROOT2 * moved)] += labels + counted
+            if moved and checks and check_sigma is not None:
+                found[check_sigma / moved] += checks
+        for (sigma, moved), number in self.vectors.items():
+            if moved:
+                found[sigma / (_ROOT2 * moved)] += number
+        return tuple(sorted(found.items()))
 
 
 def gather(runs: Mapping[int, RunRow], charges: Charges) -> dict[Place, Releases]:

@@ -13,7 +13,18 @@ from ipate.labelling.history import Extract
 from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
 from ipate.planning.settings import Settings
 from ipate.report.exports import as_json
-from ipate.report.facts import About, Audience, DesignFacts, Facts, GroupFacts, Outcome, Owner, Parameters, for_audience
+from ipate.report.facts import (
+    About,
+    Audience,
+    DesignFacts,
+    Facts,
+    GroupFacts,
+    Outcome,
+    Owner,
+    Parameters,
+    for_audience,
+    strictest_first,
+)
 from ipate.report.page import page
 from ipate.students.scores import label_counts, label_notes
 
@@ -83,7 +94,7 @@ def _public(source: Source) -> Facts:
         audience="public",
         n_people=allocation.people.n_people,
         n_pool=len(record.labels),
-        groups=_groups(source),
+        groups=strictest_first(_groups(source)),
         merged=allocation.merged,
         withdrawn=len(allocation.withdrawn),
         notes=allocation.notes,
@@ -187,7 +198,7 @@ def _outcome(source: Source) -> Outcome:
     """Read costs and history from the ledger's charges; refuse a record that disagrees with them."""
     record, extract = source.record, source.extract
     by_id = {group.id: group for group in record.groups}
-    names = [account.id for account in source.allocation.groups]
+    names = [group.id for group in strictest_first(_groups(source))]
     if set(by_id) != set(names):
         raise InputError("the record and the allocation name different groups: the files do not belong together")
     free = [query for query in record.queries if query in extract.reused]
@@ -219,6 +230,7 @@ def _outcome(source: Source) -> Outcome:
         by_class=label_counts(record.labels, source.classes),
         notes=label_notes(record.labels, source.classes),
         ballots=record.ballots,
+        composition=extract.composition,
     )
 
 

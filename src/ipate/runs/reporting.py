@@ -15,6 +15,7 @@ from ipate.runs.comparison import OTHERS
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import read_record, reading, student_folder
 from ipate.runs.person import withdrawals
+from ipate.runs.provenance import consent_facts, identity_of, private_fingerprint
 
 
 def write_report(
@@ -108,6 +109,7 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
         versions=folder.facts["versions"],
         later_versions=tuple(folder.facts.get("resumed_with", ())),
         levels=config.budgets.epsilon is None and config.data.epsilon is None,
+        identity=identity_of(folder, data),
         extract=extract,
     )
 
@@ -150,4 +152,6 @@ def _owner(folder: RunFolder, outcome: Outcome) -> Owner:
         plurality_accuracy=teachers.get("plurality_accuracy"),
         comparison=comparison,
         owed=tuple(owed(entry) for entry in withdrawals(folder)),
+        consent=consent_facts(folder),
+        fingerprint=private_fingerprint(folder),
     )
