@@ -1082,9 +1082,9 @@ MUTANTS = (
     ),
     Mutant(
         "people of the pool get no statement",
-        "runs/person.py",
-        "        if not uses:\n            find_person(allocation, person)",
-        "        find_person(allocation, person)",
+        "runs/statements.py",
+        "            if not uses:\n                find_person(allocation, person)",
+        "            find_person(allocation, person)",
         (f"{STATEMENT}::test_person_of_pool_or_test_rows_gets_an_answer",),
     ),
     Mutant(
@@ -1217,21 +1217,21 @@ MUTANTS = (
     ),
     Mutant(
         "a statement tells a private cost to anybody",
-        "runs/person.py",
+        "runs/statements.py",
         "return full if private else for_the_person(full)",
         "return full",
         (TOLD,),
     ),
     Mutant(
         "a statement forgets an earlier private run",
-        "runs/person.py",
+        "runs/balances.py",
         'kind=_least_of(kinds | ({"private"} if ledger.private_history else set())),',
         'kind="releasable",',
         (f"{STATEMENT}::test_earlier_private_run_makes_total_private",),
     ),
     Mutant(
         "a statement forgets a private run of others",
-        "runs/person.py",
+        "runs/balances.py",
         'kinds | ({"private"} if ledger.private_history else set())',
         "kinds",
         (f"{STATEMENT}::test_private_run_of_others_hides_later_figures",),

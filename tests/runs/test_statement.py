@@ -12,7 +12,7 @@ from ipate.errors import InputError
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.report.statement import PRIVATE, as_payload, sentences
 from ipate.runs.ledgers import ledger_path
-from ipate.runs.person import state
+from ipate.runs.statements import state
 from runs.leaving import begin, go_on, leave
 
 

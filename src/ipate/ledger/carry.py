@@ -202,29 +202,48 @@ def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
     )
 
 
-def person_records(runs: Mapping[int, RunRow], charges: Charges, person: str) -> tuple[PersonRecord, ...]:
-    """Return a person's records, one per run, in the order of runs."""
-    places = histories(runs.values()).get(person)
-    if places is None:
-        raise InputError(f"person is {person!r}: nobody in this ledger has this id")
-    records, releases = [], gather(runs, charges)
-    for run, account in places:
-        row = next(row.terms for row in runs[run].accounts if row.id == account)
-        own = releases[run, account]
+class Histories:
+    """What every person was charged in every run, from one reading of all charges."""
+
+    def __init__(self, runs: Mapping[int, RunRow], charges: Charges) -> None:
+        self._runs, self._releases = runs, gather(runs, charges)
+        self._places = histories(runs.values())
+        self._unprotected: dict[str, tuple[tuple[str, str], ...]] = {}
+        for run in runs.values():
+            for person in run.unprotected:
+                self._unprotected[person] = (*self._unprotected.get(person, ()), (run.name, run.time))
+
+    def places(self, person: str) -> tuple[Place, ...]:
+        """Return the accounts of a person, in the order of runs; empty for somebody without any."""
+        return self._places.get(person, ())
+
+    def cost(self, places: Iterable[Place], meter: Meter) -> Floats:
+        """Return the cost of all releases of some accounts together, in any unit."""
+        costs = [recharge(self._releases[place], meter) for place in places]
+        return np.asarray(np.sum([np.zeros(meter.width), *costs], axis=0))
+
+    def unprotected_in(self, person: str) -> tuple[tuple[str, str], ...]:
+        """Return the name and the time of every run that used a person's rows as pool or test data."""
+        return self._unprotected.get(person, ())
+
+    def records(self, places: Iterable[Place]) -> tuple[PersonRecord, ...]:
+        """Return the records of whoever has these accounts, one per run."""
+        return tuple(self._record(run, account) for run, account in places)
+
+    def _record(self, run: int, account: str) -> PersonRecord:
+        row = next(row.terms for row in self._runs[run].accounts if row.id == account)
+        own = self._releases[run, account]
         moved = [numbers for (_, _, _, sensitivity), numbers in own.numbers.items() if sensitivity > 0]
-        records.append(
-            PersonRecord(
-                run=runs[run].name,
-                time=runs[run].time,
-                account=account,
-                group=row.account.group.id,
-                budget=row.account.epsilon,
-                delta=row.account.delta,
-                bound=row.meter.bound,
-                checks=sum(checks for checks, *_ in moved),
-                labels=sum(labels + counted for _, labels, counted in moved),
-                ballots=sum(number for (_, sensitivity), number in own.vectors.items() if sensitivity > 0),
-                epsilon=row.epsilon(own.cost) if own.cost.any() else 0.0,
-            )
+        return PersonRecord(
+            run=self._runs[run].name,
+            time=self._runs[run].time,
+            account=account,
+            group=row.account.group.id,
+            budget=row.account.epsilon,
+            delta=row.account.delta,
+            bound=row.meter.bound,
+            checks=sum(checks for checks, *_ in moved),
+            labels=sum(labels + counted for _, labels, counted in moved),
+            ballots=sum(number for (_, sensitivity), number in own.vectors.items() if sensitivity > 0),
+            epsilon=row.epsilon(own.cost) if own.cost.any() else 0.0,
         )
-    return tuple(records)

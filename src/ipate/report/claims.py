@@ -205,25 +205,32 @@ def person_of(group: str, *, levels: bool) -> str:
 
 def assured(who: str, epsilon: float, delta: float, *, shown: str | None = None) -> str:
     """Return the meaning of (ε, δ) for one person in plain words; `shown` overrides the text for ε, as it was set."""
-    factor = up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
     sentence = (
         f"{who}: whatever anyone learns from the student, its labels or anything made of them, their own data changes "
-        f"the probability of any outcome by at most a factor {factor} (ε = {shown or plain(epsilon)}), "
-        f"except for a chance of δ = {small(delta)}. {_example(epsilon, delta)}"
+        f"the probability of any outcome by at most a factor {factor_of(epsilon)} (ε = {shown or plain(epsilon)}), "
+        f"except for a chance of δ = {small(delta)}. {example(epsilon, delta)}"
     )
-    if epsilon > _WEAK:
-        sentence += " A factor as large as this rules out little: it is a weak promise."
-    return sentence
+    return sentence + weakness(epsilon)
 
 
-def _example(epsilon: float, delta: float, chance: float = 0.1) -> str:
+def weakness(epsilon: float) -> str:
+    """Return a sentence about an ε that rules out little, and nothing about others."""
+    return " A factor as large as this rules out little: it is a weak promise." if epsilon > _WEAK else ""
+
+
+def factor_of(epsilon: float) -> str:
+    """Return e^ε, rounded up."""
+    return up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
+
+
+def example(epsilon: float, delta: float, *, whose: str = "their", chance: float = 0.1) -> str:
     """Return the range of an outcome's probability if it is `chance` without the person's data."""
     most = min(math.exp(min(epsilon, _HUGE)) * chance + delta, 1 - (1 - chance - delta) * math.exp(-epsilon))
     least = max(0.0, (chance - delta) * math.exp(-epsilon))
     most_text = "99.9…" if most > 0.999 else up(100 * most)
     return (
-        f"For example, an outcome that would have a probability of {percent(chance, 0)} with their data replaced has "
-        f"between {down(100 * least)}% and {most_text}% with it."
+        f"For example, an outcome that would have a probability of {percent(chance, 0)} with {whose} data replaced "
+        f"has between {down(100 * least)}% and {most_text}% with it."
     )
 
 
@@ -338,7 +345,9 @@ def leaving(facts: Facts) -> tuple[str, ...]:
     contact, run = facts.identity.contact, facts.identity.run
     whom = "the data owner" if contact is None else contact
     place = "their ballot stays empty" if facts.parameters.ballots else "their place in their teacher stays empty"
-    left = f"{facts.withdrawn:,} {'person has' if facts.withdrawn == 1 else 'people have'} left this run so far."
+    left = "Nobody has left this run so far."
+    if facts.withdrawn:
+        left = f"{facts.withdrawn:,} {'person has' if facts.withdrawn == 1 else 'people have'} left this run so far."
     found = [
         f"A person tells {whom} that they want to leave; they need not give a reason.",
         (

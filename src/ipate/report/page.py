@@ -1,5 +1,6 @@
 """The report as one self-contained HTML page without scripts, from the same facts as the JSON file."""
 
+from functools import cache
 from importlib.resources import files
 
 from ipate.report import claims, parameters, results, sections
@@ -43,17 +44,21 @@ def page(facts: Facts) -> str:
 
 def document(title: str, *body: object, private: bool, style: str = "style.css") -> str:
     """Return a page with this title and body; a private one asks search engines not to list it."""
-    css = files("ipate.report").joinpath(style).read_text(encoding="utf-8")
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="robots", content="noindex") if private else "",
         element("title", title),
-        element("style", Markup(f"\n{css}")),
+        element("style", Markup(f"\n{_style(style)}")),
     )
     sheet = element("body", element("div", *body, class_="sheet"))
     return "<!DOCTYPE html>\n" + element("html", head, "\n", sheet, lang="en") + "\n"
+
+
+@cache
+def _style(name: str) -> str:
+    return files("ipate.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _document(facts: Facts) -> Section:
@@ -108,7 +113,7 @@ def _marks(facts: Facts) -> Markup:
         element("div", mark, class_="seeded" if mark in facts.guarantee.reasons else None)
         for mark in claims.marks(facts)
     ]
-    return element("header", *lines, class_="marks", role="note") if lines else Markup("")
+    return element("header", *lines, class_="marks") if lines else Markup("")
 
 
 def _opening(facts: Facts, title: str) -> Markup:
