@@ -179,10 +179,8 @@ class _People:
         self.y = class_codes(self.table.column(self.roles.label or "", role="label"), self.classes)
         self.levels, self.person = (self._texts(role) for role in ("level", "person"))
         self.epsilon = self._read("epsilon", read_epsilon)
-        self.consent = {
-            "consent_date": self._read("consent_date", read_dates),
-            "consent_version": self._read("consent_version", read_texts),
-        }
+        self.consent_date = self._read("consent_date", read_dates)
+        self.consent_version = self._read("consent_version", read_texts)
 
     def _read(self, role: str, read: Any) -> Any:
         name = getattr(self.roles, role)
@@ -222,7 +220,7 @@ class _People:
             levels=longer(self.levels, ""), epsilon=longer(self.epsilon, np.nan), person_id=longer(self.person, ""),
             feature_names=() if schema is None else schema.encoded_names, schema=schema,
             private_notes=self._private_notes(counts), source=path.name,
-            **{name: longer(column, "") for name, column in self.consent.items()}, **more,
+            consent_date=longer(self.consent_date, ""), consent_version=longer(self.consent_version, ""), **more,
         )  # fmt: skip
 
     def _private_notes(self, counts: Mapping[str, int]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ipate.files import write_text
 from ipate.labelling.history import Extract
 from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
 from ipate.planning.settings import Settings
+from ipate.report.events import group_events
 from ipate.report.exports import as_json
 from ipate.report.facts import (
     About,
@@ -241,6 +243,10 @@ class Report:
     html: Path
     json: Path
     facts: Facts
+
+    def events(self) -> dict[str, Any]:
+        """Return the composition of each group as a `dp_accounting.DpEvent`, by group id; empty if there is none."""
+        return {entry.group: entry.event() for entry in group_events(self.facts)}
 
 
 def write_facts(facts: Facts, html: Path) -> Report:

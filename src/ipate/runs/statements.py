@@ -133,8 +133,8 @@ class Statements:
         They hold for the largest budget and δ of these runs, and for the weakest of the bounds.
         """
         records = balance.records
-        epsilon = max(home.epsilon, balance.budget, *(record.budget for record in records))
-        delta = max(home.delta, *(record.delta for record in records))
+        epsilon = max([home.epsilon, balance.budget, *(record.budget for record in records)])
+        delta = max([home.delta, *(record.delta for record in records)])
         bounds = frozenset({self._folder.settings.meter.bound, *(record.bound for record in records)})
         key = (epsilon, delta, bounds)
         if key not in self._odds:
