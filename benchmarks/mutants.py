@@ -1152,6 +1152,13 @@ MUTANTS = (
         ("tests/report/test_exports.py::test_run_without_guarantee_has_no_exports",),
     ),
     Mutant(
+        "a report of labels names a hash of private votes",
+        "report/labelled.py",
+        "identity=Identity(begun=",
+        "identity=Identity(run=ledger.run, begun=",
+        ("tests/report/test_labelled.py::test_report_of_labels_has_no_hash_of_votes",),
+    ),
+    Mutant(
         "events forget what a person moves",
         "ledger/carry.py",
         "                found[sigma / (_ROOT2 * moved)] += labels + counted\n",

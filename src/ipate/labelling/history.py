@@ -42,8 +42,8 @@ class Extract:
     composition: Mapping[str, Composition]  # the run's own releases, by group id; a group is left out if not Gaussian
 
     @classmethod
-    def of(cls, ledger: Ledger) -> "Extract":
-        """Read the current run of a ledger whose query ids are positions in the pool."""
+    def of(cls, ledger: Ledger, *, places: Mapping[str, int] | None = None) -> "Extract":
+        """Read the current run of a ledger whose query ids are positions in the pool, or have them in `places`."""
         terms, charges, reused = ledger.terms, ledger.charges, ledger.inherited()
         opening = {account: ledger.opening(account) for account in terms}
         path = _charged(terms, charges)
@@ -67,7 +67,7 @@ class Extract:
                 if entry.meter.fixes_order
             },
             replaces=ledger.replaces,
-            reused=frozenset(map(int, reused)),
+            reused=frozenset(int(query) if places is None else places[query] for query in reused),
             private_history=bool(ledger.private_history),
             head=str(ledger.head) if ledger.durable else "",
             answers={query: answer[0] for query, answer in ledger.stored().answers.items()},

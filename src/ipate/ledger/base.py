@@ -102,6 +102,11 @@ class Ledger(ABC):
         return self._run.name
 
     @property
+    def opened(self) -> str:
+        """When the run was opened, in UTC."""
+        return self._run.time
+
+    @property
     def runs(self) -> tuple[str, ...]:
         """The names of all runs, in the order in which they were opened."""
         return tuple(run.name for run in self._runs.values())

@@ -183,16 +183,19 @@ def _parameters(source: Source) -> Parameters:
         queries=settings.queries,
         n_queries=settings.n_queries,
         counts=settings.counts,
-        design=None
-        if design is None
-        else DesignFacts(
-            queries=design.n_queries,
-            reference=design.reference,
-            reserve=design.reserve,
-            likely=float(design.pi[-1]),
-            fallback=design.fallback,
-            digest=design.digest,
-        ),
+        design=None if design is None else design_facts(design),
+    )
+
+
+def design_facts(design: Any) -> DesignFacts:
+    """Return the public facts of the design of a tested release."""
+    return DesignFacts(
+        queries=design.n_queries,
+        reference=design.reference,
+        reserve=design.reserve,
+        likely=float(design.pi[-1]),
+        fallback=design.fallback,
+        digest=design.digest,
     )
 
 

@@ -28,12 +28,12 @@ def headline(facts: Facts) -> str:
     if facts.guarantee.kind == "none":
         return f"No promise: {nothing(facts)}"
     if facts.publishable:
-        if facts.unprotected:
+        if facts.unprotected and facts.n_people is not None:
             return (
                 f"{facts.n_people:,} of {facts.n_people + facts.unprotected:,} people are protected, each with their "
                 f"own budget; {facts.unprotected:,} were used as public or test data without protection"
             )
-        return f"Every person keeps an individual differential privacy guarantee ({facts.n_people:,} people)"
+        return f"Every person keeps an individual differential privacy guarantee{facts.people_counted}"
     return "No differential privacy guarantee can be published for this run"
 
 
@@ -251,7 +251,7 @@ def covered(facts: Facts) -> tuple[str, ...]:
         released = "The answer of the private test, the labels, and the queries that got none."
     found = [
         (
-            f"Each of the {facts.n_people:,} people whose data {voted}, each with the budget of their own group. All "
+            f"Everybody whose data {voted}{facts.people_counted}, each with the budget of their own group. All "
             "rows of one person count together."
         ),
         released,
@@ -283,7 +283,7 @@ def public_facts(facts: Facts) -> tuple[str, ...]:
             "The cells, which follow from the pool alone, the weight of a ballot, the noise and the way of accounting."
         )
     return (
-        f"How many people there are ({facts.n_people:,}), and how many in each group.",
+        f"How many people there are{facts.people_counted}, and how many in each group.",
         (
             "The groups' budgets, and which budget a person has. Nothing here protects the choice of a budget: where "
             "it is itself sensitive, the table of groups must not be published. Groups of fewer than "
@@ -323,6 +323,9 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
 
 def agreed(facts: Facts) -> tuple[str, ...]:
     """Return what people agreed to and when, as far as the run knows; days of consent are for the data owner."""
+    if facts.elsewhere:
+        who = "each site has" if facts.sites else "whoever has their data has"
+        return (f"The budgets are those of the group file; {who} the consent of its own people, and knows its day.",)
     by = "chose a consent level, whose ε the policy sets" if facts.levels else "have an ε of their own or a common one"
     policy = facts.identity.policy
     found = [f"People {by}." + ("" if policy is None else f" The policy is {policy}.")]
@@ -344,6 +347,16 @@ def leaving(facts: Facts) -> tuple[str, ...]:
     """Return how a person leaves a run, what that changes, and what it cannot change."""
     contact, run = facts.identity.contact, facts.identity.run
     whom = "the data owner" if contact is None else contact
+    if facts.elsewhere:
+        at = "their site" if facts.sites else "whoever trained the teachers or summed the ballots"
+        return (
+            f"A person tells {whom} or {at} that they want to leave; they need not give a reason.",
+            "Their place stays empty there: votes or ballots are made again without them before a further labelling.",
+            (
+                "What was released before stays released and charged: a release cannot be called back, and the promise "
+                "about it stands."
+            ),
+        )
     place = "their ballot stays empty" if facts.parameters.ballots else "their place in their teacher stays empty"
     left = "Nobody has left this run so far."
     if facts.withdrawn:

@@ -228,6 +228,8 @@ class About:
     student_folder: str = ""  # where the deployed student lies in the run's folder
     levels: bool = True  # whether groups are consent levels, rather than numbers that people chose
     identity: Identity = Identity()
+    elsewhere: bool = False  # whether teachers were trained or ballots cast elsewhere, so that there is no run folder
+    sites: tuple[str, ...] = ()  # the sites whose votes or ballots were merged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +243,7 @@ class Facts(About):
     """
 
     audience: Audience
-    n_people: int
+    n_people: int | None  # None where sites do not state numbers of people
     n_pool: int
     groups: tuple[GroupFacts, ...]
     merged: tuple[Merge, ...]
@@ -261,18 +263,28 @@ class Facts(About):
         """Whether there is a guarantee that permits the publication of costs and answers."""
         return self.guarantee.publishable
 
-    def count(self, people: int) -> int | str:
-        """Return a number of people of one group as it may be shown."""
-        return shown_count(people, least=self.min_group_size) or 0
+    @property
+    def people(self) -> str:
+        """The number of people in words."""
+        return "people whose number is not stated" if self.n_people is None else f"{self.n_people:,} people"
+
+    @property
+    def people_counted(self) -> str:
+        """The number of people in brackets, for the end of a phrase; empty where it is not stated."""
+        return "" if self.n_people is None else f" ({self.n_people:,} people)"
+
+    def count(self, people: int) -> int | str | None:
+        """Return a number of people of one group as it may be shown; None where numbers are not stated."""
+        return None if self.n_people is None else shown_count(people, least=self.min_group_size) or 0
 
     def counted(self, people: int) -> str:
         """Return a number of people of one group as text."""
         found = self.count(people)
-        return found if isinstance(found, str) else f"{found:,}"
+        return "not stated" if found is None else found if isinstance(found, str) else f"{found:,}"
 
     def is_small(self, group: GroupFacts) -> bool:
-        """Whether a group has too few people to be counted."""
-        return isinstance(self.count(group.account.people), str)
+        """Whether a group has too few people to be counted, or their number is not stated."""
+        return not isinstance(self.count(group.account.people), int)
 
     @property
     def outcome(self) -> Outcome | None:

@@ -106,7 +106,7 @@ def roc_figure(groups: Sequence[GroupFacts], curves: Mapping[str, Sequence[float
         axes.set_ylim(0, 1.01)
         axes.set_xlabel("false positives")
         axes.set_ylabel("true positives, at most")
-        _legend(axes, narrow=narrow)
+        _legend(axes, narrow=True)  # the figure is small on wide screens too
 
     tenth = min(range(len(rates)), key=lambda place: abs(rates[place] - 0.1))
     words = "; ".join(f"{group.id} {percent(curves[group.id][tenth])}" for group in shown)

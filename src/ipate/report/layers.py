@@ -117,11 +117,17 @@ def _models(facts: Facts) -> Layer:
     asked = "Queries are points of a public pool, asked once; nobody can ask further questions of the private data."
     if facts.parameters.ballots:
         asked = "There is one query, for all cells at once; nobody can ask further questions of the private data."
+    model = "The model is central: whoever runs the program sees all data, and everybody else sees releases alone."
+    if facts.sites:
+        model = (
+            f"Rows stay at the sites ({', '.join(facts.sites)}). Whoever merges sees votes or sums of ballots, which "
+            "are private too, and everybody else sees releases alone."
+        )
     return Layer(
         name="Query model and threat model",
         did=(
             asked,
-            "The model is central: whoever runs the program sees all data, and everybody else sees releases alone.",
+            model,
             "The attacker may know everybody else's data, all settings and all releases, and compute without limit.",
         ),
         must=(

@@ -127,10 +127,8 @@ def _opening(facts: Facts, title: str) -> Markup:
             "cast one ballot each for the class of their public cell; one noisy histogram of all ballots labelled the "
             "public points, and a student learnt from those labels alone"
         )
-    about = (
-        f"{facts.n_people:,} people in {count(len(facts.groups), 'group')} {voted} ({used.variant}, bound "
-        f"{used.bound})."
-    )
+    who = f"{facts.people[0].upper()}{facts.people[1:]} in {count(len(facts.groups), 'group')}"
+    about = f"{who} {voted} ({used.variant}, bound {used.bound})."
     return element(
         "section",
         element("h1", title),

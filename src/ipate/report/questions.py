@@ -42,7 +42,7 @@ def _protected(facts: Facts) -> str:
     voted = "cast the ballots" if facts.parameters.ballots else "taught the teachers"
     span = [group.budget.epsilon for group in facts.groups]
     range_ = f"ε = {plain(min(span))}" if min(span) == max(span) else f"ε = {plain(min(span))} to {plain(max(span))}"
-    return f"The {facts.n_people:,} people whose data {voted}, each with the budget of their group ({range_})."
+    return f"Everybody whose data {voted}{facts.people_counted}, each with the budget of their group ({range_})."
 
 
 def _unprotected(facts: Facts) -> str:

@@ -73,8 +73,8 @@ def _description(facts: Facts) -> str:
     if facts.parameters.ballots:
         way = "one noisy histogram of everybody's ballots labelled them"
     return (
-        f"A classifier that learnt from labels of {facts.n_pool:,} public points; {way}. {facts.n_people:,} people "
-        "took part, each with a budget of their own (individualized PATE)."
+        f"A classifier that learnt from labels of {facts.n_pool:,} public points; {way}. Each of the people who took "
+        f"part ({facts.people}) has a budget of their own (individualized PATE)."
     )
 
 
