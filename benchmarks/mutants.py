@@ -1076,8 +1076,8 @@ MUTANTS = (
     Mutant(
         "the headline forgets people without protection",
         "report/claims.py",
-        "        if facts.unprotected:\n            return (",
-        "        if facts.unprotected < 0:\n            return (",
+        "        if facts.unprotected and facts.n_people",
+        "        if facts.unprotected < 0 and facts.n_people",
         ("tests/report/test_claims.py::test_headline_counts_people_without_protection",),
     ),
     Mutant(
