@@ -33,7 +33,8 @@ HEAD = {"guarantee", "statement", "seeded", "overlap", "groups"}
 
 
 def documented(command):
-    (line,) = re.findall(rf"^\| `{command}` \| (.*) \|$", PAGE, flags=re.MULTILINE)
+    commands = PAGE[PAGE.index("## Commands") : PAGE.index("## The report")]
+    (line,) = re.findall(rf"^\| `{command}` \| (.*) \|$", commands, flags=re.MULTILINE)
     return set(re.findall(r"`(\w+)`", line))
 
 
@@ -73,6 +74,13 @@ def test_page_lists_keys_of_run_commands(tmp_path, capsys):
         capsys.readouterr()
         person += 1
     assert set(json.loads(capsys.readouterr().out)) == documented("statement")
+    report = printed(capsys, "report", run, "--private")
+    for block in ("publishable", "private"):
+        table = PAGE[PAGE.index(f"| key of `{block}` |") :].split("\n\n")[0]
+        listed = {key for cell in re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE) for key in cell.split(", ")}
+        assert {key.strip("`") for key in listed} == set(report[block])
+    letters = printed(capsys, "statement", run, "--all", tmp_path / "letters")
+    assert set(letters) == {"folder", "letters"}
     assert set(printed(capsys, "runs", run.parent)["runs"][0]) | {"folder", "runs"} == documented("runs")
     assert set(printed(capsys, "withdraw", run, person, "--yes")) == documented("withdraw")
 

@@ -20,6 +20,8 @@ def made(tmp_path_factory):
         key = repr((budgets, seed, compare, sorted(labelling.items())))
         if key not in known:
             values = {**SMALL, "seed": seed, "compare": compare, "labelling": {**SMALL["labelling"], **labelling}}
+            if labelling.get("voting") == "ballots":
+                values |= {"labelling": labelling, "teachers": {"backend": "sequential"}}
             if budgets is not None:
                 values["budgets"] = budgets
             folder = RunFolder.create(tmp_path_factory.mktemp("run") / "run", RunConfig.from_mapping(values))

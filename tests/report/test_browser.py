@@ -59,7 +59,7 @@ def test_page_fits_width_and_follows_colour_scheme(reported, tmp_path, width, da
     assert found["scroll"] <= width
     assert found["wide"] == []
     assert found["small"] == []
-    assert found["figures"] == 2
+    assert found["figures"] == 3
     light = sum(int(part) for part in re.findall(r"\d+", found["page"])[:3]) / 3
     assert (light < 60) is dark
 

@@ -9,7 +9,7 @@ import pytest
 
 from ipate.allocation.layout import Merge
 from ipate.labelling.results import SEEDED
-from ipate.report import claims
+from ipate.report import claims, spending
 from ipate.report.claims import assured, person_of
 from ipate.report.facts import DesignFacts, for_audience
 from report.examples import COSTS, facts, group
@@ -113,7 +113,7 @@ def test_dropped_group_is_named_when_pool_ends():
     found = facts(stop="drop")
     first, *rest = found.outcome.groups
     outcome = replace(found.outcome, ended="pool", groups=(replace(first, labels_until_exhausted=40), *rest))
-    assert "nobody's budget was, but for high, who had left by then" in claims.ending(found, outcome)
+    assert "nobody's budget was, but for high, who had left by then" in spending.ending(found, outcome)
 
 
 @pytest.mark.parametrize("ended", ["pool", "budget"])
@@ -121,7 +121,7 @@ def test_labels_after_failed_test_use_kept_budget(ended):
     design = DesignFacts(queries=90, reference="a guess", reserve=0.1, likely=0.9, fallback=True, digest="d")
     found = facts(bound="ptr", stopped_by="fixed")
     found = replace(found, parameters=replace(found.parameters, design=design))
-    said = claims.ending(found, replace(found.outcome, ended=ended, passed=False))
+    said = spending.ending(found, replace(found.outcome, ended=ended, passed=False))
     assert "paid for by the part of the budgets that had been kept for that case" in said
     assert "nobody's budget" not in said
     assert "could have passed" not in said
@@ -166,19 +166,19 @@ def test_merged_and_withdrawn_people_are_counted():
 def test_ending_and_budget_use_are_described():
     found = facts()
     outcome = found.outcome
-    assert "623 of 1,000 points were asked about and 471 got a label" in claims.ending(found, outcome)
-    assert "could have passed the budget" in claims.ending(found, outcome)
-    assert "pool was used up" in claims.ending(found, replace(outcome, ended="pool"))
-    assert "nobody was left" in claims.ending(facts(stop="drop"), outcome)
+    assert "623 of 1,000 points were asked about and 471 got a label" in spending.ending(found, outcome)
+    assert "could have passed the budget" in spending.ending(found, outcome)
+    assert "pool was used up" in spending.ending(found, replace(outcome, ended="pool"))
+    assert "nobody was left" in spending.ending(facts(stop="drop"), outcome)
     fixed = facts(stopped_by="fixed")
-    assert "fixed beforehand (999)" in claims.ending(fixed, fixed.outcome)
-    assert "between 97.0% and 98.7%" in claims.balance(outcome.groups)
+    assert "fixed beforehand (999)" in spending.ending(fixed, fixed.outcome)
+    assert "between 97.0% and 98.7%" in spending.balance(outcome.groups)
     uneven = facts(costs=[1.0, 1.5])
-    assert "Group high used 100.0% of its budget and group low 50.0%" in claims.balance(uneven.outcome.groups)
+    assert "Group high used 100.0% of its budget and group low 50.0%" in spending.balance(uneven.outcome.groups)
     one = facts(groups=(group("only", budget=2.0),))
-    assert claims.balance(one.outcome.groups) == "50.0% of the budget was used."
+    assert spending.balance(one.outcome.groups) == "50.0% of the budget was used."
     none = facts(costs=[0.0, 0.0])
-    assert claims.balance(none.outcome.groups) == "No budget was used."
+    assert spending.balance(none.outcome.groups) == "No budget was used."
 
 
 @pytest.mark.parametrize("epsilon", [0.1, math.log(2), 1.0, 3.0, 12.0, 800.0])

@@ -211,10 +211,14 @@ def test_small_groups_are_not_counted(audience):
 
 
 def test_figures_have_text_alternatives_for_screen_readers(reported):
-    found = Strict(reported().html.read_text())
-    labels = [value for _, name, value in found.values if name == "aria-label"]
-    assert sum("Line chart: cost ε against the number of labels" in label for label in labels) == 2
-    assert sum("of the people" in label for label in labels) == 2
+    text = reported().html.read_text()
+    found = Strict(text)
+    named = [value for tag, name, value in found.values if (tag, name) == ("svg", "aria-labelledby")]
+    assert [value for tag, name, value in found.values if (tag, name) == ("svg", "role")] == ["img"] * 6
+    titles = {name: re.search(rf'<title id="{name}">(.*?)</title>', text)[1] for name in named}
+    assert sum("Line chart: cost ε against the number of labels" in title for title in titles.values()) == 2
+    assert sum("Line chart: true positives of the best test" in title for title in titles.values()) == 2
+    assert sum("of the people" in title for title in titles.values()) == 2
 
 
 @pytest.mark.skipif(shutil.which("tidy") is None, reason="tidy is not installed")

@@ -15,9 +15,10 @@ from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path, read_record
 from ipate.runs.outlook import check_useful, chosen_settings
-from ipate.runs.person import state, withdraw
+from ipate.runs.person import withdraw
 from ipate.runs.reporting import write_report
 from ipate.runs.stages import allocated, execute
+from ipate.runs.statements import state
 from ipate.runs.task import prepare
 from runs.leaving import N_ROWS, people_file
 from runs.making import quiet

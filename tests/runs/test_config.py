@@ -1,5 +1,7 @@
 """The configuration of a run: errors take one line and suggest the nearest name."""
 
+from datetime import date
+
 import pytest
 
 from ipate.errors import InputError
@@ -69,6 +71,45 @@ def test_invalid_configuration_is_explained_in_one_line(tmp_path, text, words):
         RunConfig.from_file(write(tmp_path, text))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_report_section_and_policy_version_are_read(tmp_path):
+    text = (
+        BASE
+        + """
+[budgets]
+policy = { high = 1.0 }
+policy_version = 2
+policy_date = 2026-01-31
+[report]
+controller = " St. Mary "
+contact = "dpo@stmary.example"
+"""
+    )
+    found = RunConfig.from_file(write(tmp_path, text))
+    assert (found.report.controller, found.report.contact, found.report.purpose) == (
+        "St. Mary",
+        "dpo@stmary.example",
+        None,
+    )
+    assert (found.budgets.policy_version, found.budgets.policy_date) == ("2", date(2026, 1, 31))
+    stored = found.model_dump(mode="json")
+    assert RunConfig.from_mapping(stored) == found  # as it is read from a run's folder
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('[report]\ncontroler = "x"', "nearest is 'controller'"),
+        ('[report]\ncontact = ""', "report.contact is ''"),
+        ('[budgets]\npolicy_date = "soon"', "it must be a day such as 2026-01-31"),
+        ('[budgets]\npolicy_version = ""', "it must be text of 1 to 60 characters"),
+    ],
+)
+def test_invalid_report_and_policy_keys_are_named(tmp_path, line, words):
+    with pytest.raises(InputError) as caught:
+        RunConfig.from_file(write(tmp_path, f"{BASE}\n{line}\n"))
+    assert words in str(caught.value)
 
 
 def test_missing_configuration_file_is_refused(tmp_path):

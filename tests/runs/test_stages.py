@@ -11,9 +11,10 @@ from ipate.planning import choose
 from ipate.planning.settings import Settings
 from ipate.runs.folder import RunFolder
 from ipate.runs.listing import state_of
-from ipate.runs.person import state, withdraw
+from ipate.runs.person import withdraw
 from ipate.runs.reporting import write_report
 from ipate.runs.stages import allocated, execute
+from ipate.runs.statements import state
 from runs.leaving import StoppedError, begin, go_on
 from runs.making import quiet, resumed, run
 

@@ -12,7 +12,7 @@ from ipate.errors import InputError
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.report.statement import PRIVATE, as_payload, sentences
 from ipate.runs.ledgers import ledger_path
-from ipate.runs.person import state
+from ipate.runs.statements import state
 from runs.leaving import begin, go_on, leave
 
 
@@ -43,7 +43,9 @@ def test_releasable_statement_shows_promise_cost_and_remainder(tmp_path):
         assert f"released {record.n_labels:,} labels and {record.n_queries:,} checks" in text[1]
         shown = float(re.search(r"ε = ([\d.]+) was spent", text[2]).group(1))
         assert paid[group] <= shown <= paid[group] * 1.001
-        assert "Of their latest budget" in text[-1]
+        assert any("Of their latest budget" in sentence for sentence in text)
+        assert found.odds is not None
+        assert text[-1].startswith("The best test of whether their data was used")
         assert PRIVATE not in text
 
 

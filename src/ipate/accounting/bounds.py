@@ -95,6 +95,7 @@ class Bound(ABC):
     releases_counts: bool = False  # noisy counts may be released with a label, whose price is that of the whole vector
     noises: tuple[str, ...] = ("gaussian",)  # of labels
     batch_size: int = 8192  # queries at a time at most; fewer where a query's cost takes long to compute
+    trade_off: str = "min(1, e^ε·α + δ, 1 − e^−ε·(1 − δ − α))"  # the formula of `best_power`, for reports
     recipe: tuple[str, str] | None = None  # Python text of what labels and checks cost at Δ = 1 (and order 1), if short
 
     @property
@@ -134,6 +135,20 @@ class Bound(ABC):
         A label is one choice made from such a vector, and may cost less than the vector itself.
         """
         raise InputError(f"bound is {self.name!r}: it has no cost for a released vector; use gdp")
+
+    def noise_multiplier(self, cost: float, *, order: float | None) -> float | None:
+        """Return σ/Δ of the Gaussian mechanism that has this cost at every order; None unless every release is one."""
+        return None
+
+    def best_power(self, false_positives: ArrayLike, *, epsilon: ArrayLike, delta: ArrayLike) -> Floats:
+        """Return the largest true positive rate of any test for a person's data, given its false positive rate.
+
+        For (ε, δ)-DP this is min(1, e^ε·α + δ, 1 − e^−ε·(1 − δ − α)) (Wasserman and Zhou 2010; Kairouz, Oh and
+        Viswanath 2015, Theorem 2.1). It is an upper bound for whoever is promised (ε, δ).
+        """
+        alpha, eps, off = (np.asarray(value, dtype=np.float64) for value in (false_positives, epsilon, delta))
+        above = np.exp(np.minimum(eps, 700.0)) * alpha + off
+        return np.clip(np.minimum(above, 1 - np.exp(-eps) * (1 - off - alpha)), 0.0, 1.0)
 
     def check_cost(
         self, orders: Orders, maxima: Floats, *, sensitivity: Floats, check_sigma: float, threshold: float

@@ -104,6 +104,7 @@ class Gdp(Bound):
     own_conversion = "gdp"
     releases_counts = True
     noises = ("gaussian", "laplace")
+    trade_off = "Φ(Φ⁻¹(α) + μ), with the μ of (ε, δ)"
     recipe = ("2 * labels / sigma**2", "queries / check_sigma**2")
 
     def limit(self, orders: Orders, *, epsilon: ArrayLike, delta: ArrayLike, conversion: str) -> Floats:
@@ -114,6 +115,18 @@ class Gdp(Bound):
         """Return ε of composed μ²; there is no order."""
         found = epsilon_of(np.sqrt(cost[..., 0]), delta)
         return found, np.full(found.shape, np.nan)
+
+    def noise_multiplier(self, cost: float, *, order: float | None) -> float | None:
+        """Return 1/μ."""
+        return float(1 / np.sqrt(cost))
+
+    def best_power(self, false_positives: ArrayLike, *, epsilon: ArrayLike, delta: ArrayLike) -> Floats:
+        """Return Φ(Φ⁻¹(α) + μ), the trade-off of μ-GDP (Dong, Roth and Su 2022, Definition 2.6), with μ of (ε, δ).
+
+        A budget is spent up to its μ, so whoever is promised (ε, δ) under this bound is promised μ-GDP too.
+        """
+        alpha = np.asarray(false_positives, dtype=np.float64)
+        return np.asarray(ndtr(ndtri(alpha) + mu_of(epsilon, delta)))
 
     def worst_check(self, orders: Orders, *, sensitivity: ArrayLike, check_sigma: float) -> Floats:
         """Return μ² = Δ²/σ_T²: one number moves by at most Δ."""

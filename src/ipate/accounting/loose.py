@@ -123,5 +123,9 @@ class Loose(RenyiBound):
     noises = ("gaussian", "laplace")
     recipe = ("labels / sigma**2", "queries / (2 * check_sigma**2)")
 
+    def noise_multiplier(self, cost: float, *, order: float | None) -> float | None:
+        """Return the root of α/(2·cost): the Gaussian mechanism costs α/2 over its squared noise multiplier."""
+        return None if order is None else float(np.sqrt(order / (2 * cost)))
+
 
 BOUND = Loose()

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 EXAMPLE = (
     "Examples: ipate consent people.csv --policy policy.toml --person patient --level consent --out groups.csv; "
     "ipate consent people.csv --policy policy.toml --epsilon-column budget. A policy is a TOML file with lines such as "
-    "high = 1.0, and with max_epsilon and delta. If some rows cannot be used, the exit code is 2 and no group file is "
-    "written."
+    "high = 1.0, and with max_epsilon, delta, version and date. If some rows cannot be used, the exit code is 2 and no "
+    "group file is written."
 )
 _SHOWN = 20  # maximum number of problems and of levels printed; JSON lists all
 
@@ -32,6 +32,10 @@ def command(
     person: Annotated[str | None, Option(help="The column of person ids; default: one person per row.")] = None,
     level: Annotated[str | None, Option(help="The column of consent levels; default: level.")] = None,
     epsilon_column: Annotated[str | None, Option(help="The column of ε, instead of consent levels.")] = None,
+    consent_date: Annotated[str | None, Option(help="The column of the day on which a person agreed.")] = None,
+    consent_version: Annotated[
+        str | None, Option(help="The column of the policy's version that a person agreed to.")
+    ] = None,
     delta: Annotated[float | None, Option(help="δ for everybody, at most the policy's; default: the policy's.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,8 +51,9 @@ def command(
     rules = Policy.from_file(policy)
     with progress_bar("file read, rows judged, people counted", 3, quiet=as_json) as bar:
         found = check_consent(
-            people, policy=rules, level=level, epsilon_column=epsilon_column, person=person, delta=delta, progress=bar
-        )
+            people, policy=rules, level=level, epsilon_column=epsilon_column, person=person,
+            consent_date=consent_date, consent_version=consent_version, delta=delta, progress=bar,
+        )  # fmt: skip
     meanings = [
         assured(person_of(entry.level, levels=epsilon_column is None), entry.epsilon, entry.delta)
         for entry in found.levels
@@ -84,7 +89,7 @@ def _show(found: "Consent", meanings: list[str], written: Path | None) -> None:
     if found.repeated:
         who = "1 person has" if found.repeated == 1 else f"{found.repeated:,} people have"
         echo(f"{who} several rows with the same consent: they are counted as one person.")
-    for note in found.notes:
+    for note in (*_records(found), *found.notes):
         echo(note)
     for problem in found.problems[:_SHOWN]:
         lines = ", ".join(map(str, problem.lines)) + (", …" if problem.rows > len(problem.lines) else "")
@@ -93,6 +98,20 @@ def _show(found: "Consent", meanings: list[str], written: Path | None) -> None:
         echo(f"… and {len(found.problems) - _SHOWN:,} more problems; --json lists all.")
     if written is not None:
         echo(f"Written: {written}, {len(found.groups):,} groups.")
+
+
+def _records(found: "Consent") -> list[str]:
+    """Return sentences on the policy's version and on what people agreed to, and when."""
+    lines = []
+    if found.policy_version is not None:
+        since = "" if found.policy_date is None else f", valid from {found.policy_date}"
+        lines.append(f"The policy is version {found.policy_version}{since}.")
+    if found.dates is not None:
+        lines.append(f"People agreed between {found.dates[0]} and {found.dates[1]}.")
+    if found.versions:
+        by = ", ".join(f"version {version} in {count:,} {_rows(count)}" for version, count in found.versions.items())
+        lines.append(f"They agreed to {by}.")
+    return lines
 
 
 def _rows(count: int) -> str:

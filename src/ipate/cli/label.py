@@ -13,6 +13,7 @@ from typer import Argument, Context, Option
 
 from ipate.cli import options
 from ipate.cli.charging import charging_ledger, write_head
+from ipate.cli.describing import Describer
 from ipate.cli.output import (
     BUDGET_COLUMNS,
     COST_COLUMNS,
@@ -25,7 +26,6 @@ from ipate.cli.output import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from ipate.accounting.bounds import Meter
     from ipate.ballots.given import GivenBallots
     from ipate.labelling.noise import NoiseSource
     from ipate.labelling.results import Labelling
@@ -43,7 +43,7 @@ EXAMPLE = (
 BALLOTS = "the file holds ballots, which are all released at once with the noise σ = 1"
 OF_BALLOTS = (
     "votes", "groups", "out", "bound", "conversion", "delta", "orders", "seed", "ledger", "fresh_ledger",
-    "accept_larger_budgets", "as_json",
+    "accept_larger_budgets", "report", "controller", "contact", "as_json",
 )  # fmt: skip
 
 
@@ -103,6 +103,11 @@ def command(
     reserve: options.Reserve = None,
     fallback: options.Fallback = False,
     order_seed: Annotated[int | None, Option(min=0, help="Seed for shuffling the queries.")] = None,
+    report: Annotated[
+        Path | None, Option(help="Also write a public report of the labels.", metavar="REPORT.html")
+    ] = None,
+    controller: Annotated[str | None, Option(help="Who is responsible, for the report.")] = None,
+    contact: Annotated[str | None, Option(help="Whom people write to, for the report.")] = None,
     split_seed: Annotated[int, Option(min=0, help="Vanishing: public seed of the participation schedule.")] = 0,
     as_json: options.AsJson = False,
 ) -> None:
@@ -112,7 +117,7 @@ def command(
     from ipate.accounting.bounds import Meter
     from ipate.allocation import panel_for
     from ipate.allocation.layout import TrainedElsewhere
-    from ipate.ballots.given import holds_ballots
+    from ipate.ballots.given import holds_ballots, read_ballots
     from ipate.errors import InputError, check_number
     from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.costs import check_supported
@@ -131,16 +136,20 @@ def command(
         charging_ledger, votes, out, ledger, fresh=fresh_ledger, seeded=seed is not None,
         roster=Roster(accept_larger_budgets=accept_larger_budgets),
     )  # fmt: skip
+    rows = read_groups(groups)
+    describer = Describer.of(
+        report, votes, rows, meter, seeded=seed is not None, controller=controller, contact=contact
+    )
     if holds_ballots(votes):
         options.refuse_unused(BALLOTS, **options.on_command_line(context, but=OF_BALLOTS))
-        _label_ballots(votes, groups, out, charging, delta=delta, meter=meter, noise=noise, seed=seed, as_json=as_json)
+        ballots = read_ballots(votes, rows, delta=delta, meter=meter)
+        _label_ballots(ballots, out, charging, describer, noise=noise, seed=seed, as_json=as_json)
         return
     chosen = build_aggregator(
         aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
         student_probs=student_probs, counts=counts or None,
     )  # fmt: skip
     check_supported(meter, chosen.mechanism)
-    rows = read_groups(groups)
     ballot = read_votes(votes, classes=classes)
     probs = options.load_probs(student_probs, ballot)
     order = None if order_seed is None else np.random.default_rng(order_seed).permutation(ballot.n_queries)
@@ -181,29 +190,37 @@ def command(
                 ballot, panel, chosen, meter, stop=cast("Stop", stop), max_labels=max_labels, max_queries=max_queries,
                 order=order, student_probs=probs, noise=noise, ledger=book, progress=progress,
             )  # fmt: skip
+        used = chosen.mechanism
+        describer.write(
+            result, book, n_pool=ballot.n_queries, n_classes=ballot.n_classes, queries=ballot.queries, variant=name,
+            teachers=len(panel.weights), sigma=used.sigma, check_sigma=used.check_sigma, threshold=used.threshold,
+            stop=stop, max_labels=max_labels, design=test, counts=counts,
+        )  # fmt: skip
     _write_counts(_counts_file(out), ballot, result)
     counted = None if result.noisy_votes is None else str(_counts_file(out))
     _finish(result, ballot, {"variant": name, "voting": "teachers"}, out, book, as_json, counts=counted)
 
 
 def _label_ballots(
-    path: Path, groups: Path, out: Path, charging: "Callable[..., AbstractContextManager[Ledger | None]]", *,
-    delta: float, meter: "Meter", noise: "NoiseSource", seed: int | None, as_json: bool,
+    ballots: "GivenBallots", out: Path, charging: "Callable[..., AbstractContextManager[Ledger | None]]",
+    describer: Describer, *, noise: "NoiseSource", seed: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Label the points of a file of ballots, and write how clear each label is beside the labels."""
     import logging
 
     import numpy as np
 
-    from ipate.ballots.given import read_ballots, release_given
+    from ipate.ballots.given import release_given
     from ipate.files import replacing
-    from ipate.people.budgets import read_groups
 
-    ballots = read_ballots(path, read_groups(groups), delta=delta, meter=meter)
     with charging(list(ballots.design.terms.values()), run=ballots.run(seed), pool=ballots.pool) as book:
         for note in ballots.design.notes:
             logging.getLogger("ipate").warning(note)
         result, decoded = release_given(ballots, noise=noise, ledger=book)
+        describer.write(
+            result, book, n_pool=len(ballots.cells), n_classes=ballots.total.shape[-1], queries=ballots.queries,
+            variant="weighting", voting="ballots", sigma=1.0,
+        )  # fmt: skip
     beside = out.with_name(f"{out.name}.confidence.npz")
     with replacing(beside) as file:
         np.savez(file, labels=decoded.labels, confidence=decoded.confidence, sample_weight=decoded.sample_weight)

@@ -235,13 +235,14 @@ def names(text: str | None) -> list[str] | None:
 
 
 def policy_of(path: Path | None) -> dict[str, Any]:
-    """Return the levels of a policy file, and its δ."""
+    """Return the keys of `[budgets]` that a policy file sets: levels, δ, version and date."""
     from ipate.people.policy import Policy
 
     if path is None:
         return {}
     found = Policy.from_file(path)
-    return {"policy": dict(found.levels)} | ({} if found.delta is None else {"delta": found.delta})
+    more = {"delta": found.delta, "policy_version": found.version, "policy_date": found.date}
+    return {"policy": dict(found.levels)} | {name: value for name, value in more.items() if value is not None}
 
 
 def size(value: float | None) -> float | int | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ipate.data import cells
 from ipate.errors import LIMITS, InputError, nearest, show
 from ipate.people.ids import ALLOWED, all_plain, plain_ids
+from ipate.people.policy import check_date
 
 Where = Callable[[int], str]
 """Returns the place of a row for a message: its line in a csv file, its row number in other formats."""
@@ -25,6 +26,8 @@ class Roles:
     epsilon: str | None = None
     person: str | None = None
     part: str | None = None  # who agreed to be public or test data
+    consent_date: str | None = None  # when the person agreed
+    consent_version: str | None = None  # to which version of the policy
 
     def __post_init__(self) -> None:
         if self.level is not None and self.epsilon is not None:
@@ -84,6 +87,19 @@ def read_texts(column: Any, what: str, where: Where) -> NDArray[np.str_]:
         return as_text(column, what, where)
     values, index = cells.distinct(column)  # few, so that each is read once
     return _complete(np.array([cells.text(value) for value in values] or [""])[index], what, where)
+
+
+def read_dates(column: Any, what: str, where: Where) -> NDArray[np.str_]:
+    """Return days as text such as 2026-01-31; a cell that is no day is refused."""
+    texts = read_texts(column, what, where)
+    values, index = np.unique(texts, return_inverse=True)
+    days = []
+    for place, value in enumerate(values.tolist()):
+        try:
+            days.append(check_date(value, what=what).isoformat())
+        except InputError as error:
+            raise InputError(f"{where(int(np.flatnonzero(index == place)[0]))}: {error}") from None
+    return np.array(days)[index]
 
 
 def read_ids(column: Any, what: str, where: Where) -> NDArray[np.str_]:

@@ -12,7 +12,7 @@ from ipate.errors import InputError, check_count, show
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Ints: TypeAlias = NDArray[np.int64]
-_PER_ROW = ("y", "levels", "epsilon", "person_id")
+_PER_ROW = ("y", "levels", "epsilon", "person_id", "consent_date", "consent_version")
 _STREAM = 0x73706C6974  # "split": the random stream of a partition, which no other use of the same seed shares
 
 
@@ -40,6 +40,8 @@ class Dataset:
         The consent level or the ε of each row; at most one of the two.
     person_id : array of str, optional
         The person of each row. Default: every row is a person of its own.
+    consent_date, consent_version : array of str, optional
+        The day on which the person of each row agreed, and the version of the policy that they agreed to.
     feature_names : tuple of str
         The names of a table's columns.
     bounds : array, optional
@@ -66,6 +68,8 @@ class Dataset:
     levels: NDArray[np.str_] | None = None
     epsilon: NDArray[np.float64] | None = None
     person_id: NDArray[np.str_] | None = None
+    consent_date: NDArray[np.str_] | None = None
+    consent_version: NDArray[np.str_] | None = None
     feature_names: tuple[str, ...] = ()
     bounds: NDArray[np.float64] | None = None
     test_rows: Ints | None = None

@@ -8,7 +8,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.data.columns import Roles, check_classes, class_codes, one_text, read_epsilon, read_ids, read_texts
+from ipate.data.columns import (
+    Roles,
+    check_classes,
+    class_codes,
+    one_text,
+    read_dates,
+    read_epsilon,
+    read_ids,
+    read_texts,
+)
 from ipate.data.dataset import Dataset, Partition, partition
 from ipate.data.making import Declared, declare_types, feature_columns, make_schema
 from ipate.data.overlap import check_overlap, row_hashes
@@ -161,7 +170,7 @@ class _People:
         self.sources, self.roles, self.schema = sources, _npz_roles(sources), schema
         names = sources.columns() if not _is_image(sources) else []
         wanted = [*(column for _, column in self.roles.named()), *names]
-        kinds = {column: "category" for role, column in self.roles.named() if role in ("label", "level", "part")}
+        kinds = {column: "category" for role, column in self.roles.named() if role not in ("person", "epsilon")}
         kinds |= {} if schema is None else schema.kinds
         self.table = open_table(sources.private, columns=wanted, kinds=kinds, consent=self.roles.consent)
         self.roles.match(self.table.names, file=sources.name)
@@ -170,6 +179,8 @@ class _People:
         self.y = class_codes(self.table.column(self.roles.label or "", role="label"), self.classes)
         self.levels, self.person = (self._texts(role) for role in ("level", "person"))
         self.epsilon = self._read("epsilon", read_epsilon)
+        self.consent_date = self._read("consent_date", read_dates)
+        self.consent_version = self._read("consent_version", read_texts)
 
     def _read(self, role: str, read: Any) -> Any:
         name = getattr(self.roles, role)
@@ -208,7 +219,8 @@ class _People:
             name=path.stem, X=X, y=y, classes=self.classes, kind="table" if X.ndim == 2 else "image",
             levels=longer(self.levels, ""), epsilon=longer(self.epsilon, np.nan), person_id=longer(self.person, ""),
             feature_names=() if schema is None else schema.encoded_names, schema=schema,
-            private_notes=self._private_notes(counts), source=path.name, **more,
+            private_notes=self._private_notes(counts), source=path.name,
+            consent_date=longer(self.consent_date, ""), consent_version=longer(self.consent_version, ""), **more,
         )  # fmt: skip
 
     def _private_notes(self, counts: Mapping[str, int]) -> tuple[str, ...]:

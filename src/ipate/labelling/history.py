@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate.ledger.base import Ledger
+from ipate.ledger.carry import Releases
 from ipate.ledger.records import QUERIES, Charge, Terms
 
 Floats = NDArray[np.float64]
+Composition: TypeAlias = tuple[tuple[float, int], ...]  # Gaussian releases: σ over what a person moves, and how often
 _POINTS = 160  # at most, in a figure
 
 
@@ -36,10 +39,11 @@ class Extract:
     private_history: bool  # whether one of those runs was charged by private costs
     head: str  # of the ledger's hash chain; empty in memory
     answers: Mapping[str, int]  # query id to its paid label, −1 for none; empty in memory
+    composition: Mapping[str, Composition]  # the run's own releases, by group id; a group is left out if not Gaussian
 
     @classmethod
-    def of(cls, ledger: Ledger) -> "Extract":
-        """Read the current run of a ledger whose query ids are positions in the pool."""
+    def of(cls, ledger: Ledger, *, places: Mapping[str, int] | None = None) -> "Extract":
+        """Read the current run of a ledger whose query ids are positions in the pool, or have them in `places`."""
         terms, charges, reused = ledger.terms, ledger.charges, ledger.inherited()
         opening = {account: ledger.opening(account) for account in terms}
         path = _charged(terms, charges)
@@ -63,11 +67,34 @@ class Extract:
                 if entry.meter.fixes_order
             },
             replaces=ledger.replaces,
-            reused=frozenset(map(int, reused)),
+            reused=frozenset(int(query) if places is None else places[query] for query in reused),
             private_history=bool(ledger.private_history),
             head=str(ledger.head) if ledger.durable else "",
             answers={query: answer[0] for query, answer in ledger.stored().answers.items()},
+            composition=_composition(terms, charges, {account: cost[-1] for account, cost in spent.items()}),
         )
+
+
+def _composition(
+    terms: Mapping[str, Terms], charges: Sequence[Charge], spent: Mapping[str, Floats]
+) -> dict[str, Composition]:
+    """Return the Gaussian releases of the account with the largest cost of every group."""
+    worst: dict[str, tuple[float, str]] = {}
+    for account, entry in terms.items():
+        cost = entry.epsilon(spent[account]) if spent[account].any() else 0.0
+        group = entry.account.group.id
+        worst[group] = max(worst.get(group, (-1.0, "")), (cost, account))
+    found = {}
+    for group, (_, account) in worst.items():
+        meter = terms[account].meter
+        own = Releases(meter=meter, cost=np.zeros(meter.width))
+        paid = [charge for charge in charges if account in charge.cost]
+        if meter.whole or any(charge.noise != "gaussian" for charge in paid):
+            continue
+        for charge in paid:
+            own.add(charge, account)
+        found[group] = own.gaussians
+    return found
 
 
 def _decisive(terms: Terms, spent: Floats) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.carry import Charges, Place, gather, histories, person_records, recharge
+from ipate.ledger.carry import Charges, Histories, Place
 from ipate.ledger.records import (
     AccountRow,
     Charge,
@@ -102,6 +102,11 @@ class Ledger(ABC):
         return self._run.name
 
     @property
+    def opened(self) -> str:
+        """When the run was opened, in UTC."""
+        return self._run.time
+
+    @property
     def runs(self) -> tuple[str, ...]:
         """The names of all runs, in the order in which they were opened."""
         return tuple(run.name for run in self._runs.values())
@@ -190,25 +195,37 @@ class Ledger(ABC):
         """Return the unit in which a run charged one of its accounts."""
         return self._account(run, account)[1].terms.meter
 
+    def histories(self) -> Histories:
+        """Return what everybody was charged so far, for questions about many people."""
+        return Histories(self._runs, self._charged())
+
     def person(self, person: str) -> tuple[PersonRecord, ...]:
         """Return a person's history, run by run; without people, an account id replaces the person's id."""
-        return person_records(self._runs, self._charged(), self._id(person))
+        found = self.histories()
+        places = found.places(self._id(person))
+        if not places:
+            raise InputError(f"person is {self._id(person)!r}: nobody in this ledger has this id")
+        return found.records(places)
 
     def cost_of(self, person: str, meter: Meter) -> Floats:
         """Return the cost of all releases of a person, in any unit."""
-        releases = gather(self._runs, self._charged())
-        own = histories(self._runs.values()).get(self._id(person), ())
-        costs = [recharge(releases[place], meter) for place in own]
-        return np.asarray(np.sum([np.zeros(meter.width), *costs], axis=0))
+        found = self.histories()
+        return found.cost(found.places(self._id(person)), meter)
 
     def unprotected_in(self, person: str) -> tuple[tuple[str, str], ...]:
         """Return the name and the time of every run that used a person's rows as pool or test data."""
-        return tuple((run.name, run.time) for run in self._runs.values() if person in run.unprotected)
+        return self.histories().unprotected_in(person)
 
     @property
     def unprotected(self) -> frozenset[str]:
         """The people whose rows some run used as pool or test data, without protection."""
         return frozenset().union(*(run.unprotected for run in self._runs.values()))
+
+    @property
+    def own_unprotected(self) -> tuple[str, ...]:
+        """The people whose rows this run, or a run that it continues, used as pool or test data."""
+        own = set(self.parts())
+        return tuple(dict.fromkeys(who for run in self._runs.values() if run.name in own for who in run.unprotected))
 
     @property
     def replaces(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ never by converting costs; only an account that stays under the same data-depend
 new account starts from the maximum over its members, order by order.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from ipate.ledger.records import Charge, Floats, PersonRecord, RunRow, Terms
 
 Place = tuple[int, str]  # a run (its entry) and an account of it
 Charges = Iterable[tuple[int, Charge]]  # in order, each with the entry of its run
+_ROOT2 = math.sqrt(2)
 Mechanism = tuple[str, float, float | None, float]  # noise, σ, σ_T and Δ of identical releases
 
 
@@ -43,6 +45,23 @@ class Releases:
             entry = self.numbers.setdefault((charge.noise, charge.sigma, charge.check_sigma, value), [0, 0, 0])
             entry[0] += int(np.count_nonzero(here)) if charge.check_sigma is not None else 0
             entry[2 if charge.kind == "counts" else 1] += int(np.count_nonzero(here & charge.answered))
+
+    @property
+    def gaussians(self) -> tuple[tuple[float, int], ...]:
+        """The releases with Gaussian noise: σ over what a person moves, and their number.
+
+        A person moves a check by Δ, and the counts behind a label or a histogram by √2·Δ.
+        """
+        found: Counter[float] = Counter()
+        for (_, sigma, check_sigma, moved), (checks, labels, counted) in self.numbers.items():
+            if moved and labels + counted:
+                found[sigma / (_ROOT2 * moved)] += labels + counted
+            if moved and checks and check_sigma is not None:
+                found[check_sigma / moved] += checks
+        for (sigma, moved), number in self.vectors.items():
+            if moved:
+                found[sigma / (_ROOT2 * moved)] += number
+        return tuple(sorted(found.items()))
 
 
 def gather(runs: Mapping[int, RunRow], charges: Charges) -> dict[Place, Releases]:
@@ -206,29 +225,48 @@ def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
     )
 
 
-def person_records(runs: Mapping[int, RunRow], charges: Charges, person: str) -> tuple[PersonRecord, ...]:
-    """Return a person's records, one per run, in the order of runs."""
-    places = histories(runs.values()).get(person)
-    if places is None:
-        raise InputError(f"person is {person!r}: nobody in this ledger has this id")
-    records, releases = [], gather(runs, charges)
-    for run, account in places:
-        row = next(row.terms for row in runs[run].accounts if row.id == account)
-        own = releases[run, account]
+class Histories:
+    """What every person was charged in every run, from one reading of all charges."""
+
+    def __init__(self, runs: Mapping[int, RunRow], charges: Charges) -> None:
+        self._runs, self._releases = runs, gather(runs, charges)
+        self._places = histories(runs.values())
+        self._unprotected: dict[str, tuple[tuple[str, str], ...]] = {}
+        for run in runs.values():
+            for person in run.unprotected:
+                self._unprotected[person] = (*self._unprotected.get(person, ()), (run.name, run.time))
+
+    def places(self, person: str) -> tuple[Place, ...]:
+        """Return the accounts of a person, in the order of runs; empty for somebody without any."""
+        return self._places.get(person, ())
+
+    def cost(self, places: Iterable[Place], meter: Meter) -> Floats:
+        """Return the cost of all releases of some accounts together, in any unit."""
+        costs = [recharge(self._releases[place], meter) for place in places]
+        return np.asarray(np.sum([np.zeros(meter.width), *costs], axis=0))
+
+    def unprotected_in(self, person: str) -> tuple[tuple[str, str], ...]:
+        """Return the name and the time of every run that used a person's rows as pool or test data."""
+        return self._unprotected.get(person, ())
+
+    def records(self, places: Iterable[Place]) -> tuple[PersonRecord, ...]:
+        """Return the records of whoever has these accounts, one per run."""
+        return tuple(self._record(run, account) for run, account in places)
+
+    def _record(self, run: int, account: str) -> PersonRecord:
+        row = next(row.terms for row in self._runs[run].accounts if row.id == account)
+        own = self._releases[run, account]
         moved = [numbers for (_, _, _, sensitivity), numbers in own.numbers.items() if sensitivity > 0]
-        records.append(
-            PersonRecord(
-                run=runs[run].name,
-                time=runs[run].time,
-                account=account,
-                group=row.account.group.id,
-                budget=row.account.epsilon,
-                delta=row.account.delta,
-                bound=row.meter.bound,
-                checks=sum(checks for checks, *_ in moved),
-                labels=sum(labels + counted for _, labels, counted in moved),
-                ballots=sum(number for (_, sensitivity), number in own.vectors.items() if sensitivity > 0),
-                epsilon=row.epsilon(own.cost) if own.cost.any() else 0.0,
-            )
+        return PersonRecord(
+            run=self._runs[run].name,
+            time=self._runs[run].time,
+            account=account,
+            group=row.account.group.id,
+            budget=row.account.epsilon,
+            delta=row.account.delta,
+            bound=row.meter.bound,
+            checks=sum(checks for checks, *_ in moved),
+            labels=sum(labels + counted for _, labels, counted in moved),
+            ballots=sum(number for (_, sensitivity), number in own.vectors.items() if sensitivity > 0),
+            epsilon=row.epsilon(own.cost) if own.cost.any() else 0.0,
         )
-    return tuple(records)

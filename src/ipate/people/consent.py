@@ -1,8 +1,10 @@
 """Check a CSV file of people against a policy: count the chosen levels and report invalid rows."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain, compress, islice
 
 import numpy as np
@@ -13,7 +15,7 @@ from ipate.files import FilePath, Table, read_table
 from ipate.people.budgets import GroupRow
 from ipate.people.ids import alike, alike_sentence, plain_ids
 from ipate.people.people import People, make_people
-from ipate.people.policy import Policy
+from ipate.people.policy import Policy, check_date
 
 Floats = NDArray[np.float64]
 NAMED = 5  # lines or people listed in one message
@@ -25,7 +27,7 @@ _MANY = 50  # more groups than this get a note
 class Problem:
     """One kind of invalid rows: an error message and the first affected lines."""
 
-    kind: str  # missing, unknown level, no number, above the most allowed, or more
+    kind: str  # missing, unknown level, no number, above the most allowed, consent record, or more
     text: str  # names the value and what is allowed
     rows: int  # number of affected rows
     lines: tuple[int, ...]  # the first of them in the file
@@ -93,6 +95,49 @@ def read_ids(table: Table, column: str) -> tuple[tuple[Problem, ...], NDArray[np
     return ((_problem(table, rows, "missing", text),) if rows else ()), good
 
 
+def _judged(
+    table: Table, column: str, judge: Callable[[str], str | None]
+) -> tuple[tuple[Problem, ...], NDArray[np.bool_]]:
+    """Return the problems that `judge` finds in the distinct cells of a column, and which rows have none."""
+    cells = table.columns[column]
+    said = {cell: "every row needs one" if not cell else judge(cell) for cell in dict.fromkeys(cells)}
+    good = np.array([said[cell] is None for cell in cells])
+    wrong: dict[str, list[int]] = {}
+    for row in np.flatnonzero(~good).tolist():
+        wrong.setdefault(cells[row], []).append(row)
+    problems = [
+        _problem(
+            table, rows, "consent record", f"{column} is {show(cell) if cell else 'missing'}: {said[cell]}"
+        )
+        for cell, rows in islice(wrong.items(), _MOST)
+    ]  # fmt: skip
+    return tuple(problems), good
+
+
+def _read_days(table: Table, column: str) -> tuple[tuple[Problem, ...], NDArray[np.bool_]]:
+    """Return the problems of a column of days, and which rows have a valid one."""
+    today = datetime.now(UTC).date() + timedelta(days=1)  # it is tomorrow already somewhere
+
+    def judge(cell: str) -> str | None:
+        try:
+            return "it is in the future" if check_date(cell, what=column) > today else None
+        except InputError:
+            return "it must be a day such as 2026-01-31"
+
+    return _judged(table, column, judge)
+
+
+def _read_versions(wanted: str | None, table: Table, column: str) -> tuple[tuple[Problem, ...], NDArray[np.bool_]]:
+    """Return the problems of a column of versions, and which rows agree to the version of this policy."""
+
+    def judge(cell: str) -> str | None:
+        if wanted is None or cell == wanted:
+            return None
+        return f"the policy is version {show(wanted)}; ask these people for new consent, or leave them out"
+
+    return _judged(table, column, judge)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Level:
     """A consent level or a chosen ε, and how many rows and people have it."""
@@ -118,6 +163,10 @@ class Consent:
     levels: tuple[Level, ...] = ()
     notes: tuple[str, ...] = ()
     groups: tuple[GroupRow, ...] = ()  # rows of the group file; empty if there are problems
+    policy_version: str | None = None
+    policy_date: str | None = None
+    dates: tuple[str, str] | None = None  # the first and the last day of consent, if a column holds them
+    versions: Mapping[str, int] = field(default_factory=dict)  # valid rows by the version that people agreed to
 
 
 def check_consent(
@@ -127,13 +176,17 @@ def check_consent(
     level: str | None = None,
     epsilon_column: str | None = None,
     person: str | None = None,
+    consent_date: str | None = None,
+    consent_version: str | None = None,
     delta: float | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Consent:
     """Check a CSV file of people against a policy, by a column of levels (default "level") or of numbers.
 
-    Without `person`, every row is one person. δ defaults to the policy's, which is also its upper limit, or else to
-    `usual_delta`. `progress` receives 1 when the file is read, 2 when cells are checked, and 3 when people are counted.
+    `consent_date` and `consent_version` name the columns of the day on which a person agreed and of the version of the
+    policy that they agreed to. Without `person`, every row is one person. δ defaults to the policy's, which is also its
+    upper limit, or else to `usual_delta`. `progress` receives 1 when the file is read, 2 when cells are checked, and 3
+    when people are counted.
     """
     told = progress or (lambda _: None)
     if level is not None and epsilon_column is not None:
@@ -143,7 +196,8 @@ def check_consent(
         if policy.delta is not None and delta > policy.delta:
             raise InputError(f"delta is {delta!r}: at most the policy's {policy.delta!r} is allowed")
     column = epsilon_column or level or "level"
-    wanted = [column] if person is None else [column, person]
+    extra = [name for name in (person, consent_date, consent_version) if name is not None]
+    wanted = [column, *extra]
     table = read_table(path, required=list(dict.fromkeys(wanted)), others=True, people=True)
     told(1)
     problems, budgets = read_budgets(table, column, policy, numbers=epsilon_column is not None)
@@ -151,9 +205,19 @@ def check_consent(
     if person is not None:
         unnamed, named = read_ids(table, person)
         problems, good = (*unnamed, *problems), good & named
+    for name, read in ((consent_date, _read_days), (consent_version, partial(_read_versions, policy.version))):
+        if name is not None:
+            wrong, right = read(table, name)
+            problems, good = (*problems, *wrong), good & right
     told(2)
     valid = good.tolist()
-    found = Consent(path=table.path, unusable=valid.count(False), problems=problems)
+    found = Consent(
+        path=table.path,
+        unusable=valid.count(False),
+        problems=problems,
+        policy_version=policy.version,
+        policy_date=None if policy.date is None else policy.date.isoformat(),
+    )
     if not any(valid):
         return found
     usable = Usable(
@@ -162,6 +226,11 @@ def check_consent(
         lines=list(compress(table.lines, valid)),
         budgets=budgets[good],
     )
+    if consent_date is not None:
+        days = sorted({day[:10] for day in compress(table.columns[consent_date], valid)})
+        found = replace(found, dates=(days[0], days[-1]))
+    if consent_version is not None:
+        found = replace(found, versions=dict(Counter(compress(table.columns[consent_version], valid))))
     used = delta if delta is not None else policy.delta
     found = _counted(found, usable, policy, delta=used, named=epsilon_column is None)
     told(3)

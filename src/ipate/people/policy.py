@@ -1,5 +1,6 @@
 """Consent policies: a mapping from consent levels to ε, usually set by an ethics board."""
 
+import datetime as dt
 import math
 import tomllib
 import warnings
@@ -10,6 +11,8 @@ from typing import Any, Self
 
 from ipate.errors import InputError, PolicyWarning, check_id, check_number, show, unknown_name
 from ipate.files import FilePath
+
+_SETTINGS = ("max_epsilon", "delta", "version", "date")  # keys of a policy that are no levels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,19 +29,26 @@ class Policy:
         The largest ε that is allowed.
     delta : float, optional
         The default δ, and the largest that is allowed.
+    version : str, optional
+        The version of the policy, which people agree to.
+    date : date, optional
+        The day from which the version is valid.
     """
 
     levels: Mapping[str, float]
     max_epsilon: float | None = None
     delta: float | None = None
+    version: str | None = None
+    date: dt.date | None = None
 
     def __post_init__(self) -> None:
         if not self.levels:
             raise InputError("the policy has no levels: it must have at least one, such as high = 1.0")
         levels = {check_id(name, what="level"): value for name, value in self.levels.items()}
         for name, value in levels.items():
-            if name in ("max_epsilon", "delta") or set(name) & set("=+,"):
-                raise InputError(f"level is {show(name)}: it must not contain = + , or be max_epsilon or delta")
+            if name in _SETTINGS or set(name) & set("=+,"):
+                taken = ", ".join(_SETTINGS)
+                raise InputError(f"level is {show(name)}: it must not contain = + , or be one of {taken}")
             levels[name] = check_number("epsilon", value, what=f"epsilon of level {show(name)}")
         object.__setattr__(self, "levels", MappingProxyType(levels))
         if self.delta is not None:
@@ -59,14 +69,20 @@ class Policy:
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = {"max_epsilon": self.max_epsilon, "delta": self.delta}
-        return type(self).from_mapping, ({**self.levels, **settings},)
+        return type(self).from_mapping, ({**self.levels, **{name: getattr(self, name) for name in _SETTINGS}},)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        """Make a policy from level names and their ε, and optionally the keys `max_epsilon` and `delta`."""
-        levels = {name: value for name, value in mapping.items() if name not in ("max_epsilon", "delta")}
-        return cls(levels=levels, max_epsilon=mapping.get("max_epsilon"), delta=mapping.get("delta"))
+        """Make a policy from level names and their ε, and optionally `max_epsilon`, `delta`, `version` and `date`."""
+        levels = {name: value for name, value in mapping.items() if name not in _SETTINGS}
+        version, since = mapping.get("version"), mapping.get("date")
+        return cls(
+            levels=levels,
+            max_epsilon=mapping.get("max_epsilon"),
+            delta=mapping.get("delta"),
+            version=None if version is None else check_version(version),
+            date=None if since is None else check_date(since, what="date of the policy"),
+        )
 
     @classmethod
     def from_file(cls, path: FilePath) -> Self:
@@ -84,3 +100,23 @@ class Policy:
     def unknown(self, level: object) -> str:
         """Return the message for an unknown level, with the allowed levels and the most similar one."""
         return unknown_name("level", level, tuple(self.levels))
+
+
+def check_version(value: Any) -> str:
+    """Return the version of a policy as text; a number is read as text, so that 2 and "2" are the same version."""
+    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not text or len(text) > 60:
+        raise InputError(f"version of the policy is {show(value)}: it must be text of 1 to 60 characters")
+    return text
+
+
+def check_date(value: Any, *, what: str) -> dt.date:
+    """Return a day from a date, or from text such as 2026-01-31."""
+    if isinstance(value, dt.datetime):
+        return value.date()
+    if isinstance(value, dt.date):
+        return value
+    try:
+        return dt.datetime.fromisoformat(str(value).strip()).date()
+    except ValueError:
+        raise InputError(f"{what} is {show(value)}: it must be a day such as 2026-01-31") from None

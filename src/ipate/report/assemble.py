@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,20 @@ from ipate.files import write_text
 from ipate.labelling.history import Extract
 from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
 from ipate.planning.settings import Settings
+from ipate.report.events import group_events
 from ipate.report.exports import as_json
-from ipate.report.facts import About, Audience, DesignFacts, Facts, GroupFacts, Outcome, Owner, Parameters, for_audience
+from ipate.report.facts import (
+    About,
+    Audience,
+    DesignFacts,
+    Facts,
+    GroupFacts,
+    Outcome,
+    Owner,
+    Parameters,
+    for_audience,
+    strictest_first,
+)
 from ipate.report.page import page
 from ipate.students.scores import label_counts, label_notes
 
@@ -83,7 +96,7 @@ def _public(source: Source) -> Facts:
         audience="public",
         n_people=allocation.people.n_people,
         n_pool=len(record.labels),
-        groups=_groups(source),
+        groups=strictest_first(_groups(source)),
         merged=allocation.merged,
         withdrawn=len(allocation.withdrawn),
         notes=allocation.notes,
@@ -170,16 +183,19 @@ def _parameters(source: Source) -> Parameters:
         queries=settings.queries,
         n_queries=settings.n_queries,
         counts=settings.counts,
-        design=None
-        if design is None
-        else DesignFacts(
-            queries=design.n_queries,
-            reference=design.reference,
-            reserve=design.reserve,
-            likely=float(design.pi[-1]),
-            fallback=design.fallback,
-            digest=design.digest,
-        ),
+        design=None if design is None else design_facts(design),
+    )
+
+
+def design_facts(design: Any) -> DesignFacts:
+    """Return the public facts of the design of a tested release."""
+    return DesignFacts(
+        queries=design.n_queries,
+        reference=design.reference,
+        reserve=design.reserve,
+        likely=float(design.pi[-1]),
+        fallback=design.fallback,
+        digest=design.digest,
     )
 
 
@@ -187,7 +203,7 @@ def _outcome(source: Source) -> Outcome:
     """Read costs and history from the ledger's charges; refuse a record that disagrees with them."""
     record, extract = source.record, source.extract
     by_id = {group.id: group for group in record.groups}
-    names = [account.id for account in source.allocation.groups]
+    names = [group.id for group in strictest_first(_groups(source))]
     if set(by_id) != set(names):
         raise InputError("the record and the allocation name different groups: the files do not belong together")
     free = [query for query in record.queries if query in extract.reused]
@@ -219,6 +235,7 @@ def _outcome(source: Source) -> Outcome:
         by_class=label_counts(record.labels, source.classes),
         notes=label_notes(record.labels, source.classes),
         ballots=record.ballots,
+        composition=extract.composition,
     )
 
 
@@ -229,6 +246,10 @@ class Report:
     html: Path
     json: Path
     facts: Facts
+
+    def events(self) -> dict[str, Any]:
+        """Return the composition of each group as a `dp_accounting.DpEvent`, by group id; empty if there is none."""
+        return {entry.group: entry.event() for entry in group_events(self.facts)}
 
 
 def write_facts(facts: Facts, html: Path) -> Report:

@@ -5,20 +5,16 @@ decided by `ipate.labelling.results`; this module puts it into words.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ipate.accounting.bounds import find_bound
-from ipate.labelling.results import OVERLAP, SEEDED, GroupResult
-from ipate.report.facts import DesignFacts, Facts, GroupFacts, Outcome
-from ipate.report.formats import down, percent, plain, small, up, used
+from ipate.labelling.results import OVERLAP, SEEDED
+from ipate.report.facts import DesignFacts, Facts, GroupFacts, strictest_first
+from ipate.report.formats import down, percent, plain, small, up
 
 _MOST = 12  # groups whose promise is spelt out; a table holds the others
 _WEAK = 10.0
 _HUGE = 700.0  # a larger exponent overflows a float
-CARRIED = (
-    "Before: what earlier runs on the same ledger had spent of the budget, for the worst-off of a group. The cost is "
-    "everything that was spent, counted together, so the columns need not add up."
-)
 
 
 def marks(facts: Facts) -> tuple[str, ...]:
@@ -32,12 +28,12 @@ def headline(facts: Facts) -> str:
     if facts.guarantee.kind == "none":
         return f"No promise: {nothing(facts)}"
     if facts.publishable:
-        if facts.unprotected:
+        if facts.unprotected and facts.n_people is not None:
             return (
                 f"{facts.n_people:,} of {facts.n_people + facts.unprotected:,} people are protected, each with their "
                 f"own budget; {facts.unprotected:,} were used as public or test data without protection"
             )
-        return "Every person keeps an individual differential privacy guarantee"
+        return f"Every person keeps an individual differential privacy guarantee{facts.people_counted}"
     return "No differential privacy guarantee can be published for this run"
 
 
@@ -209,32 +205,38 @@ def person_of(group: str, *, levels: bool) -> str:
 
 def assured(who: str, epsilon: float, delta: float, *, shown: str | None = None) -> str:
     """Return the meaning of (ε, δ) for one person in plain words; `shown` overrides the text for ε, as it was set."""
-    factor = up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
     sentence = (
         f"{who}: whatever anyone learns from the student, its labels or anything made of them, their own data changes "
-        f"the probability of any outcome by at most a factor {factor} (ε = {shown or plain(epsilon)}), "
-        f"except for a chance of δ = {small(delta)}. {_example(epsilon, delta)}"
+        f"the probability of any outcome by at most a factor {factor_of(epsilon)} (ε = {shown or plain(epsilon)}), "
+        f"except for a chance of δ = {small(delta)}. {example(epsilon, delta)}"
     )
-    if epsilon > _WEAK:
-        sentence += " A factor as large as this rules out little: it is a weak promise."
-    return sentence
+    return sentence + weakness(epsilon)
 
 
-def _example(epsilon: float, delta: float, chance: float = 0.1) -> str:
+def weakness(epsilon: float) -> str:
+    """Return a sentence about an ε that rules out little, and nothing about others."""
+    return " A factor as large as this rules out little: it is a weak promise." if epsilon > _WEAK else ""
+
+
+def factor_of(epsilon: float) -> str:
+    """Return e^ε, rounded up."""
+    return up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
+
+
+def example(epsilon: float, delta: float, *, whose: str = "their", chance: float = 0.1) -> str:
     """Return the range of an outcome's probability if it is `chance` without the person's data."""
     most = min(math.exp(min(epsilon, _HUGE)) * chance + delta, 1 - (1 - chance - delta) * math.exp(-epsilon))
     least = max(0.0, (chance - delta) * math.exp(-epsilon))
     most_text = "99.9…" if most > 0.999 else up(100 * most)
     return (
-        f"For example, an outcome that would have a probability of {percent(chance, 0)} with their data replaced has "
-        f"between {down(100 * least)}% and {most_text}% with it."
+        f"For example, an outcome that would have a probability of {percent(chance, 0)} with {whose} data replaced "
+        f"has between {down(100 * least)}% and {most_text}% with it."
     )
 
 
 def promises(facts: Facts) -> tuple[tuple[str, str], ...]:
     """Return the guarantees by group, strictest first; of many groups, only the first ones."""
-    ordered = sorted(facts.groups, key=lambda group: (group.budget.epsilon, group.id))
-    return tuple((group.id, promise(facts, group)) for group in ordered[:_MOST])
+    return tuple((group.id, promise(facts, group)) for group in strictest_first(facts.groups)[:_MOST])
 
 
 def covered(facts: Facts) -> tuple[str, ...]:
@@ -249,7 +251,7 @@ def covered(facts: Facts) -> tuple[str, ...]:
         released = "The answer of the private test, the labels, and the queries that got none."
     found = [
         (
-            f"Each of the {facts.n_people:,} people whose data {voted}, each with the budget of their own group. All "
+            f"Everybody whose data {voted}{facts.people_counted}, each with the budget of their own group. All "
             "rows of one person count together."
         ),
         released,
@@ -281,7 +283,7 @@ def public_facts(facts: Facts) -> tuple[str, ...]:
             "The cells, which follow from the pool alone, the weight of a ballot, the noise and the way of accounting."
         )
     return (
-        f"How many people there are ({facts.n_people:,}), and how many in each group.",
+        f"How many people there are{facts.people_counted}, and how many in each group.",
         (
             "The groups' budgets, and which budget a person has. Nothing here protects the choice of a budget: where "
             "it is itself sensitive, the table of groups must not be published. Groups of fewer than "
@@ -319,6 +321,67 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
     return tuple(found)
 
 
+def agreed(facts: Facts) -> tuple[str, ...]:
+    """Return what people agreed to and when, as far as the run knows; days of consent are for the data owner."""
+    if facts.elsewhere:
+        who = "each site has" if facts.sites else "whoever has their data has"
+        return (f"The budgets are those of the group file; {who} the consent of its own people, and knows its day.",)
+    by = "chose a consent level, whose ε the policy sets" if facts.levels else "have an ε of their own or a common one"
+    policy = facts.identity.policy
+    found = [f"People {by}." + ("" if policy is None else f" The policy is {policy}.")]
+    if policy is None and facts.levels:
+        found[0] += " Its version was not stated."
+    consent = None if facts.owner is None else facts.owner.consent
+    if consent is None:
+        found.append("When a person agreed is in their own statement, if the data owner recorded it.")
+        return tuple(found)
+    if consent.dates is not None:
+        found.append(f"They agreed between {consent.dates[0]} and {consent.dates[1]}.")
+    if consent.versions:
+        versions = ", ".join(f"version {name}: {people:,} people" for name, people in consent.versions.items())
+        found.append(f"They agreed to {versions}.")
+    return tuple(found)
+
+
+def leaving(facts: Facts) -> tuple[str, ...]:
+    """Return how a person leaves a run, what that changes, and what it cannot change."""
+    contact, run = facts.identity.contact, facts.identity.run
+    whom = "the data owner" if contact is None else contact
+    if facts.elsewhere:
+        at = "their site" if facts.sites else "whoever trained the teachers or summed the ballots"
+        return (
+            f"A person tells {whom} or {at} that they want to leave; they need not give a reason.",
+            "Their place stays empty there: votes or ballots are made again without them before a further labelling.",
+            (
+                "What was released before stays released and charged: a release cannot be called back, and the promise "
+                "about it stands."
+            ),
+        )
+    place = "their ballot stays empty" if facts.parameters.ballots else "their place in their teacher stays empty"
+    left = "Nobody has left this run so far."
+    if facts.withdrawn:
+        left = f"{facts.withdrawn:,} {'person has' if facts.withdrawn == 1 else 'people have'} left this run so far."
+    found = [
+        f"A person tells {whom} that they want to leave; they need not give a reason.",
+        (
+            f"The data owner runs ipate withdraw{'' if run is None else f' on the folder of run {run}'}: {place}, and "
+            "nothing more is charged to them. Nobody else moves."
+        ),
+        (
+            "What was released before stays released, and what was charged for it stays charged: a release cannot be "
+            f"called back{', and the promise about it stands' if facts.publishable else ''}."
+        ),
+        "What this meant for one person is in their own statement (ipate statement).",
+        left,
+    ]
+    if facts.unprotected:
+        found.append(
+            "People whose rows are pool or test data have no account: to leave, they must be taken out of the data, "
+            "and a new run begun."
+        )
+    return tuple(found)
+
+
 def _unprotected(people: int) -> str:
     """Say who is behind the pool and the test data."""
     used = "the pool and the test data are used as they are, without protection"
@@ -329,72 +392,3 @@ def _unprotected(people: int) -> str:
         f"{who} of the same data whose rows are in the pool or the test data, whatever budget they chose: {used}. "
         "ipate statement tells each of them."
     )
-
-
-def ending(facts: Facts, outcome: Outcome) -> str:
-    """Describe how labelling ended."""
-    if outcome.ballots is not None:
-        return (
-            f"All {outcome.n_labels:,} points of the pool got a label from one histogram: the pool's space is cut "
-            f"{outcome.ballots.partitions} times into {outcome.ballots.cells:,} cells. All ballots together weigh "
-            f"{outcome.ballots.weight:,.1f} times the noise of a label, {outcome.ballots.per_class:,.1f} times per "
-            "class; below 12 per class many labels are wrong. What was not needed of a budget stays in the account."
-        )
-    asked = f"{outcome.n_queries:,} of {facts.n_pool:,} points were asked about and {outcome.n_labels:,} got a label"
-    if outcome.reused_queries:
-        asked += (
-            f" ({outcome.reused_queries:,} of these points and {outcome.reused_labels:,} of the labels were paid by "
-            "earlier runs, and given again for nothing)"
-        )
-    out = [spent.id for spent in outcome.groups if spent.labels_until_exhausted is not None]
-    if facts.parameters.design is not None:
-        return asked + _after_test(facts.parameters.design, outcome)
-    if outcome.ended == "budget":
-        whose = f" of {_listed(out)}" if out else ""
-        if facts.parameters.stop == "drop":
-            return f"{asked}. Groups left when their budget was used up; labelling ended when nobody was left to vote."
-        return f"{asked}. Labelling stopped before the next query, which could have passed the budget{whose}."
-    if outcome.ended == "count":
-        return f"{asked}. Labelling stopped at the number of labels fixed beforehand ({facts.parameters.max_labels:,})."
-    spent = f"nobody's budget was, but for {_listed(out)}, who had left by then" if out else "nobody's budget was"
-    why = f"Labelling ended because the pool was used up; {spent}"
-    if facts.parameters.n_queries is not None:
-        why = "These are all the points that were chosen, from the pool and from labels that had been released"
-    return f"{asked}. {why}."
-
-
-def _after_test(test: DesignFacts, outcome: Outcome) -> str:
-    """Describe how a tested release ended: all queries of the design, nothing, or the fallback."""
-    if outcome.ended == "failed":
-        return ": the private test was not passed, so nothing but its answer was released."
-    if outcome.passed:
-        return f". The private test was passed, and the design's list of {test.queries:,} points was asked."
-    return (
-        ". The private test was not passed; these labels were paid for by the part of the budgets that had been kept "
-        "for that case."
-    )
-
-
-def balance(spent: Sequence[GroupResult]) -> str:
-    """Describe how evenly the groups' budgets were used."""
-    shares = [(paid.used, paid.id) for paid in spent]
-    (least, thrifty), (most, busy) = min(shares), max(shares)
-    low, high = used(least), used(most)
-    if len(shares) == 1:
-        return f"{high} of the budget was used."
-    if most == 0:
-        return "No budget was used."
-    if most - least < 0.02:
-        return (
-            f"The groups used {low if low == high else f'between {low} and {high}'} of their budgets: evenly, so that "
-            "nobody's allowance was left unused because of another's."
-        )
-    return (
-        f"Group {busy} used {high} of its budget and group {thrifty} {low}: what the latter allowed beyond that was "
-        "not used."
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = list(names[:6]) + ([f"{len(names) - 6} more"] if len(names) > 6 else [])
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

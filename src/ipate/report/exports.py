@@ -8,9 +8,14 @@ from ipate.allocation import find_variant
 from ipate.files import json_text
 from ipate.labelling.results import GroupResult
 from ipate.report import claims
-from ipate.report.facts import Facts, GroupFacts, Outcome, Owner, Scores, for_audience
+from ipate.report.events import events_payload, group_events
+from ipate.report.facts import Facts, GroupFacts, Identity, Outcome, Owner, Scores, for_audience
+from ipate.report.layers import layers_of
+from ipate.report.odds import RATES, Odds, odds
+from ipate.report.questions import questions
+from ipate.report.spending import balance, ending
 
-FORMAT = "ipate report 2"
+FORMAT = "ipate report 3"
 _INFLUENCE = ("weight", "copies", "participation", "people_share", "vote_share", "influence")
 _OF_SIZE = ("people_share", "vote_share", "influence")
 
@@ -151,6 +156,12 @@ def _publishable(facts: Facts) -> dict[str, Any]:
             "how_to_check": list(ways_to_check(facts)),
             "program": recipe(facts),
         },
+        "identity": _identity(facts.identity),
+        "questions": [asdict(question) for question in questions(facts)],
+        "odds": [_odds(entry) for entry in odds(facts)],
+        "layers": [asdict(layer) for layer in layers_of(facts)],
+        "agreed": list(claims.agreed(facts)),
+        "leaving": list(claims.leaving(facts)),
         "data": {
             "name": facts.data_name,
             "source": facts.data_source,
@@ -177,7 +188,18 @@ def _publishable(facts: Facts) -> dict[str, Any]:
         "versions": dict(facts.versions),
         "later_versions": [dict(later) for later in facts.later_versions],
         "ledger_head": facts.ledger_head,
+        "events": events_payload(facts)["groups"] if group_events(facts) else None,
     }
+
+
+def _identity(about: Identity) -> dict[str, Any]:
+    return {**asdict(about), "fingerprints": dict(about.fingerprints)}
+
+
+def _odds(entry: Odds) -> dict[str, Any]:
+    """Return the odds of one group; each rate of false positives with the largest rate of true positives."""
+    rates = [{"false_positives": rate, "true_positives": most} for rate, most in zip(RATES, entry.powers, strict=True)]
+    return {"group": entry.group, "epsilon": entry.epsilon, "delta": entry.delta, "rates": rates}
 
 
 def _private(facts: Facts, owner: Owner) -> dict[str, Any]:
@@ -189,6 +211,8 @@ def _private(facts: Facts, owner: Owner) -> dict[str, Any]:
         "teachers": {"accuracy": owner.teacher_accuracy, "plurality_accuracy": owner.plurality_accuracy},
         "comparison": None if owner.comparison is None else {"guarantee": "none", **asdict(owner.comparison)},
         "withdrawals": list(owner.owed),
+        "consent": None if owner.consent is None else asdict(owner.consent),
+        "fingerprint": owner.fingerprint,
         "noise_seed": facts.noise_seed,
     }
     if facts.publishable:
@@ -236,8 +260,8 @@ def _spent(spent: GroupResult) -> dict[str, Any]:
 def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
     return {
         "ended": outcome.ended,
-        "ending": claims.ending(facts, outcome),
-        "balance": claims.balance(outcome.groups),
+        "ending": ending(facts, outcome),
+        "balance": balance(outcome.groups),
         "labels": outcome.n_labels,
         "queries": outcome.n_queries,
         "by_class": dict(outcome.by_class),

@@ -4,12 +4,12 @@
 every public report, so text that is written from public facts cannot contain a private number.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from ipate.allocation.layout import Merge
-from ipate.labelling.history import Point
+from ipate.labelling.history import Composition, Point
 from ipate.labelling.results import BallotFacts, Ending, GroupResult, Guarantee, StoppedBy
 from ipate.people.budgets import MIN_GROUP_SIZE, Account, Budget, shown_count
 from ipate.planning.voting import BALLOTS, Voting
@@ -137,6 +137,7 @@ class Outcome:
     by_class: Mapping[str, int] = field(default_factory=dict)  # labels of each class
     notes: tuple[str, ...] = ()  # what the labels of each class mean for a student
     ballots: BallotFacts | None = None  # of the histogram that the labels were read off
+    composition: Mapping[str, Composition] = field(default_factory=dict)  # Gaussian releases of this run, by group id
 
     @property
     def carried(self) -> bool:
@@ -155,11 +156,45 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Identity:
+    """What identifies a run and who is responsible for it; all of it may be published.
+
+    `begun` and `policy_date` are days. `fingerprints` are hashes of public data and of settings, never of private rows.
+    """
+
+    run: str | None = None
+    begun: str | None = None
+    controller: str | None = None
+    contact: str | None = None
+    purpose: str | None = None
+    region: str | None = None
+    sector: str | None = None
+    policy_version: str | None = None
+    policy_date: str | None = None
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> str | None:
+        """The version of the policy and the day from which it is valid, in words; None if neither is known."""
+        version = None if self.policy_version is None else f"version {self.policy_version}"
+        since = None if self.policy_date is None else f"valid from {self.policy_date}"
+        return ", ".join(part for part in (version, since) if part is not None) or None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsentFacts:
+    """When people agreed, and how many of them to which version of the policy; for the data owner only."""
+
+    dates: tuple[str, str] | None  # the first and the last day
+    versions: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Owner:
     """What only the data owner may see: all costs, and scores with true labels.
 
     Accuracies of teachers are computed from private votes. `owed` has one sentence for each person who withdrew, about
-    the releases before their withdrawal; it names the person.
+    the releases before their withdrawal; it names the person. `fingerprint` is the keyed one of the private file.
     """
 
     outcome: Outcome
@@ -169,6 +204,8 @@ class Owner:
     plurality_accuracy: float | None = None
     comparison: Comparison | None = None
     owed: tuple[str, ...] = ()
+    consent: ConsentFacts | None = None
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +227,9 @@ class About:
     public_scores: "Scores | None" = None  # found with public labels alone
     student_folder: str = ""  # where the deployed student lies in the run's folder
     levels: bool = True  # whether groups are consent levels, rather than numbers that people chose
+    identity: Identity = Identity()
+    elsewhere: bool = False  # whether teachers were trained or ballots cast elsewhere, so that there is no run folder
+    sites: tuple[str, ...] = ()  # the sites whose votes or ballots were merged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +243,7 @@ class Facts(About):
     """
 
     audience: Audience
-    n_people: int
+    n_people: int | None  # None where sites do not state numbers of people
     n_pool: int
     groups: tuple[GroupFacts, ...]
     merged: tuple[Merge, ...]
@@ -223,23 +263,38 @@ class Facts(About):
         """Whether there is a guarantee that permits the publication of costs and answers."""
         return self.guarantee.publishable
 
-    def count(self, people: int) -> int | str:
-        """Return a number of people of one group as it may be shown."""
-        return shown_count(people, least=self.min_group_size) or 0
+    @property
+    def people(self) -> str:
+        """The number of people in words."""
+        return "people whose number is not stated" if self.n_people is None else f"{self.n_people:,} people"
+
+    @property
+    def people_counted(self) -> str:
+        """The number of people in brackets, for the end of a phrase; empty where it is not stated."""
+        return "" if self.n_people is None else f" ({self.n_people:,} people)"
+
+    def count(self, people: int) -> int | str | None:
+        """Return a number of people of one group as it may be shown; None where numbers are not stated."""
+        return None if self.n_people is None else shown_count(people, least=self.min_group_size) or 0
 
     def counted(self, people: int) -> str:
         """Return a number of people of one group as text."""
         found = self.count(people)
-        return found if isinstance(found, str) else f"{found:,}"
+        return "not stated" if found is None else found if isinstance(found, str) else f"{found:,}"
 
     def is_small(self, group: GroupFacts) -> bool:
-        """Whether a group has too few people to be counted."""
-        return isinstance(self.count(group.account.people), str)
+        """Whether a group has too few people to be counted, or their number is not stated."""
+        return not isinstance(self.count(group.account.people), int)
 
     @property
     def outcome(self) -> Outcome | None:
         """The outcome that this audience may see, or None."""
         return self.owner.outcome if self.owner is not None else self.released
+
+
+def strictest_first(groups: Iterable[GroupFacts]) -> tuple[GroupFacts, ...]:
+    """Return groups in the order in which every page and file lists them: by budget, the smallest ε first."""
+    return tuple(sorted(groups, key=lambda group: (group.budget.epsilon, group.budget.delta, group.id)))
 
 
 def for_audience(facts: Facts, audience: Audience) -> Facts:

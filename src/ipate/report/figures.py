@@ -6,12 +6,12 @@ is Okabe and Ito's, which is safe for colour-blind readers, and line styles diff
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ipate.report.facts import GroupFacts, Outcome
+from ipate.report.facts import GroupFacts, Outcome, strictest_first
 from ipate.report.formats import Markup, element, percent, plain
 
 if TYPE_CHECKING:
@@ -49,20 +49,22 @@ def history_figure(groups: Sequence[GroupFacts], outcome: Outcome) -> Markup:
 def _figure(
     name: str, caption: str, alternative: str, draw: Callable[..., None], sizes: dict[str, tuple[float, float]]
 ) -> Markup:
-    """Return a figure for both widths, with a caption and a text alternative."""
-    drawings = [
-        element("div", _svg(f"{name}-{width}", draw, size, narrow=width == "narrow"), class_=width, role="img",
-                aria_label=alternative)
-        for width, size in sizes.items()
-    ]  # fmt: skip
-    return element("figure", *drawings, element("figcaption", caption))
+    """Return a figure for both widths, with a caption and a text alternative, which is the drawing's title."""
+    drawings = []
+    for width, size in sizes.items():
+        drawn = _svg(f"{name}-{width}", draw, size, narrow=width == "narrow")
+        title = element("title", alternative, id=f"{name}-{width}-title")
+        named = drawn.replace("<svg", f'<svg role="img" aria-labelledby="{name}-{width}-title"', 1)
+        opening = named.index(">") + 1
+        drawings.append(element("div", Markup(named[:opening] + title + named[opening:]), class_=width))
+    return element("figure", *drawings, element("figcaption", caption), class_=name)
 
 
 def _chosen(groups: Sequence[GroupFacts]) -> list[GroupFacts]:
     """Return the groups to draw, strictest first; of many, a selection spread evenly over the budgets."""
-    order = sorted(groups, key=lambda group: (group.budget.epsilon, group.id))
+    order = strictest_first(groups)
     if len(order) <= _LINES:
-        return order
+        return list(order)
     return [order[round(step * (len(order) - 1) / (_LINES - 1))] for step in range(_LINES)]
 
 
@@ -87,6 +89,35 @@ def _history_axes(shown: Sequence[GroupFacts], outcome: Outcome, axes: "Axes", *
     axes.set_xlabel("labels given" if not outcome.carried else "labels given in this run")
     axes.set_ylabel("cost ε")
     _legend(axes, narrow=narrow)
+
+
+def roc_figure(groups: Sequence[GroupFacts], curves: Mapping[str, Sequence[float]], rates: Sequence[float]) -> Markup:
+    """Plot the true positive rate of the best attack against its false positive rate, by group."""
+    shown = _chosen(groups)
+
+    def draw(axes: "Axes", *, narrow: bool) -> None:
+        for place, group in enumerate(shown):
+            axes.plot(
+                rates, curves[group.id], color=_SERIES[place], linewidth=2.2, linestyle=_DASHES[place],
+                label=_short(group.id),
+            )  # fmt: skip
+        axes.plot([0, 1], [0, 1], color=_INK, linewidth=1.0, linestyle=(0, (2, 3)), label="guessing")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1.01)
+        axes.set_xlabel("false positives")
+        axes.set_ylabel("true positives, at most")
+        _legend(axes, narrow=True)  # the figure is small on wide screens too
+
+    tenth = min(range(len(rates)), key=lambda place: abs(rates[place] - 0.1))
+    words = "; ".join(f"{group.id} {percent(curves[group.id][tenth])}" for group in shown)
+    caption = (
+        "The most that any test for a person's data can achieve. On the dotted diagonal it is no better than guessing."
+    )
+    alternative = (
+        f"Line chart: true positives of the best test against false positives, by group. At 10% false positives: "
+        f"{words}."
+    )
+    return _figure("roc", caption, alternative, draw, {"wide": (6.2, 4.4), "narrow": (4.3, 4.4)})
 
 
 @lru_cache(maxsize=8)  # the public and the private report share it

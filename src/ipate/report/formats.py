@@ -108,5 +108,5 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]
             for cell, (column, kind) in zip(rest, shape[1:], strict=True)
         ]
         lines.append(element("tr", element("th", first, scope="row"), *cells))
-    pair = "pair" if len(columns) == 2 else None
+    pair = "pair" if len(columns) == 2 else "prose" if words == len(columns) else None
     return element("table", element("caption", caption), element("thead", head), element("tbody", *lines), class_=pair)

@@ -8,6 +8,7 @@ from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import SEEDED, Kind
 from ipate.report.claims import assured
 from ipate.report.formats import down, plain, small, up
+from ipate.report.odds import RATES, share
 
 _SILENT: dict[str, Any] = dict.fromkeys(("labels", "checks", "ballots"))  # numbers of releases that are not told
 PRIVATE = (
@@ -33,6 +34,22 @@ class RunEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """What is on record about a person's consent and about who answers for it; None where it is not.
+
+    `consent_date` and `consent_version` are the day on which the person agreed and the version that they agreed to,
+    the others those of the run's policy.
+    """
+
+    consent_date: str | None = None
+    consent_version: str | None = None
+    policy_version: str | None = None
+    policy_date: str | None = None
+    controller: str | None = None
+    contact: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Use:
     """A run on the ledger that used a person's rows as pool or test data, without protection."""
 
@@ -47,6 +64,7 @@ class Unprotected:
     person: str
     run: str
     unprotected: tuple[Use, ...]
+    agreement: Agreement = Agreement()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +91,8 @@ class Statement:
     left: float | None  # of `allowed`
     entries: tuple[RunEntry, ...]  # every run on the ledger with this person
     unprotected: tuple[Use, ...] = ()  # runs that used their rows as pool or test data
+    agreement: Agreement = Agreement()
+    odds: tuple[float, ...] | None = None  # true positives of the best test at `ipate.report.odds.RATES`, if promised
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +133,8 @@ def sentences(statement: Statement | Unprotected) -> tuple[str, ...]:
         return tuple(_bare(statement))
     marks = (PRIVATE,) if statement.private else ()
     seeded = (f"{SEEDED[0].upper()}{SEEDED[1:]}.",) if statement.seeded else ()
-    return (*marks, *seeded, *_promise(statement), *_spent(statement), *_later(statement))
+    said = (*_promise(statement), *_spent(statement), *_later(statement), *_odds(statement), *_agreed(statement))
+    return (*marks, *seeded, *said, *_leaving(statement.agreement))
 
 
 def _bare(statement: Unprotected) -> Iterator[str]:
@@ -127,6 +148,40 @@ def _bare(statement: Unprotected) -> Iterator[str]:
         "how good the student is said to be."
     )
     yield _used(statement.unprotected)
+    yield from _leaving(statement.agreement)
+
+
+def agreement_sentence(statement: Statement) -> str | None:
+    """Return what the person agreed to, when and under which version; None if nothing is on record."""
+    record = statement.agreement
+    when = "" if record.consent_date is None else f" on {record.consent_date}"
+    version = record.consent_version or record.policy_version
+    if not when and version is None:
+        return None
+    under = "" if version is None else f", under version {version} of the policy"
+    if version is not None and record.policy_date is not None and version == record.policy_version:
+        under += f" (valid from {record.policy_date})"
+    return f"agreed{when} to {'level' if statement.levels else 'group'} {statement.asked}{under}"
+
+
+def _agreed(statement: Statement) -> Iterator[str]:
+    if (said := agreement_sentence(statement)) is not None:
+        yield f"They {said}."
+
+
+def _odds(statement: Statement) -> Iterator[str]:
+    if statement.odds is not None:
+        shown = " and ".join(
+            f"{share(power)} true positives at {rate:.0%} false positives"
+            for rate, power in zip(RATES, statement.odds, strict=True)
+        )
+        yield f"The best test of whether their data was used achieves at most {shown}."
+
+
+def _leaving(record: Agreement) -> Iterator[str]:
+    if record.controller is not None or record.contact is not None:
+        known = [part for part in (record.controller, record.contact) if part is not None]
+        yield f"Responsible, and to be told if they want to withdraw: {', '.join(known)}."
 
 
 def _used(uses: tuple[Use, ...]) -> str:

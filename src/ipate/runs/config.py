@@ -1,17 +1,28 @@
 """The configuration of a run, from a TOML file or flags; errors name the key and suggest the nearest one."""
 
 import tomllib
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from ipate.data import IMAGES
 from ipate.data.schema import ORIGIN
 from ipate.errors import InputError, check_number, nearest
 from ipate.ledger.records import NoiseKind
 from ipate.people.budgets import MIN_GROUP_SIZE
+from ipate.people.policy import check_date, check_version
 from ipate.students import usual_student
 from ipate.teachers.models import DEFAULT
 
@@ -21,6 +32,21 @@ Size = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Epsilon = Annotated[float, AfterValidator(partial(check_number, "epsilon"))]
 Delta = Annotated[float, AfterValidator(partial(check_number, "delta"))]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+
+
+def _version(value: Any) -> str:
+    try:
+        return check_version(value)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+def _day(what: str, value: Any) -> date:
+    try:
+        return check_date(value, what=what)
+    except InputError as error:
+        raise ValueError(str(error)) from None
 
 
 class _Section(BaseModel):
@@ -31,7 +57,8 @@ class DataConfig(_Section):
     """Where the data comes from: a named data set, or a file of people with public rows.
 
     Sizes are numbers of rows or shares below 1. Rows of a file of people are public or test data only where
-    `public_column` says so, or without protection.
+    `public_column` says so, or without protection. `consent_date` and `consent_version` are the columns of the day on
+    which a person agreed and of the policy's version that they agreed to.
     """
 
     name: str | None = None
@@ -44,6 +71,8 @@ class DataConfig(_Section):
     level: str | None = None
     epsilon: str | None = None
     person: str | None = None
+    consent_date: str | None = None
+    consent_version: str | None = None
     classes: tuple[str, ...] | None = None
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
@@ -102,11 +131,14 @@ class DataConfig(_Section):
 class BudgetConfig(_Section):
     """The budgets: a policy for consent levels, shares to draw levels at random, or one ε for everybody.
 
+    `policy_version` and `policy_date` say which version of the policy this is and from which day on it is valid.
     Groups are merged downwards: budgets within a relative tolerance, more groups than `max_groups`, and groups below
     `min_group_size` people. A group that stays smaller is not counted in what leaves the data owner.
     """
 
     policy: dict[str, Epsilon] | None = None
+    policy_version: Annotated[str, BeforeValidator(_version)] | None = None
+    policy_date: Annotated[date, BeforeValidator(partial(_day, "policy_date"))] | None = None
     shares: dict[str, Positive] | None = None
     epsilon: Epsilon | None = None
     delta: Delta | Auto = "auto"
@@ -186,6 +218,19 @@ class StudentConfig(_Section):
     options: dict[str, Any] = {}
 
 
+class ReportConfig(_Section):
+    """Who is responsible for a run and what it is for, as reports, statements and exports state it.
+
+    Nothing else of a run depends on this section, so it may be corrected in `config.json` of the run's folder later.
+    """
+
+    controller: Text | None = None
+    contact: Text | None = None
+    purpose: Text | None = None
+    region: Text | None = None
+    sector: Text | None = None
+
+
 class RunConfig(_Section):
     """The configuration of a run. `seed` seeds the noise: a seeded run is reproducible and NOT private.
 
@@ -201,6 +246,7 @@ class RunConfig(_Section):
     labelling: LabellingConfig = LabellingConfig()
     reference: ReferenceConfig = ReferenceConfig()
     student: StudentConfig = StudentConfig()
+    report: ReportConfig = ReportConfig()
     split_seed: Annotated[int, Field(ge=0)] = 0
     seed: Annotated[int, Field(ge=0)] | None = None
     compare: bool = False

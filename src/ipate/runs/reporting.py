@@ -6,15 +6,20 @@ from typing import Any
 
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
+from ipate.files import json_text, write_text
 from ipate.labelling.history import Extract
 from ipate.labelling.results import Record
 from ipate.report.assemble import Report, Source, assemble, check_target, write_facts
-from ipate.report.facts import Audience, Comparison, Outcome, Owner, Scores
+from ipate.report.events import events_payload, group_events, why_no_events
+from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
+from ipate.report.modelcard import model_card as card_of
+from ipate.report.registry import as_yaml, registry_record
 from ipate.report.statement import owed
 from ipate.runs.comparison import OTHERS
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import read_record, reading, student_folder
 from ipate.runs.person import withdrawals
+from ipate.runs.provenance import consent_facts, identity_of, private_fingerprint
 
 
 def write_report(
@@ -42,6 +47,40 @@ def write_report(
     html = _target(folder, audience, out)
     facts = assemble(_source(folder, audience), audience, lambda outcome: _owner(folder, outcome))
     return write_facts(facts, html)
+
+
+def write_exports(
+    run_folder: str | Path | RunFolder,
+    facts: Facts,
+    *,
+    registry: Path | None = None,
+    model_card: Path | None = None,
+    events: Path | None = None,
+) -> tuple[Path, ...]:
+    """Write what others' formats want of a report, all from public facts, and return the files.
+
+    `registry` is a record of the Differential Privacy Deployments Registry, `model_card` a card with front matter, and
+    `events` the composition as events of dp_accounting. Nothing is written if one of them cannot be.
+    """
+    folder = run_folder if isinstance(run_folder, RunFolder) else RunFolder.open(Path(run_folder))
+    texts: dict[Path, str] = {}
+    if registry is not None:
+        texts[registry] = as_yaml(registry_record(facts))
+    if model_card is not None:
+        student = folder.read(folder.path / facts.student_folder / "student.json") if facts.student_folder else None
+        if student is None:
+            raise InputError(f"{folder.path}: the run has no student, so there is no model card")
+        texts[model_card] = card_of(facts, student)
+    if events is not None:
+        if not group_events(facts):
+            raise InputError(f"{folder.path}: the run has no events for dp_accounting, because {why_no_events(facts)}")
+        texts[events] = json_text(events_payload(facts))
+    for path in texts:
+        if not path.absolute().parent.is_dir():
+            raise InputError(f"{path.parent}: no such folder")
+    for path, text in texts.items():
+        write_text(path, text)
+    return tuple(texts)
 
 
 def report_fit(model: Any, path: str | Path, *, audience: Audience, name: str) -> Path:
@@ -108,6 +147,7 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
         versions=folder.facts["versions"],
         later_versions=tuple(folder.facts.get("resumed_with", ())),
         levels=config.budgets.epsilon is None and config.data.epsilon is None,
+        identity=identity_of(folder, data),
         extract=extract,
     )
 
@@ -150,4 +190,6 @@ def _owner(folder: RunFolder, outcome: Outcome) -> Owner:
         plurality_accuracy=teachers.get("plurality_accuracy"),
         comparison=comparison,
         owed=tuple(owed(entry) for entry in withdrawals(folder)),
+        consent=consent_facts(folder),
+        fingerprint=private_fingerprint(folder),
     )

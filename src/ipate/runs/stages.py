@@ -24,6 +24,7 @@ from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, publish, student_folder
 from ipate.runs.outlook import chosen_settings
 from ipate.runs.person import settle
+from ipate.runs.provenance import keep_provenance
 from ipate.runs.reporting import write_report
 from ipate.runs.task import Task, check_models, prepare
 from ipate.runs.teaching import public_metrics, taught, try_student
@@ -74,6 +75,7 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
         check_models(folder.config)
         task = task or prepare(folder.config)
         _keep_facts(folder, task)
+        keep_provenance(folder, task)
         if task.data.private_notes:
             folder.note_privately(data=list(task.data.private_notes))
         settings = resolve_settings(folder, task)

@@ -12,7 +12,7 @@ from ipate.data.dataset import Dataset, Partition, partition
 from ipate.data.files import Sources, read_parts
 from ipate.data.making import Declared
 from ipate.data.schema import Schema
-from ipate.errors import InputError
+from ipate.errors import InputError, show
 from ipate.files import fingerprint
 from ipate.people.grouping import find_rows, row_name
 from ipate.people.ids import warn_alike
@@ -48,6 +48,22 @@ class Task:
     public_test: bool = False
 
     @property
+    def consents(self) -> tuple[tuple[str, str, str], ...]:
+        """Every person's id, day of consent and version of the policy, empty where unknown; nothing if all are.
+
+        Of several rows of a person the latest day counts, with its version.
+        """
+        columns = (self.data.consent_date, self.data.consent_version)
+        if all(column is None for column in columns):
+            return ()
+        rows = self.parts.private
+        days, versions = (np.full(len(rows), "") if column is None else column[rows] for column in columns)
+        order = np.argsort(days, kind="stable")  # the latest is written last
+        latest = np.zeros(self.people.n_people, dtype=np.int64)
+        latest[self.people.person_of_row[order]] = order
+        return tuple(zip(self.people.ids.tolist(), days[latest].tolist(), versions[latest].tolist(), strict=True))
+
+    @property
     def queries(self) -> Ints:
         """The row of each public point in its own file, by which labels.csv names it."""
         n_public, n_test = self.data.separate
@@ -67,6 +83,7 @@ def prepare(config: RunConfig) -> Task:
     """Load and partition the data, and find the people of the private part with their budgets."""
     data, parts = (_named if config.data.file is None else _own_files)(config)
     pool = fingerprint(data.classes, data.X[parts.public])
+    _check_version(data, parts.private, config)
     people = _people(data, parts.private, config)
     unprotected = _unprotected(data, parts)
     if data.person_id is not None:
@@ -93,7 +110,7 @@ def _named(config: RunConfig) -> tuple[Dataset, Partition]:
 
 def _own_files(config: RunConfig) -> tuple[Dataset, Partition]:
     wanted = config.data
-    names = ("label", "level", "epsilon", "person")
+    names = ("label", "level", "epsilon", "person", "consent_date", "consent_version")
     declared = ("features", "drop", "categories", "dates", "numbers", "missing", "origin")
     sources = Sources(
         private=wanted.file, public=wanted.public_file, test=wanted.test_file,
@@ -104,6 +121,19 @@ def _own_files(config: RunConfig) -> tuple[Dataset, Partition]:
     return read_parts(
         sources, n_public=wanted.public, n_test=wanted.test, seed=config.split_seed, allow_overlap=wanted.allow_overlap
     )
+
+
+def _check_version(data: Dataset, private: Ints, config: RunConfig) -> None:
+    """Refuse people who agreed to another version of the policy, since a level may have meant another ε there."""
+    wanted, column = config.budgets.policy_version, data.consent_version
+    if wanted is None or column is None:
+        return
+    other = column[private][column[private] != wanted]
+    if len(other):
+        raise InputError(
+            f"{config.data.consent_version} is {show(str(other[0]))} in {len(other):,} rows, and the policy is version "
+            f"{show(wanted)}: ask these people for new consent, or leave their rows out"
+        )
 
 
 def _unprotected(data: Dataset, parts: Partition) -> NDArray[np.str_]:

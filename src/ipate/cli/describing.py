@@ -1,0 +1,65 @@
+"""The report of `ipate label`: what it needs is checked before anything is charged, and it is written after."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ipate.errors import InputError
+
+if TYPE_CHECKING:
+    from ipate.accounting.bounds import Meter
+    from ipate.labelling.results import Labelling
+    from ipate.ledger.base import Ledger
+    from ipate.people.budgets import GroupRow
+
+
+@dataclass(frozen=True)
+class Describer:
+    """Writes the public report of a labelling, if one is wanted."""
+
+    path: Path | None
+    votes: Path
+    people: Mapping[str, int | None]
+    controller: str | None
+    contact: str | None
+
+    @classmethod
+    def of(
+        cls, path: Path | None, votes: Path, rows: "Sequence[GroupRow]", meter: "Meter", *, seeded: bool,
+        controller: str | None, contact: str | None,
+    ) -> "Describer":  # fmt: skip
+        """Check that a report can be written, before anything is charged."""
+        if path is None and (controller is not None or contact is not None):
+            raise InputError("--controller and --contact are for a report: add --report REPORT.html")
+        if path is not None:
+            from ipate.report.assemble import check_target
+
+            check_target(path)
+            if seeded or not meter.data_independent:
+                why = "its noise is seeded" if seeded else f"its costs (bound {meter.bound}) are private"
+                raise InputError(f"--report writes a public report, and this labelling has none, because {why}")
+        people = {row.group: row.people for row in rows}
+        return cls(path=path, votes=votes, people=people, controller=controller, contact=contact)
+
+    def write(self, result: "Labelling", ledger: "Ledger | None", **given: Any) -> None:
+        """Write the report while the ledger is open; an earlier private labelling leaves none to write."""
+        if self.path is None or ledger is None:
+            return
+        from ipate.report.assemble import write_facts
+        from ipate.report.labelled import Given, facts_of_labelling
+
+        if not result.guarantee.publishable:
+            logging.getLogger("ipate").warning(
+                "warning: %s was not written: an earlier labelling on the ledger was charged private costs", self.path
+            )
+            return
+        stated = self.votes.parent / "sites.json"
+        sites = json.loads(stated.read_text(encoding="utf-8"))["sites"] if stated.is_file() else ()
+        about = Given(
+            name=self.votes.name, people=self.people, controller=self.controller, contact=self.contact,
+            sites=tuple(str(site["site"]) for site in sites), **given,
+        )  # fmt: skip
+        write_facts(facts_of_labelling(result, ledger, about), self.path)
