@@ -22,7 +22,7 @@ Delta = Annotated[float, AfterValidator(partial(check_number, "delta"))]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, use_attribute_docstrings=True)
 
 
 class DataConfig(_Section):
@@ -33,28 +33,51 @@ class DataConfig(_Section):
     """
 
     name: str | None = None
+    """A data set by name: synthetic, digits, mnist, fashion-mnist, svhn or adult."""
     file: Path | None = None
+    """A file of people instead of a data set: csv, parquet or npz."""
     public_file: Path | None = None
+    """The pool: a file with the same columns, labels optional."""
     test_file: Path | None = None
+    """Labelled test rows, for scores."""
     schema_file: Path | None = None
+    """The schema.json of an earlier run, used instead of the keys that describe columns."""
     data_dir: Path | None = None
+    """The folder with the files of a named data set."""
     label: str | None = None
+    """The column of the class."""
     level: str | None = None
+    """The column of consent levels; needs budgets.policy."""
     epsilon: str | None = None
+    """The column of everybody's own ε, instead of consent levels."""
     person: str | None = None
+    """The column of person ids; without it every row is one person."""
     classes: tuple[str, ...] | None = None
+    """The class set, which is public and must be declared."""
     features: tuple[str, ...] | None = None
+    """The feature columns; by default all columns that no other key names."""
     drop: tuple[str, ...] = ()
+    """Columns to leave out."""
     categories: tuple[str, ...] | dict[str, tuple[str | int | float | bool, ...]] = ()
+    """Columns of categories, with the values of the public file or with a list of values each."""
     dates: tuple[str, ...] | dict[str, str] = ()
+    """Columns of dates, in ISO form or with a format each."""
     numbers: tuple[str, ...] | dict[str, tuple[float, float]] = ()
+    """Columns of numbers, scaled by the public file or by declared bounds."""
     missing: tuple[str, ...] = ()
+    """Columns that get an indicator of missing values."""
     origin: str = ORIGIN
+    """The day from which dates are counted."""
     public: Size | None = None
+    """How many rows of the private file are public, without protection."""
     test: Size | None = None
+    """How many rows of the private file are test data, without protection."""
     public_column: str | None = None
+    """The column that says who agreed to be public or test data: public, test or empty."""
     public_without_protection: bool = False
+    """States that the people whose rows `public` and `test` take agreed to have no protection."""
     allow_overlap: bool = False
+    """For benchmarks: public rows may be private ones, and no guarantee remains."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "DataConfig":
@@ -105,26 +128,42 @@ class BudgetConfig(_Section):
     """
 
     policy: dict[str, Epsilon] | None = None
+    """The ε of each consent level."""
     shares: dict[str, Positive] | None = None
+    """Draws consent levels at random in these shares, for data sets without levels."""
     epsilon: Epsilon | None = None
+    """One ε for everybody."""
     delta: Delta | Auto = "auto"
+    """The δ of every budget; auto is the smaller of 1e-5 and 0.1 over the number of people."""
     merge_within: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Merges budgets within this relative tolerance, downwards."""
     max_groups: Count | Auto = "auto"
+    """Most groups; others are merged downwards. auto is a tenth of the teachers, from 8 to 32."""
     min_group_size: Count = MIN_GROUP_SIZE
+    """A smaller group joins the next stricter one."""
 
 
 class TeacherConfig(_Section):
     """The teachers: their model (a name, or a class as module:attribute), their number, and how they are trained."""
 
     model: str = DEFAULT
+    """logistic, forest, boosting, bayes, a net of the extra torch, or module:attribute."""
     options: dict[str, Any] = {}
+    """Parameters of the model."""
     number: Count | Auto = "auto"
+    """The number of teachers."""
     points: Count | None = None
+    """People per teacher, where the number of teachers is auto."""
     n_jobs: int | None = -1
+    """Worker processes; -1 is one per core."""
     backend: str | None = None
+    """A joblib backend, or ray; by default loky."""
     address: str | None = None
+    """The address of a Ray cluster."""
     device: str = "auto"
+    """Where nets are trained: auto, cpu or cuda."""
     cpu_seconds: Positive | None = None
+    """The limit of CPU time of one teacher."""
 
     @property
     def engine(self) -> str:
@@ -142,33 +181,56 @@ class LabellingConfig(_Section):
     """
 
     voting: Literal["teachers", "ballots", "auto"] = "teachers"
+    """Who votes: teachers, one ballot per person, or the engine that public figures suggest."""
     embedding: Literal["auto", "given", "learnt"] = "auto"
+    """The features in which cells of ballots are cut."""
     queries: str = "auto"
+    """Which points of the pool are asked: random, typical or coverage."""
     counts: bool | Auto = "auto"
+    """Whether noisy counts are released with labels."""
     variant: str = "weighting"
+    """How budgets become influence: weighting, upsampling, vanishing or standard."""
     rule: str | None = None
+    """The rule of weights: gdp, proportional, classic, uniform or algorithm2."""
     power: float | None = None
+    """The power of vanishing."""
     aggregator: str = "auto"
+    """gnmax, confident, interactive or lnmax."""
     sigma: Positive | Auto = "auto"
+    """σ, the standard deviation of the noise of a label."""
     check_sigma: Positive | Auto = "auto"
+    """σ_T, the standard deviation of the noise of a check."""
     threshold: Annotated[float, Field(allow_inf_nan=False)] | Auto = "auto"
+    """T, the threshold of the check."""
     bound: str = "gdp"
+    """What a release is charged: gdp, loose, sup, tight, exact or ptr."""
     conversion: str = "improved"
+    """How Rényi costs become ε: improved or classic."""
     stop: str = "budget"
+    """What ends the labelling: the first budget that is exhausted, the last one (drop), or max_labels (count)."""
     max_labels: Count | None = None
+    """The most labels."""
     min_labels: Annotated[int, Field(ge=0)] | Auto = "auto"
+    """The run is refused if the budgets afford fewer; auto is the number of classes."""
 
 
 class ReferenceConfig(_Section):
     """The reference for the test of the bound ptr: a public guess, votes of other teachers, or a design."""
 
     accuracy: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """How often a teacher is expected to be right, as a public guess."""
     spread: Annotated[float, Field(ge=0, le=20)] = 2.0
+    """How unlike queries are expected to be."""
     confusion: Annotated[float, Field(gt=0, lt=1)] = 0.65
+    """The share of wrong votes that go to the most likely wrong class."""
     votes: Path | None = None
+    """Votes of other teachers on public data, instead of a guess."""
     design: Path | None = None
+    """A design that was made before."""
     reserve: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
+    """By how much the expected costs are raised."""
     fallback: bool = False
+    """Keeps half of ε for a run after the answer no."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "ReferenceConfig":
@@ -181,7 +243,9 @@ class StudentConfig(_Section):
     """The model of the student and its options."""
 
     model: str = DEFAULT
+    """As for teachers, or graph, or semi for images."""
     options: dict[str, Any] = {}
+    """Parameters of the model."""
 
 
 class RunConfig(_Section):
@@ -194,20 +258,35 @@ class RunConfig(_Section):
     """
 
     data: DataConfig
+    """The data."""
     budgets: BudgetConfig = BudgetConfig()
+    """The budgets."""
     teachers: TeacherConfig = TeacherConfig()
+    """The teachers."""
     labelling: LabellingConfig = LabellingConfig()
+    """The labelling."""
     reference: ReferenceConfig = ReferenceConfig()
+    """The reference of ptr."""
     student: StudentConfig = StudentConfig()
+    """The student."""
     split_seed: Annotated[int, Field(ge=0)] = 0
+    """Seeds partition, allocation and training."""
     seed: Annotated[int, Field(ge=0)] | None = None
+    """Seeds the noise: the run can be repeated and is not private."""
     compare: bool = False
+    """Also tries the other engines, on benchmark data only."""
     code: Path | None = None
+    """The folder of the modules of teacher and student."""
     benchmark: bool = False
+    """States that nobody in the data is real."""
     ledger: Path | None = None
+    """The ledger that is charged."""
     fresh_ledger: bool = False
+    """Begins a new ledger for people who have one."""
     new_people: bool = False
+    """Accepts that most people are unknown to the ledger."""
     accept_larger_budgets: bool = False
+    """Accepts larger budgets than in the same people's last run."""
 
     @model_validator(mode="after")
     def _only_benchmarks(self) -> "RunConfig":
