@@ -116,7 +116,11 @@ def toml_page() -> str:
 def _model(annotation: Any) -> Any:
     """Return the section that an annotation names, or None."""
     return next(
-        (part for part in (annotation, *get_args(annotation)) if isinstance(part, type) and issubclass(part, BaseModel)),
+        (
+            part
+            for part in (annotation, *get_args(annotation))
+            if isinstance(part, type) and issubclass(part, BaseModel)
+        ),
         None,
     )
 
@@ -145,7 +149,9 @@ def kind(annotation: Any) -> str:
         return f"list of {kind(get_args(annotation)[0])}"
     if get_origin(annotation) is dict:
         return f"table of {kind(get_args(annotation)[1])}"
-    return {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", Any: "any"}[annotation]
+    return {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", Any: "any"}[
+        annotation
+    ]
 
 
 def _value(field: Any) -> str:
