@@ -59,5 +59,5 @@ notebooks: $(VENV)/.docs ## run the tutorials again and keep what they print
 	@$(BIN)/python docs/hooks/notebooks.py --write
 
 clean:                   ## remove the environment and every cache
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* htmlcov
+	rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* htmlcov
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -4,6 +4,9 @@ The two reference pages are generated from the commands and from the configurati
 cannot differ from the program. A comment `<!-- figure: NAME -->` in a page becomes the figure of that name.
 """
 
+import ast
+import logging
+import posixpath
 import re
 import sys
 from html import escape
@@ -14,10 +17,25 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from pydantic import BaseModel
 
 sys.path.insert(0, str(Path(__file__).parent))
+from figures import FIGURES
 
+COMMANDS = (
+    "This page is generated from the commands themselves. Every command prints the same with `--help`, prints JSON "
+    "with `--json` ([keys](../json.md)), and exits with 0 (done), 1 (failed) or 2 (bad input, with one line that "
+    "says what is wrong). Progress and messages are on stderr."
+)
+KEYS = (
+    "This page is generated from the class that reads the configuration of `ipate run CONFIG.toml` and of "
+    "`ipate plan CONFIG.toml`. An unknown key is refused with the nearest known one. Paths are relative to the "
+    "folder in which the command is run. [From private data to a student](../classifier.md#on-the-command-line) "
+    "has an example, and [data](../data.md) describes the section `[data]`."
+)
+LOG = logging.getLogger("mkdocs.hooks.pages")  # a warning fails the strict build
+ATTACKS = Path(__file__).parents[2] / "tests" / "attacks"
 _FIGURE = re.compile(r"^<!-- figure: ([\w-]+) -->$", re.MULTILINE)
 
 
@@ -33,13 +51,41 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return _FIGURE.sub(lambda found: figure(found[1]), markdown)
 
 
-def figure(name: str) -> str:
-    """Return a figure as HTML."""
-    from figures import FIGURES
+def on_page_content(html: str, *, page: Page, files: Files, **_: Any) -> str:
+    """Let links of a notebook point to pages of the site, as MkDocs does for links of Markdown."""
+    if not page.file.src_uri.endswith(".ipynb"):
+        return html
 
+    def resolved(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), found[1]))
+        file = files.get_file_from_path(target)
+        if file is None:
+            LOG.warning("Notebook '%s' links to '%s', which is not a page", page.file.src_uri, found[1])
+            return found[0]
+        return f'href="{file.url_relative_to(page.file)}{found[2] or ""}"'
+
+    html = re.sub(r'<script type="module">(?:(?!</script>).)*mermaid.*?</script>', "", html, flags=re.DOTALL)  # fetched
+    return re.sub(r'href="([^":#]+\.(?:md|ipynb))(#[^"]*)?"', resolved, html)
+
+
+def figure(name: str) -> str:
+    """Return a figure as HTML, or a computed table as Markdown."""
+    if name == "attacks":
+        return attacks_table()
     if name not in FIGURES:
         raise PluginError(f"there is no figure {name!r}: figures are {', '.join(sorted(FIGURES))}")
     return FIGURES[name]()
+
+
+def attacks_table() -> str:
+    """Return the attacks of the test suite with what each of them tries, from the docstrings of the tests."""
+    rows = ["| attack | tests |", "| --- | --- |"]
+    for path in sorted(ATTACKS.glob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        summary = " ".join(str(ast.get_docstring(tree)).partition("\n\n")[0].split())
+        count = sum(isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in tree.body)
+        rows.append(f"| {_cell(summary)} | {count} in `{path.name}` |")
+    return "\n".join(rows)
 
 
 def commands_page() -> str:
@@ -51,9 +97,7 @@ def commands_page() -> str:
     lines = [
         "# Command line",
         "",
-        "This page is generated from the commands themselves. Every command prints the same with `--help`, prints JSON "
-        "with `--json` ([keys](../json.md)), and exits with 0 (done), 1 (failed) or 2 (bad input, with one line that "
-        "says what is wrong). Progress and messages are on stderr.",
+        COMMANDS,
         "",
     ]
     for path, command in walk(typer.main.get_command(app), "ipate"):
@@ -96,10 +140,7 @@ def toml_page() -> str:
     lines = [
         "# TOML keys",
         "",
-        "This page is generated from the class that reads the configuration of `ipate run CONFIG.toml` and of "
-        "`ipate plan CONFIG.toml`. An unknown key is refused with the nearest known one. Paths are relative to the "
-        "folder in which the command is run. [From private data to a student](../classifier.md#on-the-command-line) "
-        "has an example, and [data](../data.md) describes the section `[data]`.",
+        KEYS,
         "",
         "## At the top of the file { #top }",
         "",
