@@ -1,6 +1,7 @@
 """The site: it builds strictly, documents every public name, command and key, and needs nothing from elsewhere."""
 
 import ast
+import inspect
 import json
 import os
 import re
@@ -93,6 +94,15 @@ def documented(site):
 
 def test_every_public_name_is_in_the_reference(documented):
     assert [name for name in ipate.__all__ if f"ipate.{name}" not in documented] == []
+
+
+def test_first_choice_in_docstrings_is_the_default():
+    """The reference shows the first of several choices as the default, as numpydoc does."""
+    for name in ipate.__all__:
+        made = getattr(ipate, name)
+        defaults = {key: param.default for key, param in inspect.signature(made).parameters.items()}
+        for key, first in re.findall(r'^\s+(\w+) : \{"(\w+)"', str(made.__doc__), flags=re.MULTILINE):
+            assert defaults.get(key, inspect.Parameter.empty) in (first, inspect.Parameter.empty), (name, key)
 
 
 def examples():

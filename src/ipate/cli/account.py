@@ -123,8 +123,9 @@ def command(
                 progress=progress, **given,
             )  # fmt: skip
             results = list(comparison.audits.values())
-            for name in names if write_history is not None else ():
-                write_history(name, comparison.rows(name))
+            if write_history is not None:
+                for name in names:
+                    write_history(name, comparison.rows(name))
             if plot is not None:
                 plot_costs(comparison, plot)
     if bound == ALL:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +109,11 @@ def compare_bounds(
         audits[name] = account_for(
             votes, panel, mechanism, Meter(name, conversion, orders), answered=answered, student_probs=student_probs,
             stopped_by=stopped_by, seeded=seeded, history=rows.extend,
-            progress=None if progress is None else lambda done, place=place: progress(place * votes.n_queries + done),
+            progress=None if progress is None else partial(_advance, progress, place * votes.n_queries),
         )  # fmt: skip
         history[name] = np.array([value for _, _, value in rows]).reshape(-1, len(panel.groups))
     return Comparison(audits=audits, history=history)
+
+
+def _advance(progress: Callable[[int], None], before: int, done: int) -> None:
+    progress(before + done)

@@ -1,7 +1,7 @@
 """Figures as files: the costs of releases under one or several bounds, query by query."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def plot_costs(comparison: Comparison, path: FilePath | None = None, *, log: boo
     from matplotlib.figure import Figure
 
     target = None if path is None else check_format(path)
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "costs", "text.parse_math": False}
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "costs", "text.parse_math": False}
     with mpl.rc_context(settings):
         figure = Figure(figsize=(1.2 + 3.6 * len(comparison.groups), 3.8), layout="constrained", facecolor="white")
         panels = figure.subplots(1, len(comparison.groups), squeeze=False)[0]
@@ -54,7 +54,7 @@ def plot_costs(comparison: Comparison, path: FilePath | None = None, *, log: boo
                     linestyle="-" if audit.guarantee.publishable else "--",
                 )  # fmt: skip
             group = next(iter(comparison.audits.values())).groups[column]
-            axes.axhline(group.budget.epsilon, color="#1b1f24", linewidth=1, linestyle=":", label="budget")
+            axes.axhline(group.budget.epsilon, color="#1b1f24", linewidth=1.5, linestyle=":", label="budget")
             axes.set(title=group.id, xlabel="queries", yscale="log" if log else "linear", xlim=(0, None))
             if not log:
                 axes.set_ylim(0, None)
