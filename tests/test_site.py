@@ -194,6 +194,7 @@ def test_figures_have_text_alternatives_and_both_widths(site):
     for width in ("wide", "narrow"):
         assert len(re.findall(rf'class="ipate-{width}" role="img" aria-label="[^"]{{20,}}"', text)) == 3
     assert "var(--fig-ink)" in text
+    assert "mathdefault" not in (site / "concepts" / "budget.html").read_text(encoding="utf-8")
     assert "<!-- figure:" not in "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.html"))
 
 

@@ -124,12 +124,13 @@ def affords() -> str:
                 )
                 for epsilon in epsilons
             ]  # fmt: skip
-            axes.loglog(epsilons, np.maximum(labels, 0.5), color=_SERIES[place], label=f"{teachers:,} teachers")
+            axes.loglog(epsilons, np.maximum(labels, 0.5), color=_SERIES[place], label=f"k = {teachers:,}")
         axes.set(xlabel="budget ε", ylabel="labels", ylim=(0.8, None))
         axes.set_xticks([0.1, 0.3, 1, 3, 8], ["0.1", "0.3", "1", "3", "8"])
+        axes.set_yticks([1, 100, 10_000, 1_000_000], ["1", "100", "10,000", "1,000,000"])
         axes.minorticks_off()
 
-    caption = "Labels that everybody's ε pays for under the bound gdp, with σ = 0.16 and σ_T = 0.6 times the teachers."
+    caption = "Labels that everybody's ε pays for under the bound gdp, for k teachers, with σ = 0.16k and σ_T = 0.6k."
     return plot("affords", draw, caption, "Labels grow about with the square of ε and of the number of teachers.")
 
 
@@ -173,7 +174,7 @@ def weights_table() -> str:
     rows.append("| --- | --- | --- | --- |")
     for epsilon, mu in mus.items():
         ratio = mu / mus[1.0]
-        rows.append(f"| {epsilon:g} | {mu:.3f} | {ratio:.2f} | {100 * ratio**2:.0f} |")
+        rows.append(f"| {epsilon:g} | {mu:.3f} | {ratio:.2f} | {100 * ratio**2:,.0f} |")
     return "\n".join(rows)
 
 

@@ -65,8 +65,9 @@ def test_private_figure_says_so_and_is_closed(comparison, tmp_path):
     assert (tmp_path / "all.svg").stat().st_mode & 0o077 == 0
 
 
-def test_figure_has_line_per_bound_and_budget(comparison):
-    figure = plot_costs(comparison, log=True)
+def test_figure_has_line_per_bound_and_budget(comparison, tmp_path):
+    figure = plot_costs(comparison, tmp_path / "costs.svg", log=True)
+    assert "mathdefault" not in (tmp_path / "costs.svg").read_text(encoding="utf-8")  # ticks are plain numbers
     for column, axes in enumerate(figure.axes):
         lines = {line.get_label(): line for line in axes.get_lines()}
         assert set(lines) == {*comparison.audits, "budget"}

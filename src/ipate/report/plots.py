@@ -56,7 +56,10 @@ def plot_costs(comparison: Comparison, path: FilePath | None = None, *, log: boo
             group = next(iter(comparison.audits.values())).groups[column]
             axes.axhline(group.budget.epsilon, color="#1b1f24", linewidth=1.5, linestyle=":", label="budget")
             axes.set(title=group.id, xlabel="queries", yscale="log" if log else "linear", xlim=(0, None))
-            if not log:
+            if log:
+                axes.yaxis.set_major_formatter("{x:g}")
+                axes.yaxis.set_minor_formatter("")
+            else:
                 axes.set_ylim(0, None)
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid(True, alpha=0.3)
