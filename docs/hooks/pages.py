@@ -84,7 +84,7 @@ def attacks_table() -> str:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         summary = " ".join(str(ast.get_docstring(tree)).partition("\n\n")[0].split())
         count = sum(isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in tree.body)
-        rows.append(f"| {_cell(summary)} | {count} in `{path.name}` |")
+        rows.append(f"| {_cell(summary)} | {count} in `{path.stem.removeprefix('test_')}` |")
     return "\n".join(rows)
 
 
