@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: demo test lint check mutants clean help
+.PHONY: demo test lint check mutants docs site notebooks clean help
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -22,7 +23,12 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing ipate and what its tests need"
-	@$(PIP) -e '.[dev,torch,ray]'
+	@$(PIP) -e '.[dev,docs,torch,ray]'
+	@touch $@ $(VENV)/.core $(VENV)/.docs
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing ipate and what its documentation needs"
+	@$(PIP) -e '.[docs]'
 	@touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core      ## from made-up private data to a student, beside PATE; under a minute
@@ -43,6 +49,15 @@ test: lint check         ## everything that must hold
 mutants: $(VENV)/.dev    ## break the privacy code on purpose; every mutant must fail a test
 	$(BIN)/python benchmarks/mutants.py
 
+docs: $(VENV)/.docs      ## build the documentation and serve it on http://127.0.0.1:8000
+	@$(MKDOCS) serve
+
+site: $(VENV)/.docs      ## build the documentation into build/site, which can be opened without a server
+	@$(MKDOCS) build --strict
+
+notebooks: $(VENV)/.docs ## run the tutorials again and keep what they print
+	@$(BIN)/python docs/hooks/notebooks.py --write
+
 clean:                   ## remove the environment and every cache
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* htmlcov
+	rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* htmlcov
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from ipate.labelling.aggregators import Confident, GNMax, Interactive, LNMax, Mechanism
     from ipate.labelling.audit import account_for
+    from ipate.labelling.comparison import Comparison, compare_bounds
     from ipate.labelling.loop import label
     from ipate.labelling.results import GroupResult, Guarantee, Labelling
     from ipate.labelling.tested import label_tested
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ipate.people.policy import Policy
     from ipate.planning.plan import Plan, make_plan
     from ipate.planning.settings import Settings, choose_settings
+    from ipate.report.plots import plot_costs
     from ipate.runs.reporting import write_report
     from ipate.students.deployed import DeployedStudent, load_student
     from ipate.votes import Votes, read_votes
@@ -57,6 +59,7 @@ _HOMES = {
     "PolicyWarning PublicRowsWarning RepeatedFitWarning ReproductionWarning",
     "ipate.labelling.aggregators": "Confident GNMax Interactive LNMax Mechanism",
     "ipate.labelling.audit": "account_for",
+    "ipate.labelling.comparison": "Comparison compare_bounds",
     "ipate.labelling.loop": "label",
     "ipate.labelling.results": "GroupResult Guarantee Labelling",
     "ipate.labelling.tested": "label_tested",
@@ -67,6 +70,7 @@ _HOMES = {
     "ipate.people.policy": "Policy",
     "ipate.planning.plan": "Plan make_plan",
     "ipate.planning.settings": "Settings choose_settings",
+    "ipate.report.plots": "plot_costs",
     "ipate.runs.reporting": "write_report",
     "ipate.students.deployed": "DeployedStudent load_student",
     "ipate.votes": "Votes read_votes",
@@ -75,12 +79,12 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "Account", "Allocation", "Budget", "BudgetExceededError", "ClassesWarning", "Confident", "DataUnavailableError",
-    "Dataset", "DeltaWarning", "DeployedStudent", "GNMax", "Group", "GroupResult", "Guarantee", "InputError",
-    "Interactive", "IpateError", "LNMax", "Labelling", "Mechanism", "MemoryLedger", "Meter", "PATEClassifier",
-    "Panel", "People", "Plan", "Policy", "PolicyWarning", "PublicRowsWarning", "RepeatedFitWarning",
-    "ReproductionWarning", "Settings", "SqliteLedger", "Votes", "account_for",
-    "allocate", "choose_settings", "label", "label_tested", "load", "load_student", "make_plan", "read_data",
+    "Account", "Allocation", "Budget", "BudgetExceededError", "ClassesWarning", "Comparison", "Confident",
+    "DataUnavailableError", "Dataset", "DeltaWarning", "DeployedStudent", "GNMax", "Group", "GroupResult", "Guarantee",
+    "InputError", "Interactive", "IpateError", "LNMax", "Labelling", "Mechanism", "MemoryLedger", "Meter",
+    "PATEClassifier", "Panel", "People", "Plan", "Policy", "PolicyWarning", "PublicRowsWarning", "RepeatedFitWarning",
+    "ReproductionWarning", "Settings", "SqliteLedger", "Votes", "account_for", "allocate", "choose_settings",
+    "compare_bounds", "label", "label_tested", "load", "load_student", "make_plan", "plot_costs", "read_data",
     "read_votes", "write_report",
 ]  # fmt: skip
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ipate.runs.config import DataConfig
+from ipate.runs.sections import DataConfig
 
 CONSOLE = Path(sys.executable).with_name("ipate")
 AGREED = "public_without_protection"  # an option that earlier versions did not have

@@ -659,3 +659,59 @@ def test_counts_are_priced_under_gdp_and_refused_elsewhere(folder, run):
     ran = run(*account("--counts", "--bound", "sup"))
     assert ran.code == 2
     assert "bound is 'sup': noisy counts are released under gdp alone" in ran.err
+
+
+# All bounds
+
+
+def test_all_bounds_are_split_by_their_guarantee(folder, run):
+    write(folder)
+    ran = run(*account("--bound", "all", "--json"))
+    assert (ran.code, ran.err) == (0, "")
+    told = json.loads(ran.out)
+    for bound in ("loose", "gdp", "sup", "tight", "exact"):
+        public, private = told["publishable"]["bounds"][bound], told["private"]["bounds"][bound]
+        costly = private if bound in ("tight", "exact") else public
+        costs = [group.cost for group in expected(bound).groups]
+        assert [group["epsilon"] for group in costly["groups"]] == pytest.approx(costs)
+        assert ("epsilon" in json.dumps(public)) == (bound not in ("tight", "exact"))
+
+
+def test_table_of_all_bounds_has_two_blocks(folder, run):
+    write(folder)
+    public, _, private = run(*account("--bound", "all")).out.partition("NOT TO BE PUBLISHED")
+    for bound in ("loose", "gdp", "sup"):
+        assert f" {bound} " in public
+        assert f" {bound} " not in private
+    for bound in ("tight", "exact"):
+        assert f" {bound} " in private
+        assert f" {bound} " not in public
+
+
+def test_history_of_all_bounds_names_them_and_is_closed(folder, run):
+    write(folder)
+    assert run(*account("--bound", "all", "--history", "history.csv", "--plot", "costs.svg")).code == 0
+    with (folder / "history.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 5 * 30 * 2
+    assert float(rows[59]["epsilon"]) == pytest.approx(expected(rows[59]["bound"]).groups[1].cost)
+    assert [(folder / name).stat().st_mode & 0o077 for name in ("history.csv", "costs.svg")] == [0, 0]
+
+
+def test_plot_of_one_bound_changes_no_figure(folder, run):
+    write(folder)
+    plain = run(*account("--json", "--history", "plain.csv"))
+    drawn = run(*account("--json", "--history", "drawn.csv", "--plot", "costs.png"))
+    assert plain.out == drawn.out
+    assert (folder / "plain.csv").read_text() == (folder / "drawn.csv").read_text()
+    assert (folder / "costs.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("path", "words"), [("costs.doc", ("costs.doc", ".svg, .png, .pdf")), ("no/costs.svg", ("no such folder",))]
+)
+def test_plot_that_cannot_be_written_is_refused(folder, run, path, words):
+    write(folder)
+    ran = run(*account("--plot", path))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert all(word in ran.err for word in words)

@@ -6,12 +6,12 @@ import pytest
 pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'")
 
 import torch
+from ipate.torch.spreading import spread_labels
 
 from ipate.errors import InputError
 from ipate.students.storage import read_model, write_model
 from ipate.torch.contrastive import train_encoder
 from ipate.torch.fixmatch import train_fixmatch
-from ipate.torch.spreading import spread_labels
 from ipate.torch.training import train_student
 from pictures import TINY, pictures
 

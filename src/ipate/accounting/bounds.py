@@ -212,10 +212,10 @@ class Meter:
 
     Parameters
     ----------
-    bound : {"loose", "gdp", "sup", "tight", "exact", "ptr"}
+    bound : {"gdp", "loose", "sup", "tight", "exact", "ptr"}
         What a release is charged. Under ptr no single query has a cost: one design is charged as a whole, (ε, δ).
         A bound of your own is made known by `ipate.accounting.bounds.register`.
-    conversion : {"classic", "improved"}
+    conversion : {"improved", "classic"}
         How Rényi costs become ε. gdp and ptr have their own and ignore this.
     orders : sequence of float
         Rényi orders, by default 2 to 50 as in the paper; unused under gdp and ptr.

@@ -13,8 +13,9 @@ from ipate.errors import InputError
 from ipate.people.budgets import Budget, Group
 from ipate.people.people import People
 from ipate.planning.settings import Settings
-from ipate.runs.config import RunConfig, TeacherConfig
+from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
+from ipate.runs.sections import TeacherConfig
 
 STORED = "the run's own people, with made-up rows"
 MADE_UP = "made-up people"

@@ -20,7 +20,8 @@ from ipate.people.people import People, make_people
 from ipate.planning.choose import group_limit
 from ipate.planning.reference import Reference, Simulator, read_design
 from ipate.public.features import Kind
-from ipate.runs.config import ReferenceConfig, RunConfig
+from ipate.runs.config import RunConfig
+from ipate.runs.sections import ReferenceConfig
 from ipate.students import STUDENTS, find_student
 from ipate.teachers.models import NETS, import_from, make_model
 from ipate.votes import read_votes

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from ipate.allocation.allocation import Allocation, SingleClass, single_class_groups
 from ipate.files import fingerprint
-from ipate.runs.config import TeacherConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar
+from ipate.runs.sections import TeacherConfig
 from ipate.runs.task import Task
 from ipate.teachers.dry import dry_fit, dry_fit_net
 from ipate.teachers.engines import Engine
