@@ -118,6 +118,13 @@ MUTANTS = (
         (f"{STUDENT}::test_seeded_run_deploys_into_private_folder",),
     ),
     Mutant(
+        "a student that cannot learn is refused after all is paid",
+        "students/__init__.py",
+        "        if not self.tried:\n",
+        "        if True:\n",
+        (f"{STUDENT}::test_student_that_cannot_learn_costs_nobody",),
+    ),
+    Mutant(
         "a pickled student is read unasked",
         "students/storage.py",
         'if kind == "pickle" and not allow_pickle:',

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import ipate
+from ipate.errors import InputError
 from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.listing import state_of
@@ -137,3 +138,22 @@ def test_dominant_class_is_logged_after_labelling(made, caplog):
     assert all(note in caplog.text for note in summary.metrics["label_notes"])
     assert summary.metrics["majority_accuracy"] > 0.9
     assert summary.metrics["balanced_accuracy"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("student", "reason"),
+    [
+        ({"model": "graph", "options": {"alpha": 5.0}}, "student is graph: .*alpha is 5.0"),
+        ({"model": "graph", "options": {"image_shape": [3, 3]}}, "student is graph: .*a row of the pool has 64 values"),
+        ({"model": "semi", "options": {"steps": -3}}, "student is semi: .*steps is -3"),
+        ({"model": "small", "options": {"epochs": -1}}, "student is small: .*epochs is -1"),
+    ],
+    ids=["graph", "shape", "semi", "net"],
+)
+def test_student_that_cannot_learn_costs_nobody(tmp_path, student, reason):
+    if student["model"] != "graph":
+        pytest.importorskip("skorch")
+    with pytest.raises(InputError, match=reason):
+        run(tmp_path / "run", student={**student})
+    assert not list(tmp_path.rglob("*.sqlite"))
+    assert not (tmp_path / "run" / "private" / "labelling.json").exists()

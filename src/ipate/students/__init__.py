@@ -34,7 +34,7 @@ class Student(ABC):
     images = False  # wants images, channels first, instead of one line of numbers per point
     queries = "random"  # the rule of `ipate.public.queries` that suits it
     wants_shape = False  # whether `make` takes `image_shape`, the shape of one image, as an option
-    quick = False  # whether it can be tried on made-up labels in no time
+    tried = False  # whether its model has scikit-learn's interface, so that `try_on` can train it on made-up labels
     uses_posterior = False  # whether `fit` takes `targets`: weights of the classes at every point
     embedding: Kind | None = None  # the features in which queries and cells suit it; None: those of the pool's kind
     reviews = False  # whether `fit` takes `review`, which gives the targets of a second training after a first one
@@ -62,13 +62,18 @@ class Student(ABC):
         """
 
     def try_on(self, model: Any, pool: Any, *, n_classes: int) -> None:
-        """Refuse a model that cannot learn made-up labels of the pool, before anybody pays for true ones."""
+        """Refuse a model that cannot learn made-up labels of the pool, before anybody pays for true ones.
+
+        A net is trained for one step, on two points per class.
+        """
         from ipate.teachers.dry import dry_fit
         from ipate.teachers.engines import Engine
 
-        if self.quick:
-            engine = Engine(backend="sequential")
-            dry_fit(model, pool, n_classes=n_classes, rows=0, engine=engine, name=self.name, what="student")
+        if not self.tried:
+            return
+        given: dict[str, Any] = {"estimator": _one_step(model), "each": 2} if self.images else {"estimator": model}
+        engine = Engine(backend="sequential")
+        dry_fit(**given, points=pool, n_classes=n_classes, rows=0, engine=engine, name=self.name, what="student")
 
     def teach(self, model: Any, pool: Any, labels: NDArray[np.int64], *, classes: Sequence[Any], **options: Any) -> Any:
         """Return the trained model, whose predictions and `classes_` are class names; `options` are those of `fit`."""
@@ -80,9 +85,11 @@ class Student(ABC):
 class Supervised(Student):
     """Any classifier on the points that have a label: by name, as module:attribute, or an estimator to clone."""
 
+    tried = True
+
     def __init__(self, name: str, *, estimator: Any = None, images: bool = False, parallel: bool = False) -> None:
         self.name, self.estimator, self.images = name, estimator, images
-        self.quick = self.reviews = not images
+        self.reviews = not images
         self.parallel = parallel  # one model may use the cores of all teachers
 
     def make(self, options: Mapping[str, Any], *, seed: int | None = None, n_jobs: int | None = None) -> Any:
@@ -153,6 +160,15 @@ class Supervised(Student):
         return self._trained(model, take(pool, point), known.astype(np.int64), names, **again)
 
 
+def _one_step(net: Any) -> Any:
+    """Return a clone that is trained for one step; a length that is not above 0 stays, so that it is refused."""
+    from sklearn.base import clone
+
+    lengths = {name: net.get_params(deep=False).get(name, 0) for name in ("steps", "encoder_steps", "epochs")}
+    short = [name for name, length in lengths.items() if length is None or (isinstance(length, int | float) and length > 0)]
+    return clone(net).set_params(**{name: None if name == "epochs" else 1 for name in short})
+
+
 def _takes_weights(model: Any) -> bool:
     """Return whether a model, or the last step of a pipeline, knows weights of its points."""
     from sklearn.pipeline import Pipeline
@@ -177,7 +193,7 @@ class Graph(Student):
     name = "graph"
     queries = "coverage"
     wants_shape = True
-    uses_posterior = True
+    tried = uses_posterior = True
 
     def labels_wanted(self, k: int, q: float, *, n_classes: int) -> int | None:
         """Return m at which σ = .28k, and at least 6 labels per class: their counts say how sure they are."""
@@ -241,7 +257,7 @@ class Semi(Student):
     name = "semi"
     images = True
     queries = "coverage"
-    uses_posterior = True
+    tried = uses_posterior = True
     embedding = "learnt"
     SURE, CLUSTERS = 0.7, 150
 
@@ -271,7 +287,7 @@ class Semi(Student):
         from ipate.public.features import pool_encoder, unit_length
         from ipate.public.graph import make_graph, margins, nearly_all, usual_alpha
 
-        self.try_on(model, pool, n_classes=n_classes)
+        self._check_images(pool)
         pool, known = _joined(pool, labels, n_classes, sample_weight=sample_weight, labelled=labelled, targets=targets)
         own = clone(model).set_params(classes=np.arange(n_classes))
         encoder = pool_encoder(pool, encoder=encoder, steps=own.encoder_steps, device=own.device)
@@ -286,7 +302,11 @@ class Semi(Student):
         return own.fit(pool, y, weights, first_targets=first, encoder=encoder)
 
     def try_on(self, model: Any, pool: Any, *, n_classes: int) -> None:
-        """Refuse a pool that has no images."""
+        """Refuse a pool that has no images, and options that a training of one step refuses."""
+        self._check_images(pool)
+        super().try_on(model, pool, n_classes=n_classes)
+
+    def _check_images(self, pool: Any) -> None:
         if np.ndim(pool) not in (3, 4):
             raise InputError(
                 f"student is 'semi': it needs images, but the pool is a table of the shape {np.shape(pool)}; use "

@@ -20,17 +20,17 @@ _ASKED = 20  # public points that a dry teacher votes on
 
 def dry_fit(
     estimator: Any, points: Any, *, n_classes: int, rows: int, engine: Engine, name: str = "",
-    cpu_seconds: float | None = None, stored: bool = False, what: str = "teacher",
+    cpu_seconds: float | None = None, stored: bool = False, what: str = "teacher", each: int = _EACH,
 ) -> None:  # fmt: skip
     """Refuse a teacher that cannot be fitted on public points with made-up labels, or cannot vote on them.
 
     It is tried on many rows of all classes, and on `rows`, the number that the largest teacher has, with few classes:
     what fails on so favourable a sample is wrong in general. Of the private data only this public number is used.
     With `stored` the teacher must also be picklable. `what` names the model in the message: a student is tried too,
-    before anybody pays for labels that it could not learn from.
+    before anybody pays for labels that it could not learn from. `each` is the number of rows per class.
     """
     check_public(estimator, points)
-    many = max(rows, n_classes * min(_EACH, max(_LEAST, _ALL // n_classes)))
+    many = max(rows, n_classes * min(each, max(_LEAST, _ALL // n_classes)))
     trials = [(many, n_classes)]
     if 2 <= rows < many:
         trials.append((rows, min(n_classes, max(2, rows // _LEAST))))
