@@ -111,6 +111,13 @@ MUTANTS = (
         (f"{STUDENT}::test_seeded_run_deploys_into_private_folder",),
     ),
     Mutant(
+        "points chosen by private labels are public",
+        "runs/ledgers.py",
+        '_kept(folder.private / "queries-later.json", later)',
+        '_kept(folder.path / "queries-later.json", later)',
+        ("tests/runs/test_asking.py::test_second_round_of_seeded_run_stays_private",),
+    ),
+    Mutant(
         "notes on private labels are logged",
         "runs/teaching.py",
         "    if record.publishable:  # the notes follow from released labels",
@@ -387,6 +394,13 @@ MUTANTS = (
         "private=not comparison.publishable",
         "private=False",
         ("tests/labelling/test_comparison.py::test_private_figure_says_so_and_is_closed",),
+    ),
+    Mutant(
+        "a history of private costs is written to an open file",
+        "cli/account.py",
+        "if mode == 0o600 and path.is_file():",
+        "if False:",
+        ("tests/cli/test_account.py::test_private_history_closes_a_file_that_was_open",),
     ),
     Mutant(
         "private costs are printed in the block that may be published",

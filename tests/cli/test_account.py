@@ -688,6 +688,13 @@ def test_table_of_all_bounds_has_two_blocks(folder, run):
         assert f" {bound} " not in public
 
 
+def test_private_history_closes_a_file_that_was_open(folder, run):
+    write(folder)
+    (folder / "history.csv").touch(0o644)
+    assert run(*account("--bound", "tight", "--history", "history.csv")).code == 0
+    assert (folder / "history.csv").stat().st_mode & 0o777 == 0o600
+
+
 def test_history_of_all_bounds_names_them_and_is_closed(folder, run):
     write(folder)
     assert run(*account("--bound", "all", "--history", "history.csv", "--plot", "costs.svg")).code == 0

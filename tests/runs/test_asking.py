@@ -53,6 +53,15 @@ def test_graph_student_gets_few_labels_with_counts(tmp_path):
     assert "coverage, 60 at most" in text
 
 
+def test_second_round_of_seeded_run_stays_private(tmp_path):
+    found = run(tmp_path / "out", seed=3)
+    later = json.loads((tmp_path / "out" / "private" / "queries-later.json").read_text())["queries"]
+    assert list(found.record.queries[45:]) == later
+    names = {path.name for path in (tmp_path / "out").iterdir()} - {"private", "public"}
+    assert names == {".lock", "config.json", "data.json", "queries.json", "run.json", "settings.json"}
+    assert not list((tmp_path / "out" / "public").iterdir())
+
+
 def test_interrupted_second_round_is_charged_once(tmp_path, monkeypatch):
     whole = run(tmp_path / "whole", seed=3)
     folder = RunFolder.create(tmp_path / "out", config(seed=3))

@@ -191,6 +191,8 @@ def _history_writer(
     mode = 0o666 if all(guarantee.publishable for guarantee in promised) else 0o600
     try:
         stream = open(path, "w", newline="", encoding="utf-8", opener=partial(os.open, mode=mode))  # noqa: SIM115
+        if mode == 0o600 and path.is_file():  # opened, an older file would keep its mode
+            path.chmod(mode)
     except OSError as error:
         raise InputError(f"history is {path}: it cannot be written ({error.strerror})") from None
     several = len(promised) > 1

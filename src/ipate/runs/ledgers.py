@@ -286,7 +286,7 @@ def label_once(
 
         result = ask(
             asking, label, n_classes=votes.n_classes, total_weight=float(allocation.weights.sum()),
-            keep=lambda later: _kept(folder.path / "queries-later.json", later),
+            keep=lambda later: _kept(folder.private / "queries-later.json", later),  # labels decide them
         )  # fmt: skip
         return record_labelling(folder, result, ledger, n_public=votes.n_queries)
 
