@@ -1137,6 +1137,20 @@ MUTANTS = (
         "stopped_by=None, public_scores",
         (f"{CARRIED}::test_ledger_head_of_private_run_stays_private",),
     ),
+    Mutant(
+        "a public report tells whether private labels taught a student",
+        "report/facts.py",
+        'parameters=figures, student_folder="")',
+        "parameters=figures)",
+        ("tests/report/test_leaks.py::test_existence_of_private_student_is_not_told",),
+    ),
+    Mutant(
+        "a public report tells which order decides a private cost",
+        "report/facts.py",
+        "figures = replace(facts.parameters, orders={})",
+        "figures = facts.parameters",
+        ("tests/report/test_leaks.py::test_existence_of_private_student_is_not_told",),
+    ),
     # What a reference may know of the votes.
     Mutant(
         "a part of the votes is their own reference",

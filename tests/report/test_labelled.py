@@ -52,6 +52,8 @@ def test_report_of_labels_has_no_hash_of_votes(votes, capsys):
         hashes = [ledger.head.hash, ledger.run.removeprefix("label ")]
     assert [len(value) for value in hashes] == [64, 16]
     assert not [value for value in hashes if value in text]
+    assert "whose head is stated" not in text
+    assert "moves more than the table of influence says is taken on trust" in text
 
 
 def test_report_of_sites_says_that_rows_stay(votes, capsys):

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -189,3 +190,13 @@ def test_private_report_is_never_readable_by_others(copied, tmp_path, monkeypatc
     (tmp_path / "usual").touch()
     usual = (tmp_path / "usual").stat().st_mode & 0o777
     assert seen == [("all.html", usual), ("all.json", usual)]
+
+
+@pytest.mark.parametrize("student", ["private/student", ""])
+def test_existence_of_private_student_is_not_told(student):
+    """Whether there was a label to learn from depends on private votes, as does the order that decides a cost."""
+    told = for_audience(replace(facts(bound="sup", stopped_by="other"), student_folder=student), "public")
+    assert (told.student_folder, told.parameters.orders) == ("", {})
+    assert as_json(told) == as_json(for_audience(facts(bound="sup", stopped_by="other"), "public"))
+    kept = for_audience(replace(facts(bound="sup"), student_folder="public/student"), "public")
+    assert (kept.student_folder, len(kept.parameters.orders)) == ("public/student", 2)

@@ -77,6 +77,8 @@ def _algorithms(facts: Facts) -> Layer:
     how = f"{used.teachers:,} teachers were trained on disjoint sets of people and voted with noise ({used.variant})."
     if used.ballots:
         how = "Every person cast one weighted ballot, and one noisy histogram of all ballots was released."
+    if facts.elsewhere:
+        how += " That happened elsewhere: that nobody moves more than the table of influence says is taken on trust."
     noise = "Noise was drawn from the operating system's secure randomness, independently for every class."
     if facts.guarantee.seeded:
         noise = "Noise came from a seed: the run can be repeated, and it protects nobody."

@@ -100,4 +100,5 @@ def _responsible(facts: Facts) -> str:
 def _checked(facts: Facts) -> str:
     if facts.outcome is None:
         return "There is no figure to check; the settings and the public files are listed with their fingerprints."
-    return "From public figures, with a short program or with ipate; and by the ledger, whose head is stated."
+    by_ledger = "" if facts.ledger_head is None else "; and by the ledger, whose head is stated"
+    return f"From public figures, with a short program or with ipate{by_ledger}."
