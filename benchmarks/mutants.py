@@ -2448,6 +2448,13 @@ MUTANTS = (
     ),
     # What an audit would overlook.
     Mutant(
+        "an audit of a run without a guarantee is called public",
+        "audit/subject.py",
+        'private=real and (use_stored or stated["kind"] != "releasable"),',
+        "private=real and use_stored,",
+        (f"{AUDITING}::test_audit_of_run_without_guarantee_is_private",),
+    ),
+    Mutant(
         "an audit believes the stated noise",
         "audit/teachers.py",
         "limits = {measured.kind: measured.most for measured in noise}",

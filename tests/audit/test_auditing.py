@@ -244,6 +244,15 @@ def test_run_of_people_is_audited_without_their_files(tmp_path, monkeypatch):
     assert {group.group for group in found.groups} == {"high", "low"}
 
 
+def test_audit_of_run_without_guarantee_is_private(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hospital.files(tmp_path)
+    made = ["run", str(hospital.config(tmp_path)), "--out", str(tmp_path / "run"), "--seed", "3", "--json"]
+    assert _run(made) == 0
+    found = audit(tmp_path / "run", draws=2000)
+    assert (found.guarantee, found.private, found.people) == ("none", True, "made-up people")
+
+
 def test_audit_leaves_run_and_folder_as_they_were(runs):
     before = {path: path.stat().st_mtime_ns for path in sorted((runs / "labels").rglob("*"))}
     audit(runs / "labels", draws=2000)

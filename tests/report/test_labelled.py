@@ -56,6 +56,13 @@ def test_report_of_labels_has_no_hash_of_votes(votes, capsys):
     assert "moves more than the table of influence says is taken on trust" in text
 
 
+def test_unreadable_sites_are_refused_before_charging(votes, capsys):
+    (votes / "sites.json").write_text("[]")
+    assert labelled(votes) == 2
+    assert "does not state the sites" in capsys.readouterr().err
+    assert not list(votes.glob("*.sqlite"))
+
+
 def test_report_of_sites_says_that_rows_stay(votes, capsys):
     (votes / "sites.json").write_text(json.dumps({"sites": [{"site": "north"}, {"site": "south"}]}))
     (votes / "groups.csv").write_text("group,epsilon,people\nb,9,80\na,5,40\n")

@@ -63,7 +63,11 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """The result of an audit; `private` says that it used who learns from whom among real people."""
+    """The result of an audit.
+
+    `private` says that it used who learns from whom among real people, or figures of a run whose guarantee is not
+    releasable.
+    """
 
     run: str
     voting: str

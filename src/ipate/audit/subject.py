@@ -91,7 +91,7 @@ def read_subject(path: Path, *, on_real_people: bool = False) -> Subject:
         n_queries=int(stated["n_queries"]), partitions=None if ballots is None else int(ballots["partitions"]),
         guarantee=str(stated["kind"]), people=people, allocation=allocation,
         promised=_promises(people, folder.config, stated["groups"]), source=STORED if use_stored else MADE_UP,
-        private=use_stored and real,
+        private=real and (use_stored or stated["kind"] != "releasable"),  # the number of queries is private then
     )  # fmt: skip
 
 

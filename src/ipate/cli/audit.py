@@ -66,7 +66,7 @@ def _print(found: "Audit") -> None:
         for attack in group.attacks
     ]  # fmt: skip
     columns = ["group", "promised ε", "δ", "attack", "releases", "charged ε", "shown ε", ""]
-    mark = "; PRIVATE: it used who learns from whom among real people" if found.private else ""
+    mark = "; PRIVATE: it used private figures of the run, or who learns from whom" if found.private else ""
     title = f"{found.verdict[0].upper()}{found.verdict[1:]}, at {found.confidence:.4g} confidence{mark}"
     noise = [
         f"Noise of {measured.kind}: stated σ = {measured.stated:.4g}, measured at most {measured.most:.4g}"

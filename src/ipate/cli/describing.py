@@ -23,6 +23,7 @@ class Describer:
     path: Path | None
     votes: Path
     people: Mapping[str, int | None]
+    sites: tuple[str, ...]
     controller: str | None
     contact: str | None
 
@@ -41,8 +42,8 @@ class Describer:
             if seeded or not meter.data_independent:
                 why = "its noise is seeded" if seeded else f"its costs (bound {meter.bound}) are private"
                 raise InputError(f"--report writes a public report, and this labelling has none, because {why}")
-        people = {row.group: row.people for row in rows}
-        return cls(path=path, votes=votes, people=people, controller=controller, contact=contact)
+        people, sites = {row.group: row.people for row in rows}, () if path is None else _sites(votes)
+        return cls(path=path, votes=votes, people=people, sites=sites, controller=controller, contact=contact)
 
     def write(self, result: "Labelling", ledger: "Ledger | None", **given: Any) -> None:
         """Write the report while the ledger is open; an earlier private labelling leaves none to write."""
@@ -56,10 +57,19 @@ class Describer:
                 "warning: %s was not written: an earlier labelling on the ledger was charged private costs", self.path
             )
             return
-        stated = self.votes.parent / "sites.json"
-        sites = json.loads(stated.read_text(encoding="utf-8"))["sites"] if stated.is_file() else ()
         about = Given(
             name=self.votes.name, people=self.people, controller=self.controller, contact=self.contact,
-            sites=tuple(str(site["site"]) for site in sites), **given,
+            sites=self.sites, **given,
         )  # fmt: skip
         write_facts(facts_of_labelling(result, ledger, about), self.path)
+
+
+def _sites(votes: Path) -> tuple[str, ...]:
+    """Return the names of the sites whose votes or ballots were merged, from the file beside them; empty without it."""
+    stated = votes.parent / "sites.json"
+    if not stated.is_file():
+        return ()
+    try:
+        return tuple(str(site["site"]) for site in json.loads(stated.read_text(encoding="utf-8"))["sites"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{stated}: it does not state the sites ({error}); restore it, or leave out --report") from None
