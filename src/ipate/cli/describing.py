@@ -72,4 +72,4 @@ def _sites(votes: Path) -> tuple[str, ...]:
     try:
         return tuple(str(site["site"]) for site in json.loads(stated.read_text(encoding="utf-8"))["sites"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{stated}: it does not state the sites ({error}); restore it, or leave out --report") from None
+        raise InputError(f"{stated}: it does not state the sites ({error}); restore the file") from None

@@ -165,8 +165,8 @@ def _one_step(net: Any) -> Any:
     from sklearn.base import clone
 
     lengths = {name: net.get_params(deep=False).get(name, 0) for name in ("steps", "encoder_steps", "epochs")}
-    short = [name for name, length in lengths.items() if length is None or (isinstance(length, int | float) and length > 0)]
-    return clone(net).set_params(**{name: None if name == "epochs" else 1 for name in short})
+    fine = [name for name, own in lengths.items() if own is None or (isinstance(own, int | float) and own > 0)]
+    return clone(net).set_params(**{name: None if name == "epochs" else 1 for name in fine})
 
 
 def _takes_weights(model: Any) -> bool:

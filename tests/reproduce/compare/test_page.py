@@ -85,6 +85,29 @@ def test_losses_of_ipate_are_stated():
     assert "ipate loses on Digits, 1,100 people at 1: its better engine is 4.0 points behind noisy" in text
 
 
+def noisy(mean):
+    """Five runs with a large spread around a mean."""
+    shifts = (-20.0, 20.0, -10.0, 10.0, 0.0)
+    return {str(seed): Outcome(accuracy=mean + shift).json() for seed, shift in enumerate(shifts)}
+
+
+def test_loss_to_steady_rival_is_not_hidden_by_noisy_one():
+    kept = made(ballots=80.0, descent=84.0)
+    kept.runs[cell_key("dpsgd", "digits", "1")] = noisy(85.0)
+    text = " ".join(sentences.findings(Board.of(kept)))
+    assert "at 1: its better engine is 4.0 points behind noisy gradient descent" in text
+
+
+def test_ahead_of_every_rival_means_each_of_them():
+    kept = made(ballots=80.0, descent=79.0)
+    assert (
+        "is ahead of every rival beyond noise in 1 of these 1 pairs, by up to 1.0"
+        in sentences.headline(Board.of(kept))[1]
+    )
+    kept.runs[cell_key("dpsgd", "digits", "1")] = noisy(78.0)  # below descent in the mean, and tied with ballots
+    assert "ahead of every rival" not in " ".join(sentences.headline(Board.of(kept)))
+
+
 def test_individual_rows_show_every_group():
     page = make_page(made(ballots=85.0)).markdown("x")
     assert "| 85.0 ± 0.2 *tied* (80.0 / 81.0 / 82.0) |" in page

@@ -74,10 +74,10 @@ def _best_ours(cell: Cell) -> Row | None:
 def _largest_loss(cells: Sequence[Cell]) -> list[str]:
     lost = _lost(cells)
     won = [
-        (lead(own, rival)[0], cell)
+        (min(lead(own, rival)[0] for rival in rivals), cell)
         for cell in cells
         if (own := _best_ours(cell)) is not None
-        and (rival := _best_rival(cell)) is not None and beats(own, rival)
+        and (rivals := _rivals(cell)) and all(beats(own, rival) for rival in rivals)
     ]  # fmt: skip
     if not lost and not won:
         return []
@@ -85,8 +85,8 @@ def _largest_loss(cells: Sequence[Cell]) -> list[str]:
     if won:
         most, cell = max(won, key=lambda pair: pair[0])
         parts.append(
-            f"ipate is ahead of every rival beyond noise in {len(won)} of these {len(cells)} pairs, by up to "
-            f"{most:.1f} points ({cell.spec.title}, ε = {cell.budget})"
+            f"ahead of every rival beyond noise in {len(won)} of these {len(cells)} pairs, by up to {most:.1f} points "
+            f"({cell.spec.title}, ε = {cell.budget})"
         )
     if lost:
         most, cell, rival = max(((gap, cell, rival) for cell, _, rival, gap in lost), key=lambda entry: entry[0])
@@ -94,22 +94,22 @@ def _largest_loss(cells: Sequence[Cell]) -> list[str]:
             f"behind one in {len(lost)}, by up to {most:.1f} points ({cell.spec.title}, ε = {cell.budget}, "
             f"{short(rival)})"
         )
-    text = " and ".join(parts)
-    return [text[0].upper() + text[1:] + "." if text[0] != "i" else text + "."]
+    return [f"The better of ipate's engines in each pair, by the test rows, is {' and '.join(parts)}."]
 
 
-def _best_rival(cell: Cell) -> Row | None:
-    own = [row for row in cell.rows if not row.method.ours and row.complete]
-    return max(own, key=lambda row: row.spread.mean) if own else None
+def _rivals(cell: Cell) -> list[Row]:
+    return [row for row in cell.rows if not row.method.ours and row.complete]
 
 
 def _lost(cells: Iterable[Cell]) -> list[tuple[Cell, Row, Row, float]]:
-    """Return the cells in which ipate's better engine is beaten beyond noise, by whom and by how much."""
+    """Return the cells in which a rival beats ipate's better engine beyond noise; of several the one furthest ahead."""
     found = []
     for cell in cells:
-        own, rival = _best_ours(cell), _best_rival(cell)
-        if own is not None and rival is not None and beats(rival, own):
-            found.append((cell, own, rival, lead(rival, own)[0]))
+        own = _best_ours(cell)
+        ahead = [] if own is None else [(lead(rival, own)[0], rival) for rival in _rivals(cell) if beats(rival, own)]
+        if own is not None and ahead:
+            most, rival = max(ahead, key=lambda pair: pair[0])
+            found.append((cell, own, rival, most))
     return found
 
 
@@ -125,7 +125,7 @@ def _on_images(board: Board) -> list[str]:
             ours = "ipate's " if METHODS[name].ours else ""
             parts.append(f"{ours}{_SHORT[name]} {shown}%")
     budgets = " / ".join(cell.budget for cell in cells)
-    return [f"On MNIST at ε = {budgets}: {', '.join(parts)}, on the 1,000 test points that nobody used."]
+    return [f"On MNIST at ε = {budgets}: {', '.join(parts)}, on 1,000 test points that no training used."]
 
 
 def _losses(board: Board) -> list[str]:
