@@ -13,8 +13,8 @@ from ipate.report.page import document
 from ipate.report.statement import RunEntry, Statement, Unprotected, Use, agreement_sentence
 
 _WHAT = (
-    "Your data was used, together with other people's, to label public examples. Random noise was added, so that no "
-    "label shows what one person's data says, and a model learnt from these labels alone. Nobody was given your data."
+    "Your data was used, together with other people's, to label public examples. Random noise was added, which limits "
+    "what the labels tell about any one person, and a model learnt from these labels alone. It was not given your data."
 )
 _CROWDED = 6  # runs; a letter with more has smaller type
 
