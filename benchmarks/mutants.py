@@ -396,6 +396,13 @@ MUTANTS = (
         ("tests/labelling/test_comparison.py::test_private_figure_says_so_and_is_closed",),
     ),
     Mutant(
+        "others can count the charges of a ledger by its head",
+        "ledger/sqlite.py",
+        'f"{self.head}\\n", private=True)',
+        'f"{self.head}\\n")',
+        ("tests/ledger/test_durable.py::test_transcript_view_lists_every_release",),
+    ),
+    Mutant(
         "a history of private costs is written to an open file",
         "cli/account.py",
         "if mode == 0o600 and path.is_file():",

@@ -198,7 +198,8 @@ def test_transcript_view_lists_every_release(tmp_path):
     }
     assert set(rows) == expected
     assert len(rows) == len(expected)
-    assert path.stat().st_mode & 0o077 == 0  # nobody else reads answers and costs
+    assert path.stat().st_mode & 0o077 == 0  # nobody else reads answers and costs, or counts charges
+    assert path.with_name(f"{path.name}.head").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("table", ["entries", "runs", "accounts", "batches", "charges", "releases", "members", "tests"])

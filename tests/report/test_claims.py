@@ -1,9 +1,10 @@
 """The sentences that state a guarantee, for each bound, stopping rule, and secure or seeded noise."""
 
 import itertools
+import json
 import math
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -12,6 +13,8 @@ from ipate.labelling.results import SEEDED
 from ipate.report import claims, spending
 from ipate.report.claims import assured, person_of
 from ipate.report.facts import DesignFacts, for_audience
+from ipate.report.layers import layers_of
+from ipate.report.registry import registry_record
 from report.examples import COSTS, facts, group
 
 DATA_INDEPENDENT = ("loose", "gdp", "sup")
@@ -191,3 +194,11 @@ def test_meaning_of_level_equals_the_report_sentence(epsilon):
         assert factor.startswith("10") or float(factor) >= math.exp(epsilon) * (1 - 1e-12)
     assert ("weak promise" in said) == (epsilon > 10)
     assert "A person of group eps=1:" in assured(person_of("eps=1", levels=False), 1.0, 1e-5)
+
+
+def test_copied_people_are_not_called_disjoint():
+    copied = replace(group("low", budget=3.0), copies=3)
+    for own, said in ((facts(), "disjoint sets"), (facts(groups=(group("high", budget=1.0), copied)), "at most 3 of")):
+        told = json.dumps([asdict(layer) for layer in layers_of(own)]) + json.dumps(registry_record(own))
+        assert told.count(said) == 2
+        assert ("disjoint" in told) is (said == "disjoint sets")

@@ -86,4 +86,4 @@ def write_head(out: Path, book: "Ledger") -> None:
     """Record the head and the path of the ledger beside the labels."""
     from ipate.files import write_text
 
-    write_text(_head_file(out), f"{book.head}\n{Path(book.path or '').resolve()}\n")
+    write_text(_head_file(out), f"{book.head}\n{Path(book.path or '').resolve()}\n", private=True)

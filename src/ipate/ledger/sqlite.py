@@ -226,7 +226,7 @@ class SqliteLedger(Ledger):
         """Record the head beside the file, so that an older copy is noticed; a failure to do so is no error."""
         if self._lock is not None and _kept_head(self._file) != self.head:
             with suppress(OSError):
-                write_text(head_file(self._file), f"{self.head}\n")
+                write_text(head_file(self._file), f"{self.head}\n", private=True)  # it counts charges
 
 
 def opening_accounts(

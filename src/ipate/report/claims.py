@@ -271,6 +271,12 @@ def covered(facts: Facts) -> tuple[str, ...]:
     return tuple(found)
 
 
+def shared_out(facts: Facts) -> str:
+    """Return how people are shared out among teachers: each is with one, or with several where they are copied."""
+    most = max((group.copies for group in facts.groups), default=1)
+    return "disjoint sets of people" if most == 1 else f"sets of people, each person being in at most {most:,} of them"
+
+
 def public_facts(facts: Facts) -> tuple[str, ...]:
     """Return what the guarantee takes as public and does not protect."""
     who = "Which teacher holds whose data (the partition), and how many withdrew: they leave an empty place."

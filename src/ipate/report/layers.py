@@ -7,7 +7,7 @@ Publication 800-226 (2025), figure 1: the components of the differential privacy
 from dataclasses import dataclass
 
 from ipate.accounting.bounds import find_bound
-from ipate.report.claims import nothing
+from ipate.report.claims import nothing, shared_out
 from ipate.report.facts import Facts
 from ipate.report.formats import plain, small
 
@@ -74,7 +74,7 @@ def _unit(facts: Facts) -> Layer:
 
 def _algorithms(facts: Facts) -> Layer:
     used = facts.parameters
-    how = f"{used.teachers:,} teachers were trained on disjoint sets of people and voted with noise ({used.variant})."
+    how = f"{used.teachers:,} teachers were trained on {shared_out(facts)} and voted with noise ({used.variant})."
     if used.ballots:
         how = "Every person cast one weighted ballot, and one noisy histogram of all ballots was released."
     if facts.elsewhere:

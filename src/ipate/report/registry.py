@@ -11,7 +11,7 @@ from typing import Any
 
 from ipate.accounting.bounds import find_bound
 from ipate.errors import InputError
-from ipate.report.claims import covered, not_covered, promised_epsilon, public_facts
+from ipate.report.claims import covered, not_covered, promised_epsilon, public_facts, shared_out
 from ipate.report.facts import Facts, for_audience
 from ipate.report.formats import plain, small, up
 
@@ -69,7 +69,7 @@ def missing_fields(facts: Facts) -> tuple[str, ...]:
 
 
 def _description(facts: Facts) -> str:
-    way = f"{facts.parameters.teachers:,} teachers, trained on disjoint sets of people, labelled them with noise"
+    way = f"{facts.parameters.teachers:,} teachers, trained on {shared_out(facts)}, labelled them with noise"
     if facts.parameters.ballots:
         way = "one noisy histogram of everybody's ballots labelled them"
     return (

@@ -89,7 +89,7 @@ def _how(made: Mapping[str, Any]) -> list[str]:
     counts = ", ".join(f"{name} {count:,}" for name, count in made["labels_by_class"].items())
     settings = [f"{name} {value}" for name, value in made.items() if not isinstance(value, dict) and value is not None]
     way = (
-        "Models (teachers) were trained on private rows of disjoint sets of people. Their noisy votes labelled "
+        "Models (teachers) were each trained on private rows of some of the people. Their noisy votes labelled "
         f"{made['labels']:,} of {made['pool']:,} public points; the student was trained on these."
     )
     if made.get("voting") == "ballots":
