@@ -45,7 +45,7 @@ from ipate.public.cells import PARTITIONS, make_cells, usual_cells
 from ipate.public.features import fit_features, unit_length
 from ipate.public.graph import make_graph, usual_alpha
 from ipate.public.queries import choose_queries, next_queries, second_round
-from ipate.students import find_student
+from ipate.students import Semi
 from ipate.torch.contrastive import Encoder, train_encoder
 from ipate.torch.fixmatch import train_fixmatch
 from ipate.torch.nets import NETS
@@ -253,7 +253,7 @@ def by_teachers(job: Job) -> Job:
     k, q = counts[0].sum(), float(mu_of(job["epsilon"], DELTA))
     if "mix" in job:
         counts, q = weighted(counts, MIXES[job["mix"]], generator)
-    m = find_student("semi").labels_wanted(int(k), q, n_classes=CLASSES)
+    m = Semi().labels_wanted(int(k), q, n_classes=CLASSES)
     assert m is not None
     sigma = math.sqrt(2 * m) / q
     noisy = counts + generator.normal(0, sigma, counts.shape)
@@ -339,7 +339,7 @@ def street_numbers(job: Job) -> Job:
     points = features.transform(X)
     near = agreement(points[pool], y[pool])
     found, cells = cast(points, y, pool, people, own)
-    student = find_student("semi")
+    student = Semi()
     made = student.fit(
         student.make({"steps": job["steps"]}, seed=0), X[pool], found.labels, n_classes=CLASSES,
         sample_weight=found.sample_weight, encoder=encoder,
@@ -366,8 +366,8 @@ def taught(job: Job, what: str, labels: NDArray[np.int64], **options: Any) -> Jo
             X[pool], labels, n_classes=CLASSES, encoder=encoder, steps=job["steps"], seed=job["seed"], **options
         )
     else:
-        made = find_student("semi").make({"steps": job["steps"]}, seed=job["seed"])
-        student = find_student("semi").fit(made, X[pool], labels, n_classes=CLASSES, encoder=encoder, **options)
+        made = Semi().make({"steps": job["steps"]}, seed=job["seed"])
+        student = Semi().fit(made, X[pool], labels, n_classes=CLASSES, encoder=encoder, **options)
     spent = time.perf_counter() - start
     right = student.predict(X) == y
     outside = np.ones(len(X), dtype=bool)

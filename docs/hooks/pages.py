@@ -9,6 +9,7 @@ import logging
 import posixpath
 import re
 import sys
+from datetime import date
 from html import escape
 from pathlib import Path
 from types import NoneType, UnionType
@@ -190,9 +191,15 @@ def kind(annotation: Any) -> str:
         return f"list of {kind(get_args(annotation)[0])}"
     if get_origin(annotation) is dict:
         return f"table of {kind(get_args(annotation)[1])}"
-    return {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", Any: "any"}[
-        annotation
-    ]
+    return {
+        str: "text",
+        int: "whole number",
+        float: "number",
+        bool: "true or false",
+        Path: "path",
+        Any: "any",
+        date: "date",
+    }[annotation]
 
 
 def _value(field: Any) -> str:

@@ -7,44 +7,103 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
+from ipate import students
 from ipate.errors import InputError
 from ipate.students import find_student
 
 SEMI = find_student("semi")
-IMAGES = np.zeros((10, 6, 6))
+
+
+CENTRES = np.array([[3.0, 0.0], [0.0, 3.0], [-3.0, -3.0]])
+
+
+class Points:
+    """Stands for an encoder: images carry their features in their first two pixels."""
+
+    def features(self, X, device="auto"):
+        return np.asarray(X).reshape(len(X), -1)[:, :2]
 
 
 class Recorder(BaseEstimator):
     """Stands for the classifier and keeps what it is given."""
 
-    def __init__(self, classes=None):
-        self.classes = classes
+    def __init__(self, classes=None, encoder_steps=None, device="auto"):
+        self.classes, self.encoder_steps, self.device = classes, encoder_steps, device
 
-    def fit(self, X, y, sample_weight=None, *, first_targets=None):
+    def fit(self, X, y, sample_weight=None, *, first_targets=None, encoder=None):
         self.given = {"X": X, "y": y, "sample_weight": sample_weight, "first_targets": first_targets}
         return self
 
 
-def test_ballots_become_sure_labels_and_first_targets():
-    labels = np.arange(10) % 3
-    weights = np.array([1, 9, 1, 9, 9, 9, 9, 9, 9, 1.0])
-    given = SEMI.fit(Recorder(), IMAGES, labels, n_classes=3, sample_weight=weights).given
-    np.testing.assert_array_equal(given["y"], np.where(weights > 1, labels, -1))
-    np.testing.assert_array_equal(given["first_targets"], labels)
-    assert given["sample_weight"] is None
-    np.testing.assert_array_equal(labels, np.arange(10) % 3)
+def images(per_class=40, *, seed=0):
+    """Return images of three clusters, and their classes."""
+    truth = np.repeat(np.arange(3), per_class)
+    found = np.zeros((len(truth), 6, 6))
+    found[:, 0, :2] = CENTRES[truth] + np.random.default_rng(seed).normal(0, 0.3, (len(truth), 2))
+    return found, truth
 
 
-def test_few_labels_keep_their_confidence():
-    labels = np.where(np.arange(10) < 3, np.arange(10), -1)
-    weights = np.linspace(0.1, 1, 10)
-    more = (np.ones((2, 6, 6)), np.array([1, 2]))
-    model = SEMI.fit(Recorder(), IMAGES, labels, n_classes=4, sample_weight=weights, labelled=more)
-    assert model.classes.tolist() == [0, 1, 2, 3]
-    np.testing.assert_array_equal(model.given["y"], [*labels, 1, 2])
-    np.testing.assert_array_equal(model.given["sample_weight"], [*weights, 1, 1])
-    assert model.given["first_targets"] is None
-    assert model.given["X"].shape == (12, 6, 6)
+def test_few_labels_are_spread_as_first_targets():
+    X, truth = images()
+    labels = np.full(len(X), -1)
+    labels[[0, 1, 40, 80]] = truth[[0, 1, 40, 80]]
+    weights = np.where(labels >= 0, 0.5, 0.0)
+    weights[1] = 0.25
+    model = SEMI.fit(Recorder(), X, labels, n_classes=3, sample_weight=weights, encoder=Points())
+    np.testing.assert_array_equal(model.given["first_targets"], truth)
+    np.testing.assert_array_equal(model.given["y"], labels)
+    np.testing.assert_array_equal(model.given["sample_weight"], weights)
+    assert model.classes.tolist() == [0, 1, 2]
+
+
+def test_posterior_replaces_labels():
+    X, truth = images()
+    targets = np.zeros((len(X), 3))
+    targets[[0, 40, 80]] = 0.8 * np.eye(3) + 0.05
+    given = SEMI.fit(Recorder(), X, np.full(len(X), -1), n_classes=3, targets=targets, encoder=Points()).given
+    np.testing.assert_array_equal(given["first_targets"], truth)
+    assert given["y"][[0, 40, 80]].tolist() == [0, 1, 2]
+    np.testing.assert_allclose(given["sample_weight"][[0, 40, 80]], 0.85)
+
+
+def test_every_cluster_keeps_sure_labels_of_ballots():
+    X, truth = images(100)
+    weights = np.where(truth == 2, 0.05, 8.0)  # one cluster is less sure than all others
+    labels = truth.copy()
+    labels[[5, 105, 205]] = [1, 2, 0]
+    given = SEMI.fit(Recorder(), X, labels, n_classes=3, sample_weight=weights, encoder=Points()).given
+    np.testing.assert_array_equal(given["first_targets"], truth)
+    for cluster in range(3):
+        sure = given["y"][truth == cluster]
+        assert set(sure[sure >= 0].tolist()) == {cluster}
+        assert 60 <= (sure >= 0).sum() < 100
+    assert given["sample_weight"].tolist() == [1.0] * 300
+
+
+def test_further_labelled_images_join_the_pool():
+    X, truth = images()
+    labels = np.full(len(X), -1)
+    labels[[0, 40]] = [0, 1]
+    more = X[truth == 2][:2], np.array([2, 2])
+    given = SEMI.fit(Recorder(), X, labels, n_classes=3, labelled=more, encoder=Points()).given
+    assert given["X"].shape == (122, 6, 6)
+    np.testing.assert_array_equal(given["first_targets"], [*truth, 2, 2])
+    np.testing.assert_array_equal(given["y"], [*labels, 2, 2])
+
+
+def test_no_label_at_all_is_refused():
+    X, _ = images()
+    with pytest.raises(InputError, match="nothing to teach"):
+        SEMI.fit(Recorder(), X, np.full(len(X), -1), n_classes=3, encoder=Points())
+
+
+def test_usual_student_depends_on_shape_and_device(monkeypatch):
+    monkeypatch.setattr(students, "_has_gpu", lambda: False)
+    assert [students.usual_student(shape) for shape in ((), (12,), (8, 8), (28, 28), (3, 32, 32))] == [
+        "logistic", "logistic", "logistic", "graph", "graph",
+    ]  # fmt: skip
+    monkeypatch.setattr(students, "_has_gpu", lambda: True)
+    assert [students.usual_student(shape) for shape in ((12,), (8, 8), (28, 28))] == ["logistic", "logistic", "semi"]
 
 
 def test_tables_are_refused_in_one_line():

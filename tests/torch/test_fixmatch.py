@@ -6,7 +6,6 @@ import pytest
 pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'")
 
 import torch
-from ipate.torch.spreading import spread_labels
 
 from ipate.errors import InputError
 from ipate.students.storage import read_model, write_model
@@ -47,6 +46,18 @@ def test_first_targets_teach_a_class_without_labels(encoder):
     assert said[0] > 0.8
     assert said[2] < 0.2
     np.testing.assert_array_equal(found[0].predict_proba(TEST), found[1].predict_proba(TEST))
+
+
+def test_predictions_against_first_targets_teach_nothing(encoder):
+    labels = np.where(FEW == 2, -1, FEW)
+    never = np.full(240, 2)  # a class that no label has, so no prediction agrees with it
+    found = [
+        train_fixmatch(X, labels, encoder=encoder, steps=40, first_targets=first, first_share=0.0, **more, **SMALL)
+        for first, more in ((never, {"threshold": 0.5}), (None, {"threshold": 2.0}), (None, {"threshold": 0.5}))
+    ]
+    told, none, own = (student.predict_proba(TEST) for student in found)
+    np.testing.assert_array_equal(told, none)
+    assert not np.array_equal(told, own)
 
 
 def test_labels_of_weight_zero_teach_nothing(encoder):
@@ -106,25 +117,3 @@ def test_estimator_follows_scikit_learn_and_is_stored_without_pickle(tmp_path):
     np.testing.assert_allclose(again.predict_proba(TEST), model.predict_proba(TEST), rtol=1e-5, atol=1e-6)
     with pytest.raises(InputError, match="not among the classes"):
         FixMatchClassifier(classes=[0, 1]).fit(X[:60], y)
-
-
-def test_spreading_follows_clusters_and_divides_by_class_mass():
-    generator = np.random.default_rng(0)
-    centres = np.eye(6)[:3] * 5
-    truth = np.repeat([0, 1, 2], [60, 30, 30])
-    points = centres[truth] + generator.normal(0, 0.3, (120, 6))
-    labels = np.full(120, -1)
-    labels[[0, 1, 2, 3, 60, 90]] = truth[[0, 1, 2, 3, 60, 90]]
-    found = spread_labels(points, labels, n_classes=4, device="cpu")
-    np.testing.assert_array_equal(found.argmax(axis=1), truth)
-    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
-    assert not found[:, 3].any()
-    alone = np.full(120, -1)
-    alone[0] = 0
-    reached = spread_labels(points, alone, n_classes=2, n_neighbors=5, device="cpu")
-    assert reached[:60].any(axis=1).all()
-    assert not reached[60:].any()
-    with pytest.raises(InputError, match="alpha is 1"):
-        spread_labels(points, labels, n_classes=3, alpha=1, device="cpu")
-    with pytest.raises(InputError, match="nothing to spread"):
-        spread_labels(points, np.full(120, -1), n_classes=3, device="cpu")

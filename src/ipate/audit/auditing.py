@@ -63,7 +63,8 @@ def audit(
             groups = attack_teachers(copy, noise, trials=trials, bar=bar)
     return Audit(
         run=subject.run, voting=subject.settings.voting, guarantee=subject.guarantee, confidence=confidence,
-        people=subject.source, private=subject.private, groups=groups, noise=noise,
+        people=subject.source, private=subject.private, noise=noise,
+        groups=tuple(sorted(groups, key=lambda group: group.promised)),  # the strictest first, as in reports
         notes=tuple(_notes(subject, groups)), seconds=time.monotonic() - begun,
     )  # fmt: skip
 

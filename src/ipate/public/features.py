@@ -226,7 +226,7 @@ def pool_encoder(
         raise InputError(f"learnt features need PyTorch ({error}); pip install 'ipate[torch]'") from None
     pixels = checked_images(images, NET)
     as_bytes = pixels if pixels.dtype == np.uint8 else np.rint(255 * np.clip(pixels, 0, 1)).astype(np.uint8)
-    key = hashlib.sha256(np.ascontiguousarray(as_bytes)).hexdigest(), pixels.shape, steps
+    key = hashlib.sha256(as_bytes.tobytes()).hexdigest(), pixels.shape, steps
     if encoder is not None or key not in _ENCODERS:
         _ENCODERS.clear()
         _ENCODERS[key] = encoder or train_encoder(images, steps=steps, device=device)
