@@ -154,7 +154,7 @@ def _ramp(profile: Profile, queries: int, reserve: float, fallback: bool, pass_a
                 return None
             room = float(np.max(losses[start] * alpha / (alpha - 1) + budgets[g] - totals[g, start]))
             limits.append(losses[start] + share * (room - losses[start]))
-            failing = math.exp(share * growths[g]) * -math.expm1(-losses[start])
+            failing = math.exp(min(share * growths[g], 700.0)) * -math.expm1(-losses[start])
             limits.append(-math.log1p(-failing) if failing < 1 else math.inf)
         if min(limits) <= losses[-1] * (1 + 1e-12):
             return None
