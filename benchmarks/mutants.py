@@ -845,6 +845,13 @@ MUTANTS = (
         (f"{PTR}/test_design.py",),
     ),
     Mutant(
+        "a last bit of the coin that nobody pays",
+        "accounting/ptr/design.py",
+        "delta -= COIN",
+        "delta -= 0.0",
+        (f"{PTR}/test_design.py::test_delta_covers_the_last_bit_of_the_coin",),
+    ),
+    Mutant(
         "a fallback that was not paid for",
         "accounting/ptr/design.py",
         "return (1 - FALLBACK_DELTA) * group.delta, group.epsilon / 2",

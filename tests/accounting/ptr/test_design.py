@@ -174,16 +174,17 @@ def test_raising_a_needed_bound_is_refused(level, by):
         replace(made, tables=(made.tables[0], replace(table, bounds=bounds)))
 
 
-def ramp_from(loss, *, epsilon=30.0, delta=1e-6):
-    """A design whose chance to fail at the highest level is `loss`, and grows as fast as ε allows."""
+def ramp_from(loss, *, epsilon=30.0, delta=1e-6, kept=0.0):
+    """A design with the loss `loss` at the highest level, which grows as fast as ε and δ less `kept` allow."""
     losses = [loss]
+    group = PtrGroup(id="one", epsilon=epsilon, delta=delta, sensitivity=1.0)
+    delta = delta - kept
     while losses[-1] < math.log(1 / delta) + 1e-8:
         failing = math.exp(epsilon - 2e-9) * -math.expm1(-losses[-1])
         losses.append(min(-math.log1p(-failing) if failing < 1 else math.inf, losses[-1] + 10))
     losses.reverse()
     limits = bound_limits(np.array(losses), 1, np.full(len(losses), 3.0), epsilon=epsilon - 1e-8, delta=delta)
     table = GroupTable(group="one", orders=(3.0,) * len(losses), bounds=tuple(limits.tolist()))
-    group = PtrGroup(id="one", epsilon=epsilon, delta=delta, sensitivity=1.0)
     return replace(
         DESIGNS[False], setting=replace(SETTING, groups=(group,)), losses=tuple(losses), tables=(table,)
     )  # fmt: skip
@@ -196,6 +197,12 @@ def test_chances_of_the_coin_keep_the_condition_on_failures():
     thrown = [Fraction(math.ceil(Fraction(chance) * 2**53), 2**53) for chance in made.pi.tolist()]
     for here, above in pairwise(thrown):
         assert 1 - here <= Fraction(math.exp(30.0)) * (1 - above)
+
+
+def test_delta_covers_the_last_bit_of_the_coin():
+    assert ramp_from(0.01, delta=1e-12, kept=2.0**-53).pi[0] + 2.0**-53 <= 1e-12
+    with pytest.raises(InputError, match="above"):
+        ramp_from(0.01, delta=1e-12)
 
 
 def test_huge_epsilon_needs_no_infinite_factor():

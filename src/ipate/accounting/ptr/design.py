@@ -18,8 +18,8 @@ With a *fallback* the conditions hold with .9δ, and the third with e^{ε/2}: a 
 (ε/2, δ/10)-DP release, as e^{ε/2}·e^{ε/2} = e^ε and .9δ + .1δ = δ.
 
 ε is read 1e-9 too small and ln(1/δ) 1e-9 too large throughout, which is more than rounding can add. That holds for
-the coin too, whose chances are doubles, as long as no chance to fail is tiny: L_R is at least 1e-6. The proof is in
-docs/proofs/ptr.md.
+the coin too, whose chances are doubles, as long as no chance to fail is tiny: L_R is at least 1e-6. Of δ, the last
+bit of the coin is taken off first. The proof is in docs/proofs/ptr.md.
 """
 
 import hashlib
@@ -39,6 +39,7 @@ from ipate.errors import InputError, check_number
 
 VERSION = 2  # 1 had weights off the lattice
 FALLBACK_DELTA = 0.1  # share of δ that a fallback keeps for the run after a failure
+COIN = 2.0**-53  # by which the chance of a pass may exceed π: the coin has 53 bits
 _MARGIN = 1e-9
 _LEAST_LOSS = 1e-6  # a chance to fail of at least this is exact to 1e-9 (relative) in a coin made of doubles
 _MOST_GROWTH = 700.0  # e^ε is finite up to here; a smaller growth asks for more
@@ -110,6 +111,7 @@ class Design:
         if not (bounds > -np.inf).all():  # NaN fails this too
             raise InputError(f"the design's table of group {group.id!r} holds a bound that is no number")
         delta, growth = self.shares(group)
+        delta -= COIN
         steps = self.setting.steps(group)
         surely = math.log(1 / delta) + _MARGIN  # from here on passing itself is the δ
         if losses[0] < surely:

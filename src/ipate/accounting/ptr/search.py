@@ -19,7 +19,7 @@ import numpy as np
 
 from ipate.accounting.bounds import Floats
 from ipate.accounting.ptr import PtrGroup, Setting
-from ipate.accounting.ptr.design import FALLBACK_DELTA, Design, GroupTable, bound_limits
+from ipate.accounting.ptr.design import COIN, FALLBACK_DELTA, Design, GroupTable, bound_limits
 from ipate.accounting.ptr.envelope import total_costs
 from ipate.errors import InputError
 
@@ -110,7 +110,7 @@ def make_design(
 
 def _pass_delta(group: PtrGroup, fallback: bool) -> float:
     """Return the δ that the pass may use."""
-    return (1 - FALLBACK_DELTA * fallback) * group.delta
+    return (1 - FALLBACK_DELTA * fallback) * group.delta - COIN
 
 
 def _totals(profile: Profile, queries: int, reserve: float) -> Floats:
