@@ -516,6 +516,13 @@ MUTANTS = (
         (f"{LAWS}::test_lnmax_label_law_matches_quadrature",),
     ),
     Mutant(
+        "Laplace cost lost in rounding",
+        "accounting/loose.py",
+        "(logsumexp(both, axis=0) + rounding) / (alpha - 1)",
+        "logsumexp(both, axis=0) / (alpha - 1)",
+        ("tests/accounting/test_laplace.py::test_small_laplace_costs_are_not_lost_in_rounding",),
+    ),
+    Mutant(
         "the same draw for every class",
         "labelling/aggregators.py",
         'noise.normal("label", queries, width)',
@@ -857,6 +864,20 @@ MUTANTS = (
         "steep = losses > failure_limit(losses, steps, growth - _MARGIN)",
         "steep = losses < 0",
         (f"{PTR}/test_design.py",),
+    ),
+    Mutant(
+        "a chance to fail that no coin can have",
+        "accounting/ptr/design.py",
+        "if losses[-1] < _LEAST_LOSS:",
+        "if losses[-1] < 0:",
+        (f"{PTR}/test_design.py",),
+    ),
+    Mutant(
+        "a last bit of the coin that nobody pays",
+        "accounting/ptr/design.py",
+        "delta -= COIN",
+        "delta -= 0.0",
+        (f"{PTR}/test_design.py::test_delta_covers_the_last_bit_of_the_coin",),
     ),
     Mutant(
         "a fallback that was not paid for",
@@ -1747,6 +1768,13 @@ MUTANTS = (
         "root * (units * GRID) for account, units",
         "(units * GRID) for account, units",
         (DESIGN,),
+    ),
+    Mutant(
+        "weight of a ballot below its root of partitions",
+        "ballots/design.py",
+        "weight * (1 + _UP) for account, weight",
+        "weight for account, weight",
+        (f"{DESIGN}::test_stated_weight_covers_the_exact_root",),
     ),
     Mutant(
         "weight of a ballot rounded up past the budget",

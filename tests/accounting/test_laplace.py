@@ -1,3 +1,4 @@
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -81,3 +82,17 @@ def test_large_and_small_scales_do_not_overflow():
     for scale in (1e-3, 1e6):
         cost = tight.laplace_label_rdp([[250, 0, 0]], ORDERS, sensitivity=[1.0], scale=scale)
         assert np.all(np.isfinite(cost))
+
+
+@pytest.mark.parametrize("scale", [0.5, 20.0, 2e3, 2e5, 2e7, 2e9])
+def test_small_laplace_costs_are_not_lost_in_rounding(scale):
+    with mp.workdps(60):
+        pure = mp.mpf(2) / mp.mpf(scale)
+        p, q = 1 / (1 + mp.exp(-pure)), 1 / (1 + mp.exp(pure))
+        for order in (1.5, 2.0, 8.0, 50.0):
+            exact = mp.log(p**order * q ** (1 - order) + q**order * p ** (1 - order)) / (order - 1)
+            charged = mp.mpf(float(loose.laplace_label_rdp([order], sensitivity=1.0, scale=scale)[0]))
+            assert 1 - mp.mpf("1e-14") <= charged / exact <= 1 + mp.mpf("1e-6")
+        squared = (2 * mp.sqrt(2) * mp.erfinv(mp.tanh(pure / 2))) ** 2
+        charged = float(gdp.BOUND.worst_label((), sensitivity=1.0, sigma=scale, noise="laplace")[0])
+        assert abs(charged / squared - 1) <= 1e-13

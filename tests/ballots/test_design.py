@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ipate.accounting import gdp
@@ -143,3 +144,12 @@ def test_several_fixed_orders_must_all_be_affordable(bound):
     best = make_design([alone], n_classes=2, n_pool=100)
     assert 0 < design.units["g0"] < best.units["g0"]
     assert alone.epsilon(best.costs["g0"]) == pytest.approx(1.0, rel=1e-3)
+
+
+@given(partitions=st.integers(1, 200), units=st.integers(1, 2**21))
+@example(partitions=3, units=300_111)
+def test_stated_weight_covers_the_exact_root(partitions, units):
+    made = make_design(ballot_terms(groups((1.0, 1e-5, 100))), n_classes=2, n_pool=500, partitions=partitions)
+    for weight in replace(made, units=dict.fromkeys(made.units, units)).weights.values():
+        least = partitions * Fraction(units * GRID) ** 2
+        assert least <= Fraction(weight) ** 2 <= least * (1 + Fraction(2) ** -48)

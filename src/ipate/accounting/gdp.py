@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, expit, ndtr, ndtri
+from scipy.special import erfcx, erfinv, expit, ndtr, ndtri
 
 from ipate.accounting.bounds import SAFETY, Bound, Floats, Orders, check_budgets, check_positive, check_sensitivity
 from ipate.accounting.loose import pure_epsilon
@@ -140,7 +140,9 @@ class Gdp(Bound):
         this μ is convex, ends in the same points and passes through the same fixed point, so it lies below.
         """
         if noise == "laplace":
-            return np.asarray((-2 * ndtri(expit(-pure_epsilon(sensitivity, sigma)))) ** 2)[..., None]
+            pure = pure_epsilon(sensitivity, sigma)  # where it is small, e^ε₀/(1 + e^ε₀) − ½ would lose its digits
+            near = _ROOT2 * erfinv(np.tanh(np.minimum(pure, 1.0) / 2))
+            return np.asarray((2 * np.where(pure < 1, near, -ndtri(expit(-pure)))) ** 2)[..., None]
         return np.asarray(2 * (check_sensitivity(sensitivity) / check_positive("sigma", sigma)) ** 2)[..., None]
 
     def vector_cost(self, orders: Orders, *, sensitivity: ArrayLike, sigma: float) -> Floats:

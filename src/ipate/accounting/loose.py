@@ -21,6 +21,8 @@ from ipate.accounting.bounds import (
 )
 from ipate.errors import InputError, refuse_name
 
+_ULP = float(np.finfo(np.float64).eps)
+
 
 def _offset(alpha: Floats, delta: ArrayLike, conversion: str) -> Floats:
     """What a conversion adds to the Rényi cost at every order.
@@ -67,7 +69,8 @@ def laplace_label_rdp(orders: ArrayLike, *, sensitivity: ArrayLike, scale: float
     safe = np.where(pure > 0, pure, 1.0)
     log_p, log_q = -np.logaddexp(0, -safe), -np.logaddexp(0, safe)
     both = np.stack([alpha * log_p + (1 - alpha) * log_q, alpha * log_q + (1 - alpha) * log_p])
-    cost = np.minimum(logsumexp(both, axis=0) / (alpha - 1), alpha * safe**2 / 2)
+    rounding = 8 * _ULP * (1 - 2 * alpha * log_q)  # the logarithm of a sum near 1 cancels where ε₀ is small
+    cost = np.minimum((logsumexp(both, axis=0) + rounding) / (alpha - 1), alpha * safe**2 / 2)
     return np.asarray(np.where(pure > 0, np.minimum(np.maximum(cost, 0.0), safe), 0.0))
 
 

@@ -24,6 +24,7 @@ SIGMA = 1.0
 GRID = 2.0**-20  # what a person adds to an entry of the histogram is a whole multiple of this
 ENOUGH = 12.0  # Σw/σ per class: below it, labels are unreliable
 LEAST = 1.0  # Σw/σ per class: below it, labels are noise
+_UP = 2.0**-51  # the root of the partitions and its product are each off by 2^-53 at most (relative)
 FULL = 10.0  # Σw/(mσ): beyond it, more weight improves no label, so the rest stays in the accounts
 
 
@@ -49,7 +50,7 @@ class Design:
         root = math.sqrt(self.partitions)
         exact = root == int(root)
         found = {account: root * (units * GRID) for account, units in self.units.items()}
-        return found if exact else {account: float(np.nextafter(weight, np.inf)) for account, weight in found.items()}
+        return found if exact else {account: weight * (1 + _UP) for account, weight in found.items()}
 
     @property
     def costs(self) -> dict[str, Floats]:

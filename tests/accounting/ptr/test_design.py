@@ -3,6 +3,8 @@
 import json
 import math
 from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
 
 import mpmath as mp
 import numpy as np
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipate.accounting.ptr import PtrGroup, Setting
-from ipate.accounting.ptr.design import Design, hash_queries
+from ipate.accounting.ptr.design import Design, GroupTable, bound_limits, hash_queries
 from ipate.accounting.ptr.search import make_design, profile_of
 from ipate.errors import InputError
 
@@ -170,6 +172,43 @@ def test_raising_a_needed_bound_is_refused(level, by):
     bounds = (*table.bounds[:level], table.bounds[level] + by, *table.bounds[level + 1 :])
     with pytest.raises(InputError, match="above"):
         replace(made, tables=(made.tables[0], replace(table, bounds=bounds)))
+
+
+def ramp_from(loss, *, epsilon=30.0, delta=1e-6, kept=0.0):
+    """A design with the loss `loss` at the highest level, which grows as fast as ε and δ less `kept` allow."""
+    losses = [loss]
+    group = PtrGroup(id="one", epsilon=epsilon, delta=delta, sensitivity=1.0)
+    delta = delta - kept
+    while losses[-1] < math.log(1 / delta) + 1e-8:
+        failing = math.exp(epsilon - 2e-9) * -math.expm1(-losses[-1])
+        losses.append(min(-math.log1p(-failing) if failing < 1 else math.inf, losses[-1] + 10))
+    losses.reverse()
+    limits = bound_limits(np.array(losses), 1, np.full(len(losses), 3.0), epsilon=epsilon - 1e-8, delta=delta)
+    table = GroupTable(group="one", orders=(3.0,) * len(losses), bounds=tuple(limits.tolist()))
+    return replace(
+        DESIGNS[False], setting=replace(SETTING, groups=(group,)), losses=tuple(losses), tables=(table,)
+    )  # fmt: skip
+
+
+def test_chances_of_the_coin_keep_the_condition_on_failures():
+    with pytest.raises(InputError, match="coin"):
+        ramp_from(1e-18)  # as a double this chance to fail is 0, and that of a neighbour is 1e-5, above δ
+    made = ramp_from(1.1e-6)
+    thrown = [Fraction(math.ceil(Fraction(chance) * 2**53), 2**53) for chance in made.pi.tolist()]
+    for here, above in pairwise(thrown):
+        assert 1 - here <= Fraction(math.exp(30.0)) * (1 - above)
+
+
+def test_delta_covers_the_last_bit_of_the_coin():
+    assert ramp_from(0.01, delta=1e-12, kept=2.0**-53).pi[0] + 2.0**-53 <= 1e-12
+    with pytest.raises(InputError, match="above"):
+        ramp_from(0.01, delta=1e-12)
+
+
+def test_huge_epsilon_needs_no_infinite_factor():
+    group = PtrGroup(id="one", epsilon=5000.0, delta=1e-6, sensitivity=1.0)
+    profile = profile_of(replace(SETTING, groups=(group,)), VOTES, source="two", source_hash="abc", radii=120)
+    assert make_design(profile, n_queries=3, queries_hash="abc", reserve=0.1).setting.groups == (group,)
 
 
 def test_fallback_keeps_half_epsilon_and_tenth_delta():

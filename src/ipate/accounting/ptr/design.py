@@ -17,8 +17,9 @@ the level by at most j_g steps (`ipate.accounting.ptr.search`). **Conditions**, 
 With a *fallback* the conditions hold with .9δ, and the third with e^{ε/2}: a failure may then be followed by any
 (ε/2, δ/10)-DP release, as e^{ε/2}·e^{ε/2} = e^ε and .9δ + .1δ = δ.
 
-ε is read 1e-9 too small and ln(1/δ) 1e-9 too large throughout, which is more than rounding can add. The proof is in
-docs/proofs/ptr.md.
+ε is read 1e-9 too small and ln(1/δ) 1e-9 too large throughout, which is more than rounding can add. That holds for
+the coin too, whose chances are doubles, as long as no chance to fail is tiny: L_R is at least 1e-6. Of δ, the last
+bit of the coin is taken off first. The proof is in docs/proofs/ptr.md.
 """
 
 import hashlib
@@ -38,7 +39,10 @@ from ipate.errors import InputError, check_number
 
 VERSION = 2  # 1 had weights off the lattice
 FALLBACK_DELTA = 0.1  # share of δ that a fallback keeps for the run after a failure
+COIN = 2.0**-53  # by which the chance of a pass may exceed π: the coin has 53 bits
 _MARGIN = 1e-9
+_LEAST_LOSS = 1e-6  # a chance to fail of at least this is exact to 1e-9 (relative) in a coin made of doubles
+_MOST_GROWTH = 700.0  # e^ε is finite up to here; a smaller growth asks for more
 _MOST_LEVELS = 100_000
 
 
@@ -84,6 +88,11 @@ class Design:
             raise InputError("the design's ramp holds a number that is negative or not finite")
         if (np.diff(losses) > 0).any():
             raise InputError("the design's ramp is not monotone: passing must not become less likely at higher levels")
+        if losses[-1] < _LEAST_LOSS:
+            raise InputError(
+                f"the design fails at its highest level with probability {-math.expm1(-losses[-1]):.3g}: it must be at "
+                f"least {_LEAST_LOSS:g}, so that the coin of the test has the stated chances (pass_at_best)"
+            )
         if [table.group for table in self.tables] != [group.id for group in self.setting.groups]:
             raise InputError("the design's tables and groups differ: there must be one table per group, in order")
         for group, table in zip(self.setting.groups, self.tables, strict=True):
@@ -102,6 +111,7 @@ class Design:
         if not (bounds > -np.inf).all():  # NaN fails this too
             raise InputError(f"the design's table of group {group.id!r} holds a bound that is no number")
         delta, growth = self.shares(group)
+        delta -= COIN
         steps = self.setting.steps(group)
         surely = math.log(1 / delta) + _MARGIN  # from here on passing itself is the δ
         if losses[0] < surely:
@@ -189,7 +199,7 @@ def bound_limits(losses: Floats, steps: int, orders: Floats, *, epsilon: float, 
 def failure_limit(losses: Floats, steps: int, growth: float) -> Floats:
     """The largest L_s that condition 3 allows at every level, given those above: infinite where any is."""
     above = losses[np.minimum(np.arange(losses.size) + steps, losses.size - 1)]
-    failing = math.exp(growth) * -np.expm1(-above)
+    failing = math.exp(min(growth, _MOST_GROWTH)) * -np.expm1(-above)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(failing < 1, -np.log1p(-np.minimum(failing, 1.0)), np.inf))
 

@@ -163,4 +163,4 @@ def _passing_table(setting: Setting, unit: float, maxima: Floats, orders: Floats
     z = (maxima - setting.threshold / unit) / scale
     logs = orders * log_ndtr(z)[:, None] + (1 - orders) * log_ndtr(z - move)[:, None]
     with np.errstate(over="ignore"):
-        return np.asarray(np.exp(np.maximum.accumulate(logs + 1e-12 + 8 * _ULP * np.abs(logs), axis=0)))
+        return np.asarray(np.maximum.accumulate(np.exp(logs + 1e-12 + 8 * _ULP * np.abs(logs)), axis=0))

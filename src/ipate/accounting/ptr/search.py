@@ -19,7 +19,7 @@ import numpy as np
 
 from ipate.accounting.bounds import Floats
 from ipate.accounting.ptr import PtrGroup, Setting
-from ipate.accounting.ptr.design import FALLBACK_DELTA, Design, GroupTable, bound_limits
+from ipate.accounting.ptr.design import COIN, FALLBACK_DELTA, Design, GroupTable, bound_limits
 from ipate.accounting.ptr.envelope import total_costs
 from ipate.errors import InputError
 
@@ -110,7 +110,7 @@ def make_design(
 
 def _pass_delta(group: PtrGroup, fallback: bool) -> float:
     """Return the δ that the pass may use."""
-    return (1 - FALLBACK_DELTA * fallback) * group.delta
+    return (1 - FALLBACK_DELTA * fallback) * group.delta - COIN
 
 
 def _totals(profile: Profile, queries: int, reserve: float) -> Floats:
@@ -154,7 +154,7 @@ def _ramp(profile: Profile, queries: int, reserve: float, fallback: bool, pass_a
                 return None
             room = float(np.max(losses[start] * alpha / (alpha - 1) + budgets[g] - totals[g, start]))
             limits.append(losses[start] + share * (room - losses[start]))
-            failing = math.exp(share * growths[g]) * -math.expm1(-losses[start])
+            failing = math.exp(min(share * growths[g], 700.0)) * -math.expm1(-losses[start])
             limits.append(-math.log1p(-failing) if failing < 1 else math.inf)
         if min(limits) <= losses[-1] * (1 + 1e-12):
             return None
