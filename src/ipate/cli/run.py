@@ -109,7 +109,7 @@ def command(
     ] = None,
     teacher: Annotated[str | None, Option(help="logistic, forest, boosting, bayes or module:attribute.")] = None,
     student: Annotated[
-        str | None, Option(help="The student's model, as for --teacher, graph, or semi (images).")
+        str | None, Option(help="The student's model, as for --teacher, graph, or semi (images); default: by the data.")
     ] = None,
     public: Annotated[float | None, Option(help="Number of public points, or their share if below 1.")] = None,
     test: Annotated[float | None, Option(help="Number of test points, or their share if below 1.")] = None,
