@@ -23,6 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ipate.cli.app import _run
 from ipate.errors import InputError
+from ipate.teachers import workers
 from ipate.teachers.engines import Engine
 from ipate.teachers.ensemble import train_and_vote
 from ipate.teachers.workers import Died
@@ -250,6 +251,27 @@ def test_user_can_use_joblib_before_and_after():
     for _ in range(2):
         assert Parallel(n_jobs=2)(squares(n, 2) for n in range(4)) == [0, 1, 4, 9]
         assert dict(Engine(backend="loky", n_jobs=2).run(pow, {0: 3}, shared={"exp": 2})) == {0: 9}
+
+
+def test_pool_ends_quietly_when_interrupted_after_submission(monkeypatch):
+    """An exception in the pool's own thread would be printed; at this moment the thread has not seen every task."""
+    said = []
+    monkeypatch.setattr(threading, "excepthook", lambda caught: said.append(caught.exc_type))
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    others = set(threading.enumerate())
+    for _ in range(8):
+        left = workers.run(abs, dict.fromkeys(range(8), 0), shared={}, n_workers=2, retries=0)
+        next(left)
+        with monkeypatch.context() as patch:
+            patch.setattr(workers, "wait", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                list(left)
+        for thread in set(threading.enumerate()) - others:
+            thread.join(2)
+        assert said == []
 
 
 ORPHANS = """

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,7 +107,18 @@ def _pool(
         finished = not lost
     finally:
         if not finished or _idle.setdefault(_kind(n_workers), executor) is not executor:
+            _await_start(running)
             executor.shutdown(wait=False, kill_workers=True)
+
+
+def _await_start(futures: Iterable[Future[Any]]) -> None:
+    """Wait, a second at most, until the pool's own thread has seen every task.
+
+    Where a pool is killed before that, the thread of loky 3.6 fails with a KeyError, and its traceback is printed.
+    """
+    end = time.monotonic() + 1
+    while not all(future.running() or future.done() for future in futures) and time.monotonic() < end:
+        time.sleep(0.001)
 
 
 def _workers(number: int) -> "ProcessPoolExecutor":
