@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 from ipate import InputError, PATEClassifier, load_student
 from ipate.students import STUDENTS, find_student
 from ipate.students.deployed import DeployedStudent
-from ipate.students.graph import GraphStudent
+from ipate.students.graph import GraphStudent, pool_graph
 from students.making import CLASSES, deployed, raw
 
 MOONS, SIDE = make_moons(400, noise=0.06, random_state=0)
@@ -163,6 +163,10 @@ def test_students_say_which_queries_suit_them():
         (lambda: GraphStudent().fit(MOONS, FEW, -np.ones(400)), "sample_weight"),
         (lambda: GraphStudent().fit(MOONS, FEW, np.ones(3)), r"sample_weight has the shape \(3,\)"),
         (lambda: GraphStudent().fit(MOONS, -np.ones((400, 2))), "0 or above"),
+        (
+            lambda: GraphStudent().fit(MOONS, FEW, made=pool_graph(MOONS[1:], n_classes=2)),
+            "399 points and the pool 400",
+        ),
         (lambda: GraphStudent(alpha=1.5).fit(MOONS, FEW), "alpha is 1.5"),
         (lambda: GraphStudent(alpha="none").fit(MOONS, FEW), "alpha is 'none'"),
         (lambda: GraphStudent(features="text").fit(MOONS, FEW), "kind is 'text'"),

@@ -98,11 +98,11 @@ def test_no_label_at_all_is_refused():
 
 
 def test_usual_student_depends_on_shape_and_device(monkeypatch):
-    monkeypatch.setattr(students, "_has_gpu", lambda: False)
+    monkeypatch.setattr(students, "has_gpu", lambda: False)
     assert [students.usual_student(shape) for shape in ((), (12,), (8, 8), (28, 28), (3, 32, 32))] == [
         "logistic", "logistic", "logistic", "graph", "graph",
     ]  # fmt: skip
-    monkeypatch.setattr(students, "_has_gpu", lambda: True)
+    monkeypatch.setattr(students, "has_gpu", lambda: True)
     assert [students.usual_student(shape) for shape in ((12,), (8, 8), (28, 28))] == ["logistic", "logistic", "semi"]
 
 

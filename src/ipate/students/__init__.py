@@ -208,16 +208,17 @@ class Graph(Student):
     def fit(
         self, model: Any, pool: Any, labels: NDArray[np.int64], *, n_classes: int,
         sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
-        targets: Floats | None = None,
+        targets: Floats | None = None, made: Any = None,
     ) -> Any:  # fmt: skip
         """Train a clone on class ids, with further labelled data as points of the pool.
 
-        `targets` are weights of the classes at every point, such as a posterior, and replace the labels.
+        `targets` are weights of the classes at every point, such as a posterior, and replace the labels. `made` is the
+        graph of the pool, if it was made before (`ipate.students.graph.pool_graph`).
         """
         from sklearn.base import clone
 
         pool, known = _joined(pool, labels, n_classes, sample_weight=sample_weight, labelled=labelled, targets=targets)
-        return clone(model).fit(pool, known)
+        return clone(model).fit(pool, known, made=made)
 
 
 def _joined(
@@ -343,10 +344,10 @@ def usual_student(shape: Sequence[int]) -> str:
     """
     if len(shape) < 2 or sorted(shape)[-2] < SMALLEST:
         return DEFAULT
-    return Semi.name if _has_gpu() else Graph.name
+    return Semi.name if has_gpu() else Graph.name
 
 
-def _has_gpu() -> bool:
+def has_gpu() -> bool:
     """Return whether torch is installed and finds a GPU."""
     try:
         import torch

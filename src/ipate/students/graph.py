@@ -1,5 +1,6 @@
 """A student that uses the whole pool: labels are spread over its nearest neighbours, then any classifier learns."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,31 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from ipate.errors import InputError, show
-from ipate.public.features import Features, fit_features
-from ipate.public.graph import NEIGHBORS, Floats, check_alpha, make_graph, margins, nearly_all, usual_alpha
+from ipate.public.features import Features, Kind, fit_features
+from ipate.public.graph import NEIGHBORS, Floats, Graph, check_alpha, make_graph, margins, nearly_all, usual_alpha
 from ipate.students import NOTHING_TO_TEACH
 from ipate.students.named import over_all_classes
 from ipate.teachers.models import DEFAULT, make_model
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PoolGraph:
+    """The features of a pool, its points in them and their graph; made once, it serves all students of this pool."""
+
+    features: Features
+    points: Floats
+    graph: Graph
+
+
+def pool_graph(
+    pool: NDArray[Any], *, n_classes: int, kind: Kind | None = None, shape: tuple[int, ...] | None = None,
+    n_neighbors: int = NEIGHBORS, n_jobs: int | None = None,
+) -> PoolGraph:  # fmt: skip
+    """Fit features on the pool and join its points to their nearest neighbours."""
+    features = fit_features(pool, n_classes=n_classes, kind=kind, shape=shape)
+    points = features.directions(pool)
+    graph = make_graph(points, n_neighbors=n_neighbors, n_jobs=n_jobs)
+    return PoolGraph(features=features, points=points, graph=graph)
 
 
 def _has(method: str) -> Any:
@@ -80,7 +101,9 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.estimator, self.n_neighbors, self.alpha, self.balance = estimator, n_neighbors, alpha, balance
         self.features, self.image_shape, self.random_state, self.n_jobs = features, image_shape, random_state, n_jobs
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "GraphStudent":
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, made: PoolGraph | None = None
+    ) -> "GraphStudent":
         """Spread the labels over the pool and train the classifier.
 
         Parameters
@@ -92,6 +115,8 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             without a label.
         sample_weight : array, optional
             How much each point's label counts.
+        made : PoolGraph, optional
+            What `pool_graph` made of this pool before; by default it is made here.
 
         Returns
         -------
@@ -104,22 +129,23 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shape = None if self.image_shape is None else tuple(self.image_shape)
         if shape is None and np.ndim(X) > 2:
             shape = tuple(np.shape(X)[1:])
-        self.features_: Features = fit_features(
-            rows, n_classes=max(2, targets.shape[1]), kind=self.features, shape=shape
-        )
-        points = self.features_.directions(rows)
-        self.scale_ = 1 / max(float(np.sqrt(np.square(points).mean())), 1e-300)
-        points *= self.scale_
+        own = made or pool_graph(
+            rows, n_classes=max(2, targets.shape[1]), kind=self.features, shape=shape, n_neighbors=self.n_neighbors,
+            n_jobs=self.n_jobs,
+        )  # fmt: skip
+        if own.graph.points != len(rows):
+            raise InputError(f"the graph has {own.graph.points} points and the pool {len(rows)}: they must be the same")
+        self.features_: Features = own.features
+        self.scale_ = 1 / max(float(np.sqrt(np.square(own.points).mean())), 1e-300)
         seen = targets.any(axis=0)
         self.classes_ = known[seen]
         labelled = int(targets.any(axis=1).sum())
         self.alpha_ = usual_alpha(labelled, len(rows)) if alpha is None else alpha
-        graph = make_graph(points, n_neighbors=self.n_neighbors, n_jobs=self.n_jobs)
         balance = not nearly_all(labelled, len(rows)) if self.balance == "auto" else bool(self.balance)
-        self.label_distributions_ = graph.spread(targets[:, seen], alpha=self.alpha_, balance=balance)
+        self.label_distributions_ = own.graph.spread(targets[:, seen], alpha=self.alpha_, balance=balance)
         self.transduction_ = self.classes_[self.label_distributions_.argmax(axis=1)]
         self.margin_ = margins(self.label_distributions_)
-        self.estimator_ = self._trained(points)
+        self.estimator_ = self._trained(own.points * self.scale_)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
