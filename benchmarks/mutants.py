@@ -84,6 +84,8 @@ SHARED = f"{DRAWS}::test_one_person_moves_only_their_own_teacher"
 QUIET = "tests/teachers/test_isolation.py"
 DRY = "tests/teachers/test_dry.py"
 VOTINGS = "tests/reproduce/test_voting.py"
+STRONG = "tests/reproduce/test_strong.py"
+POOLED = "tests/reproduce/test_pool_students.py"
 IDS = "tests/attacks/test_04_ids.py"
 PROTECTED = "tests/attacks/test_05_protected_then_public.py"
 FORGOTTEN = "tests/attacks/test_09_forgotten_ledger.py"
@@ -1471,6 +1473,27 @@ MUTANTS = (
         "paid = checks + answered",
         "paid = answered",
         (f"{VOTINGS}::test_precomputed_votings_equal_the_loop",),
+    ),
+    Mutant(
+        "beyond's own students ask more than was paid",
+        "reproduce/strong.py",
+        "asking=Counts(queries=settings.n_queries,",
+        "asking=Counts(queries=2 * settings.n_queries,",
+        (f"{STRONG}::test_own_students_spend_no_more_than_budgets",),
+    ),
+    Mutant(
+        "beyond's own students see counts without noise",
+        "reproduce/strong.py",
+        "counts=outcome.noisy_votes,",
+        "counts=np.rint(8 * counts / settings.sigma).astype(np.int64),",
+        (f"{STRONG}::test_own_students_spend_no_more_than_budgets",),
+    ),
+    Mutant(
+        "beyond's own students learn from points not asked",
+        "reproduce/pool_students.py",
+        "targets = np.zeros_like(known)",
+        "targets = known.copy()",
+        (f"{POOLED}::test_only_counts_of_asked_points_matter",),
     ),
     Mutant(
         "vanishing forgets the checks",

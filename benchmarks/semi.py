@@ -35,17 +35,18 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import softmax
 from sklearn.cluster import KMeans
 
 from ipate.accounting.gdp import mu_of
 from ipate.ballots.counting import decode
+from ipate.labelling.noise import STEPS, in_steps
 from ipate.public import exact
 from ipate.public.cells import PARTITIONS, make_cells, usual_cells
 from ipate.public.features import fit_features, unit_length
 from ipate.public.graph import make_graph, usual_alpha
-from ipate.public.queries import choose_queries, next_queries, second_round
+from ipate.reproduce.pool_students import ask_points
 from ipate.students import Semi
+from ipate.students.confidence import posterior
 from ipate.torch.contrastive import Encoder, train_encoder
 from ipate.torch.fixmatch import train_fixmatch
 from ipate.torch.nets import NETS
@@ -256,39 +257,18 @@ def by_teachers(job: Job) -> Job:
     m = Semi().labels_wanted(int(k), q, n_classes=CLASSES)
     assert m is not None
     sigma = math.sqrt(2 * m) / q
-    noisy = counts + generator.normal(0, sigma, counts.shape)
-    posterior = softmax(0.5 * k * np.rint(noisy * (8 / sigma)) / (8 * sigma), axis=1)
+    steps = in_steps(counts + generator.normal(0, sigma, counts.shape), sigma=sigma)
+    known = posterior(steps, step=sigma / STEPS, total_weight=k)
     way, points = job.get("way"), unit_length(read_encoder(job).features(X[pool]))
-    targets = np.zeros_like(counts)
     rule = way if way in ("random", "typical") else "coverage"
-    asked = queries(rule, points, m, known=posterior, targets=targets, seed=job["seed"])
-    right = float((posterior[asked].argmax(axis=1) == y[pool][asked]).mean())
+    asked, targets = ask_points(points, make_graph(points, n_jobs=2), known, m, seed=job["seed"], rule=rule)
+    right = float((known[asked].argmax(axis=1) == y[pool][asked]).mean())
     figures = {"teachers": int(k), "queries": len(asked), "noise": sigma / k, "right": right}
     figures |= {name: job[name] for name in ("voting", "mix", "way") if name in job}
     if way is None:
         return figures | taught(job, "teachers", targets.argmax(axis=1), targets=targets)
     labels = np.where(targets.any(axis=1), targets.argmax(axis=1), -1)
     return figures | taught(job, "teachers", labels, sample_weight=targets.max(axis=1) if way == "counts" else None)
-
-
-def queries(
-    rule: str,
-    points: NDArray[np.float64],
-    m: int,
-    *,
-    known: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    seed: int,
-) -> NDArray[np.int64]:
-    """Return the points that are asked, and write what is then known of them into `targets`."""
-    graph, later = make_graph(points, n_jobs=2), second_round(m) if rule == "coverage" else 0
-    asked = choose_queries(rule, points, m - later, seed=seed, graph=graph)
-    targets[asked] = known[asked]
-    if later:
-        more = next_queries(points, graph, targets, later, seed=seed)
-        targets[more] = known[more]
-        asked = np.concatenate([asked, more])
-    return asked
 
 
 def weighted(
@@ -318,8 +298,7 @@ def flips(job: Job) -> Job:
     graph, found = make_graph(points, n_jobs=2), {}
     for rule in ("random", "typical", "coverage"):
         for seed in range(3):
-            targets = np.zeros((len(truth), CLASSES))
-            asked = queries(rule, points, 60, known=np.eye(CLASSES)[truth], targets=targets, seed=seed)
+            asked, targets = ask_points(points, graph, np.eye(CLASSES)[truth], 60, seed=seed, rule=rule)
             wrong = graph.spread(targets, alpha=usual_alpha(len(asked), len(truth))).argmax(axis=1) != truth
             share = np.bincount(part, weights=wrong, minlength=len(size)) / np.maximum(size, 1)
             large = size >= 0.0067 * len(truth)

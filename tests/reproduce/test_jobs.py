@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ipate.errors import InputError
-from ipate.reproduce.jobs import Job, Result, read_job, read_result, run_forests, write_job, write_result
+from ipate.reproduce.jobs import Counts, Job, Result, read_job, read_result, run_forests, write_job, write_result
 
 
 def make_job(**changes) -> Job:
@@ -16,6 +16,13 @@ def make_job(**changes) -> Job:
         offsets=np.array([0, 40, 90]), indices=rng.permutation(1700)[:90], asked=np.arange(1700, 1797),
     )  # fmt: skip
     return replace(made, **changes)
+
+
+ASKING = Counts(queries=5, seed=0, signal=2.5)
+ONE_STUDENT = {
+    "kind": "students", "offsets": np.array([0, 90]), "asked": np.arange(5)[None], "pool": np.array([0]),
+    "asking": ASKING,
+}  # fmt: skip
 
 
 def test_job_is_read_back_unchanged(tmp_path):
@@ -39,6 +46,30 @@ def test_result_of_another_job_is_ignored(tmp_path, change):
     assert read_result(replace(job, **change), tmp_path) is None
 
 
+def test_digest_of_kept_results_stays():  # results of jobs without counts were kept under it
+    assert make_job().digest() == "0411a1da1abed5f9ed6524067fa605734dc7c729290305b3aa139dd246e6af34"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"counts": np.ones((90, 3), int)},
+        {"asking": replace(ASKING, queries=6)},
+        {"asking": replace(ASKING, seed=1)},
+        {"asking": replace(ASKING, signal=2.6)},
+        {"preset": "semi"},
+    ],
+    ids=str,
+)
+def test_counts_and_their_use_decide_the_digest(tmp_path, change):
+    job = make_job(counts=-np.arange(270).reshape(90, 3), preset="graph", **ONE_STUDENT)
+    assert replace(job, **change).digest() != job.digest()
+    back = read_job(write_job(job, tmp_path))
+    assert back.digest() == job.digest()
+    assert back.asking == ASKING
+    np.testing.assert_array_equal(back.counts, job.counts)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -46,8 +77,11 @@ def test_result_of_another_job_is_ignored(tmp_path, change):
         ({"offsets": np.array([0, 40])}, "offsets"),
         ({"labels": np.zeros(90, int)}, "teachers have neither"),
         ({"asked": np.zeros((2, 3), int)}, "shape"),
+        ({"counts": np.zeros((90, 3), int)}, "teachers have neither"),
+        ({"asking": ASKING}, "without saying how"),
+        ({"counts": np.zeros((80, 3), int), **ONE_STUDENT}, "all points of one student"),
     ],
-    ids=["kind", "offsets", "labels", "asked"],
+    ids=["kind", "offsets", "labels", "asked", "counts", "asking", "points"],
 )
 def test_inconsistent_job_is_refused(change, words):
     with pytest.raises(InputError, match=words):

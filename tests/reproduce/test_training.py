@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ipate.reproduce.jobs import Job, read_result, write_job
+from ipate.reproduce.jobs import Counts, Job, read_result, write_job
 
 pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'")
 
@@ -109,6 +109,12 @@ def test_empty_job_folder_is_refused(folder, capsys):
 def test_training_needs_only_numpy_torch_and_sklearn(folder):
     write_job(teachers(steps=2), folder / "jobs", order=0)
     write_job(teachers("forests", preset="forest", dataset="table"), folder / "jobs", order=1)
+    own = teachers(
+        kind="students", steps=1, offsets=np.array([0, 60]), asked=np.arange(60, 90)[None], pool=np.array([0]),
+        counts=np.eye(3, dtype=int)[np.arange(60) % 3], asking=Counts(queries=9, seed=0, signal=9.0),
+    )  # fmt: skip
+    for order, preset in enumerate(("graph", "semi"), start=2):
+        write_job(replace(own, name=preset, preset=preset), folder / "jobs", order=order)
     with np.load(folder / "data" / "digits.npz") as arrays:
         np.savez(folder / "data" / "table.npz", X=arrays["X"].reshape(90, -1), y=arrays["y"])
     blocked = {"pydantic", "typer", "rich", "dp_accounting", "randomgen", "matplotlib", "skops"}
@@ -126,4 +132,6 @@ def test_training_needs_only_numpy_torch_and_sklearn(folder):
     command = [sys.executable, "-c", bare, *arguments, "--device", "cpu", "--n-jobs", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (folder / "out").iterdir()) == ["forests.votes.npz", "one.votes.npz"]
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "forests.votes.npz", "graph.students.npz", "one.votes.npz", "semi.students.npz",
+    ]  # fmt: skip

@@ -8,11 +8,12 @@ import numpy as np
 
 from ipate.accounting.bounds import Meter
 from ipate.reproduce import paper
-from ipate.reproduce.grid import Options, Votings, run_votings, shared_ensembles
-from ipate.reproduce.models import Ensemble, Student, TrainedModels, teacher_accuracy
+from ipate.reproduce.grid import Options, run_votings, shared_ensembles
+from ipate.reproduce.models import Ensemble, TrainedModels
 from ipate.reproduce.pages import Cell, Page, Row, Spread, Table, spread
-from ipate.reproduce.paper import BASELINE_BUDGETS, SETUPS, THREE_GROUPS, TWO_GROUPS, Budgets, setting_name
-from ipate.reproduce.voting import PAPER, Scheme, charge_again, published, run_voting, standard, weighting
+from ipate.reproduce.paper import THREE_GROUPS, TWO_GROUPS, Budgets, setting_name
+from ipate.reproduce.strong import GDP, PAIRS, STRONG, strong_teachers
+from ipate.reproduce.voting import PAPER, by_rule, charge_again, published, run_voting, standard, weighting
 
 _ERRATA_COLUMNS = ("weights", "reported", "the paper", "right charges", "most overspent", "by budgets")
 
@@ -110,18 +111,8 @@ _PRIVATE_COUNTS = (
     "Every count in this folder that stops on tight or exact costs is for comparison only: when it stops depends on "
     "private votes, so it is no DP guarantee. `beyond` has the releasable counts."
 )
-_EXACT, _GDP = Meter("exact", "improved"), Meter("gdp")
+_EXACT = Meter("exact", "improved")
 _BEYOND_COLUMNS = ("paper's account", "exact, improved, gdp weights", "ratio", "gdp, releasable", "ratio ")
-_STRONG = ("mnist-1000", "mnist-2000")
-_BASELINE = "baseline, ln 2"
-_PAIRS: Mapping[str, Budgets] = {
-    _BASELINE: BASELINE_BUDGETS, **{setting_name(*key): given for key, given in TWO_GROUPS.items()},
-}  # fmt: skip
-_PRINTED = {_BASELINE: (paper.MNIST_LABELS.baseline[0], paper.MNIST_STUDENTS.baseline[0])} | {
-    setting_name(*key): (paper.MNIST_LABELS.cells[*key, "W"], paper.MNIST_STUDENTS.cells[*key, "W"])
-    for key in TWO_GROUPS
-}
-"""The paper's labels and student accuracies: the final version's weighting."""
 
 
 def beyond(models: TrainedModels, options: Options) -> Page:
@@ -129,12 +120,12 @@ def beyond(models: TrainedModels, options: Options) -> Page:
     parts: tuple[tuple[str, str, Mapping[str, Budgets]], ...] = (
         ("Table 1, MNIST", "mnist-official", THREE_GROUPS),
         ("Table 1, SVHN", "svhn", THREE_GROUPS),
-        ("MNIST, two groups", "mnist", _PAIRS),
-        ("Adult, two groups", "adult", _PAIRS),
+        ("MNIST, two groups", "mnist", PAIRS),
+        ("Adult, two groups", "adult", PAIRS),
     )
-    setups = [*_STRONG, *(setup for _, setup, _ in parts)]
+    setups = [*STRONG, *(setup for _, setup, _ in parts)]
     models.require(spec for setup in setups for spec in shared_ensembles(setup, options))
-    strong, findings = _strong_teachers(models, options)
+    strong, findings = strong_teachers(models, options)
     tables = []
     for title, setup, cases in parts:
         tables.append(_better_accounts(title, models.ensembles(shared_ensembles(setup, options)), cases, options))
@@ -149,19 +140,14 @@ def beyond(models: TrainedModels, options: Options) -> Page:
     )  # fmt: skip
 
 
-def _scheme(ensemble: Ensemble, given: Budgets, *, rule: str) -> Scheme:
-    alike = len({epsilon for epsilon, _ in given.values()}) == 1
-    return standard(ensemble, given) if alike else weighting(ensemble, given, rule=rule)
-
-
 def _better_accounts(
     title: str, ensembles: Sequence[Ensemble], cases: Mapping[str, Budgets], options: Options
 ) -> Table:
     rows: list[Row] = []
     for name, given in cases.items():
         paper_account, *better = (
-            run_votings(ensembles, partial(_scheme, rule=rule), given, options, meter).labels
-            for rule, meter in (("proportional", PAPER), ("gdp", _EXACT), ("gdp", _GDP))
+            run_votings(ensembles, partial(by_rule, rule=rule), given, options, meter).labels
+            for rule, meter in (("proportional", PAPER), ("gdp", _EXACT), ("gdp", GDP))
         )
         cells: list[Cell | str] = [Cell(ours=paper_account)]
         for counts in better:
@@ -175,58 +161,4 @@ def _gain(table: Table) -> str:
     return (
         f"{table.title.removeprefix('Labels, ')}: exact costs give {min(exact):.2f} to {max(exact):.2f} times the "
         f"labels of the paper's account; the releasable account {min(gdp):.2f} to {max(gdp):.2f} times."
-    )
-
-
-def _strong_teachers(models: TrainedModels, options: Options) -> tuple[list[Table], list[str]]:
-    """Count labels, their accuracy and their students for 1,000 and 2,000 strong teachers, releasable."""
-    votings: dict[tuple[str, str], Votings] = {}
-    for setup in _STRONG:
-        ensembles = models.ensembles(shared_ensembles(setup, options))
-        for name, given in _PAIRS.items():
-            votings[setup, name] = run_votings(ensembles, partial(_scheme, rule="gdp"), given, options, _GDP)
-    batches: dict[str, list[Student]] = {}  # one per replicate: a further ensemble leaves the kept ones as they are
-    for key, own in votings.items():
-        for voting in own:
-            batches.setdefault(f"beyond-e{voting.ensemble.spec.replicate}", []).append(voting.student(key))
-    found = models.student_accuracies("mnist", batches)
-    tables, findings = [], []
-    for setup in _STRONG:
-        right = {name: spread(found[setup, name]) for name in _PAIRS}
-        by_name = {name: votings[setup, name] for name in _PAIRS}
-        tables.append(_strong_table(setup, by_name, right, options))
-        findings.append(_strong_finding(setup, by_name, right))
-    return tables, findings
-
-
-def _strong_table(setup: str, votings: Mapping[str, Votings], right: Mapping[str, Spread], options: Options) -> Table:
-    rows: list[Row] = []
-    for name, (labels, student) in _PRINTED.items():
-        cells: list[Cell | str] = [
-            Cell(ours=votings[name].labels), f"{labels:,.0f}", Cell(ours=votings[name].accuracies, digits=2),
-            Cell(ours=right[name], digits=2), f"{student:.2f}",
-        ]  # fmt: skip
-        rows.append((name, cells))
-    mechanism = SETUPS[setup].mechanism
-    note = (
-        f"σ = {mechanism.sigma:g}, σ_T = {mechanism.check_sigma:g}, T = {mechanism.threshold:g}, fixed "
-        "before these teachers were trained; weighting by the gdp rule. The paper's figures are those of "
-        "its final weighting column, whose account is private. The pool of 9,000 points bounds the labels. "
-        f"{options.ensembles} ensembles × {options.votings} votings."
-    )
-    return Table(
-        title=f"{SETUPS[setup].n_teachers:,} strong teachers, releasable gdp account, MNIST", rows=rows, notes=[note],
-        columns=("labels", "the paper's labels", "right, %", "student, %", "the paper's student, %"),
-    )  # fmt: skip
-
-
-def _strong_finding(setup: str, votings: Mapping[str, Votings], right: Mapping[str, Spread]) -> str:
-    more = sum(votings[name].labels.mean > labels for name, (labels, _) in _PRINTED.items())
-    gain = [(right[name].mean - student, right[name].sd) for name, (_, student) in _PRINTED.items()]
-    better, clearly = sum(by > 0 for by, _ in gain), sum(by > sd for by, sd in gain)
-    alone = teacher_accuracy(votings[_BASELINE].ensembles)
-    return (
-        f"{SETUPS[setup].n_teachers:,} strong teachers ({alone:.1f}% right alone): under a guarantee that may "
-        f"be released they give more labels than the paper's private account in {more} of {len(_PAIRS)} settings, "
-        f"and better students than the paper's in {better}, in {clearly} by more than a standard deviation."
     )

@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -22,7 +22,16 @@ from ipate.errors import InputError, IpateError
 from ipate.files import read_npz, replacing
 
 Ints: TypeAlias = NDArray[np.integer[Any]]
-_ARRAYS = ("offsets", "indices", "asked", "labels", "pool")
+_ARRAYS = ("offsets", "indices", "asked", "labels", "pool", "counts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How a student uses noisy counts of the whole pool."""
+
+    queries: int  # how many points it asks for theirs
+    seed: int  # of the choice of these points
+    signal: float  # Σw/σ: the total weight of all teachers in deviations of the noise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,7 +39,8 @@ class Job:
     """Models to train together, and the points that they are asked about afterwards.
 
     Teachers learn the data set's own labels and all vote on `asked`; students learn `labels`, and each predicts the
-    points of its own pool. Model m learns from the rows indices[offsets[m]:offsets[m + 1]].
+    points of its own pool. Model m learns from the rows indices[offsets[m]:offsets[m + 1]]. One student that chooses
+    its own queries among all `indices` has, in place of labels, the noisy counts that each of these points would get.
     """
 
     name: str  # also the result's file name
@@ -46,6 +56,8 @@ class Job:
     pool: Ints | None = None  # students: the row of `asked` that each is tested on
     epochs: float | None = None  # epochs or steps replace the preset's length of training
     steps: int | None = None
+    counts: Ints | None = None  # (points, classes): noisy counts of the entries of `indices`, in whole multiples of σ/8
+    asking: Counts | None = None  # and how they are used
 
     def __post_init__(self) -> None:
         if self.kind not in ("teachers", "students"):
@@ -53,8 +65,13 @@ class Job:
         if self.offsets.ndim != 1 or len(self.offsets) < 2 or self.offsets[-1] != len(self.indices):
             raise InputError(f"job {self.name!r}: offsets must rise from 0 to the number of indices")
         students = self.kind == "students"
-        if students != (self.labels is not None) or students != (self.pool is not None):
-            raise InputError(f"job {self.name!r}: students need both labels and pool, teachers have neither")
+        learnt = (self.labels is not None) + (self.counts is not None)
+        if students != (learnt == 1) or students != (self.pool is not None):
+            raise InputError(f"job {self.name!r}: students need a pool, and labels or counts; teachers have neither")
+        if (self.counts is None) != (self.asking is None):
+            raise InputError(f"job {self.name!r}: it has counts without saying how they are used, or the reverse")
+        if self.counts is not None and (self.n_models, len(self.counts)) != (1, len(self.indices)):
+            raise InputError(f"job {self.name!r}: counts must be those of all points of one student")
         if self.labels is not None and self.labels.shape != self.indices.shape:
             raise InputError(f"job {self.name!r}: there are {self.labels.size} labels for {self.indices.size} points")
         axes = 1 + students
@@ -68,7 +85,8 @@ class Job:
 
     def about(self) -> dict[str, Any]:
         """Return everything but the arrays and the name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*_ARRAYS, "name")}
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*_ARRAYS, "name", "asking")}
+        return found if self.asking is None else {**found, "asking": asdict(self.asking)}
 
     def digest(self) -> str:
         """Return a digest of everything that decides the result, which excludes the name."""
@@ -91,9 +109,9 @@ class Result:
 
 
 def narrow(array: NDArray[Any]) -> Ints:
-    """Return whole numbers from 0 in the smallest type that holds them."""
-    largest = int(array.max()) if array.size else 0
-    return np.asarray(array, dtype=np.min_scalar_type(largest))
+    """Return whole numbers in the smallest type that holds them."""
+    least, largest = (int(array.min()), int(array.max())) if array.size else (0, 0)
+    return np.asarray(array, dtype=np.min_scalar_type(largest if least >= 0 else min(least, -largest - 1)))
 
 
 def write_job(job: Job, folder: str | Path, *, order: int | None = None) -> Path:
@@ -113,6 +131,8 @@ def read_job(path: str | Path) -> Job:
     known = {field.name for field in fields(Job)} - {"name"}
     if not set(about) <= known or not {"offsets", "indices", "asked"} <= set(arrays):
         raise InputError(f"{file}: not a job file; `ipate reproduce NAME --job-files DIR` writes them")
+    if "asking" in about:
+        about["asking"] = Counts(**about["asking"])
     return Job(name=re.sub(r"^\d{3,}-", "", file.name.removesuffix(".job.npz")), **about, **arrays)
 
 
@@ -161,6 +181,7 @@ def _write(path: Path, arrays: dict[str, NDArray[Any]]) -> Path:
 
 
 FOREST = "forest"  # the preset of jobs that train random forests
+GRAPH, SEMI = "graph", "semi"  # ipate's students that use the whole pool: on a CPU, and with a GPU
 
 
 def run_forests(

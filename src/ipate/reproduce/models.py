@@ -22,8 +22,22 @@ from ipate.data import load
 from ipate.data.dataset import Dataset, Partition, partition
 from ipate.errors import InputError, PendingError
 from ipate.people.people import People
-from ipate.reproduce.jobs import FOREST, Ints, Job, Result, read_job, read_result, run_forests, write_job, write_result
+from ipate.reproduce.jobs import (
+    FOREST,
+    GRAPH,
+    SEMI,
+    Ints,
+    Job,
+    Result,
+    read_job,
+    read_result,
+    run_forests,
+    write_job,
+    write_result,
+)
 from ipate.reproduce.paper import DELTA, SETUPS, Setup
+from ipate.reproduce.pool_students import run_pool_student
+from ipate.students import has_gpu
 from ipate.votes.counting import count_votes
 
 ProgressBar: TypeAlias = Callable[[str, int], AbstractContextManager[Callable[[int], Any]]]
@@ -128,7 +142,8 @@ def copies_group(spec: EnsembleSpec, y: NDArray[np.int64], *, seed: int) -> NDAr
 class TrainedModels:
     """Provides trained ensembles and students, from the cache or by training.
 
-    With a folder for `jobs`, missing models are written there as job files instead, and a PendingError is raised.
+    With a folder for `jobs`, missing models are written there as job files instead, and a PendingError is raised;
+    graph students, which take a second each on a CPU, are trained here nevertheless.
     """
 
     def __init__(
@@ -175,7 +190,7 @@ class TrainedModels:
 
         A further batch leaves the kept results of others valid.
         """
-        made = [one for name, students in batches.items() for one in self._student_jobs(setup, students, name)]
+        made = self.student_jobs(setup, batches)
         found = {}
         for (job, students), result in zip(made, self._results([job for job, _ in made]), strict=True):
             for student, predicted, pool in zip(students, result.predicted, np.asarray(job.pool), strict=True):
@@ -190,6 +205,38 @@ class TrainedModels:
         for (*key, _, _), (predicted, truth) in self.student_predictions(SETUPS[setup], batches).items():
             found[tuple(key)].append(100 * float(np.mean(predicted == truth)))
         return found
+
+    def student_jobs(self, setup: Setup, batches: Mapping[str, Sequence[Student]]) -> list[tuple[Job, list[Student]]]:
+        """Return the training jobs of students, each with the students that it trains."""
+        return [one for name, students in batches.items() for one in self._batch_jobs(setup, students, name)]
+
+    def complete(self, jobs: Iterable[Job]) -> None:
+        """Make sure that the results of these jobs are in the cache: train them, or write all of them at once.
+
+        Students that need a GPU are left out where there is none.
+        """
+        self._results([job for job in jobs if self._trainable(job)])
+
+    def accuracies(self, jobs: Sequence[Job]) -> list[float]:
+        """Return the test accuracy of each job's only student, in per cent.
+
+        It is NaN where the student is not in the cache and needs a GPU that is not here.
+        """
+        kept = [job for job in jobs if self._trainable(job) or read_result(job, self.cache) is not None]
+        found = {job.name: result for job, result in zip(kept, self._results(kept), strict=True)}
+        return [
+            100 * float(np.mean(found[job.name].predicted == found[job.name].truth)) if job.name in found else math.nan
+            for job in jobs
+        ]
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether trainings run on a GPU of this machine."""
+        return self.device != "cpu" and has_gpu()
+
+    def _trainable(self, job: Job) -> bool:
+        """Whether a missing result is made here, or a job file of it written."""
+        return job.preset != SEMI or self.jobs is not None or self.has_gpu
 
     def _teacher_job(self, spec: EnsembleSpec) -> Job:
         """Return the training job of an ensemble; `allocate` deals the rows, as in every run of the package."""
@@ -210,7 +257,7 @@ class TrainedModels:
             epochs=setup.epochs,
         )  # fmt: skip
 
-    def _student_jobs(self, setup: Setup, students: Sequence[Student], name: str) -> list[tuple[Job, list[Student]]]:
+    def _batch_jobs(self, setup: Setup, students: Sequence[Student], name: str) -> list[tuple[Job, list[Student]]]:
         """Return the jobs of one batch; students with similar numbers of labels share one, as epochs mean the same."""
         replicates = sorted({student.replicate for student in students})
         tests = np.stack([self.partition(setup, replicate).test for replicate in replicates])
@@ -233,7 +280,7 @@ class TrainedModels:
 
     def _results(self, jobs: Sequence[Job]) -> list[Result]:
         found = [read_result(job, self.cache) for job in jobs]
-        missing = [job for job, result in zip(jobs, found, strict=True) if result is None]
+        missing = [job for job, result in zip(jobs, found, strict=True) if result is None and job.preset != GRAPH]
         if missing and self.jobs is not None:
             self._write_jobs(missing, self.jobs)
             raise PendingError([job.name for job in missing], self.jobs)
@@ -267,6 +314,8 @@ class TrainedModels:
         dataset = self.dataset(job.dataset)
         if job.preset == FOREST:
             return run_forests(job, (dataset.features(), dataset.y), progress=progress)
+        if job.preset == GRAPH:
+            return run_pool_student(job, (dataset.X, dataset.y))
         try:
             from ipate.reproduce.training import run_job
         except ModuleNotFoundError as error:

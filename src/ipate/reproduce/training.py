@@ -1,10 +1,11 @@
-"""Run training jobs on a machine that has only numpy, torch and, for forests, scikit-learn.
+"""Run training jobs on a machine that has only numpy and torch; some jobs need more.
 
     python -m ipate.reproduce.training JOBS --data-dir DATA --device cuda --out VOTES
 
 JOBS holds the *.job.npz files that `ipate reproduce NAME --job-files JOBS` wrote; they are run in the order of their
 names, and each result is written at once, so that an interrupted call loses one job at most and the next call
-continues. DATA holds NAME.npz (`X` images and `y`, in the data set's row order) or the official files.
+continues. DATA holds NAME.npz (`X` images and `y`, in the data set's row order) or the official files. Forests need
+scikit-learn; jobs of the students "graph" and "semi" need scikit-learn, scipy and narwhals, and "semi" also skorch.
 """
 
 import argparse
@@ -20,7 +21,18 @@ import torch
 from numpy.typing import NDArray
 
 from ipate.errors import InputError, IpateError
-from ipate.reproduce.jobs import FOREST, Job, Result, narrow, read_job, read_result, run_forests, write_result
+from ipate.reproduce.jobs import (
+    FOREST,
+    GRAPH,
+    SEMI,
+    Job,
+    Result,
+    narrow,
+    read_job,
+    read_result,
+    run_forests,
+    write_result,
+)
 from ipate.torch.ensemble import Ensemble, Members
 from ipate.torch.loop import Compute, chosen_device
 from ipate.torch.nets import find_preset
@@ -57,6 +69,10 @@ def run_job(
     """Train a job's models and ask them; images are (N, H, W) or (N, H, W, C), or features for forests, and classes."""
     if job.preset == FOREST:
         return run_forests(job, images, n_jobs=n_jobs, progress=progress)
+    if job.preset in (GRAPH, SEMI):
+        from ipate.reproduce.pool_students import run_pool_student
+
+        return run_pool_student(job, images, device=device)
     X, y = images
     settings, start = compute or Compute(), time.perf_counter()
     learnt, y_learnt, indices = X, y, job.indices.astype(np.int64)
@@ -108,7 +124,7 @@ def _images(name: str, folder: Path) -> Images:
 
 def _work(job: Job) -> float:
     """Return a number of steps to which the time of a job is proportional, for jobs of one preset."""
-    if job.preset == FOREST:
+    if job.preset in (FOREST, GRAPH, SEMI):
         return float(len(job.indices))
     preset = find_preset(job.preset).lasting(epochs=job.epochs, steps=job.steps)
     return float(job.n_models * preset.n_steps(len(job.indices) / job.n_models))

@@ -71,19 +71,29 @@ def weighting(
         return _laid_out("weighting", ensemble, given, mechanism=mechanism, rule=rule)
 
 
+def by_rule(ensemble: Ensemble, given: Budgets, *, rule: str) -> Scheme:
+    """Weight by a rule where budgets differ; where they do not, everybody is one group."""
+    alike = len({epsilon for epsilon, _ in given.values()}) == 1
+    return standard(ensemble, given) if alike else weighting(ensemble, given, rule=rule)
+
+
 def vanishing(ensemble: Ensemble, given: Budgets, *, power: float = 4) -> Scheme:
     """Let a group's teachers vote on a fraction (ε_g/ε_max)^power of the queries; the paper's experiments have 4."""
     return _laid_out("vanishing", ensemble, given, seed=0, power=power)
 
 
-def _laid_out(
-    variant: str, ensemble: Ensemble, given: Budgets, *, mechanism: Mechanism | None = None, **options: Any
-) -> Scheme:
-    groups = [
+def groups_of(given: Budgets) -> list[Group]:
+    """Return the groups of people who have these budgets."""
+    return [
         Group(id=name, budget=Budget(epsilon, DELTA), people=round(share * _PEOPLE))
         for name, (epsilon, share) in given.items()
     ]
-    layout = lay_out(variant, groups=groups, n_teachers=ensemble.n_teachers, **options)
+
+
+def _laid_out(
+    variant: str, ensemble: Ensemble, given: Budgets, *, mechanism: Mechanism | None = None, **options: Any
+) -> Scheme:
+    layout = lay_out(variant, groups=groups_of(given), n_teachers=ensemble.n_teachers, **options)
     return Scheme(panel=layout.panel(), mechanism=mechanism or ensemble.setup.mechanism, schedule=layout.participation)
 
 

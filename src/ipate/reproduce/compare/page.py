@@ -56,7 +56,7 @@ def compare(models: TrainedModels, options: GridOptions) -> Page:
     """Run what the kept results lack, as far as this machine can, and make the page."""
     kept = Kept() if options.quick else Kept.read(models.cache / KEPT)
     folder = None if models.data_dir is None else Path(models.data_dir)
-    wanted = Options(quick=options.quick, data_dir=folder, places=_places(models.device))
+    wanted = Options(quick=options.quick, data_dir=folder, places=("cpu", "gpu") if models.has_gpu else ("cpu",))
     elsewhere = missing_tasks(kept, Options(quick=options.quick, places=("gpu",)))
     problems: list[str] = []
     if missing_tasks(kept, wanted):
@@ -69,17 +69,6 @@ def compare(models: TrainedModels, options: GridOptions) -> Page:
         kept.write(models.jobs / KEPT)
         raise PendingError([task.name for task in elsewhere], models.jobs)
     return make_page(kept, problems=problems, quick=options.quick)
-
-
-def _places(device: str) -> tuple[str, ...]:
-    """Return what this machine can do: trainings on images need a GPU."""
-    if device == "cpu":
-        return ("cpu",)
-    try:
-        import torch
-    except ModuleNotFoundError:
-        return ("cpu",)
-    return ("cpu", "gpu") if torch.cuda.is_available() else ("cpu",)
 
 
 def _cores() -> int:
