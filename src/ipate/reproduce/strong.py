@@ -60,6 +60,7 @@ def strong_teachers(
 
     With fewer `setups`, use another cache than for all: the paper's students of all setups are trained together.
     """
+    models.require(spec for setup in setups for spec in shared_ensembles(setup, options))
     votings: dict[tuple[str, str], Votings] = {}
     own: list[OwnStudent] = []
     for setup in setups:
