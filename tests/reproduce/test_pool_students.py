@@ -9,7 +9,7 @@ from ipate.errors import InputError
 from ipate.planning.settings import choose_settings
 from ipate.public import queries
 from ipate.reproduce import pool_students
-from ipate.reproduce.jobs import Counts, Job, read_job, read_result, write_job
+from ipate.reproduce.jobs import Counts, Job
 from ipate.reproduce.pool_students import ask_points, run_pool_student
 from ipate.runs.asking import plan_queries
 from ipate.students import STUDENTS
@@ -107,21 +107,3 @@ def test_pool_student_without_counts_is_refused():
     plain = job_for(counts=None, asking=None, labels=Y[POOL])
     with pytest.raises(InputError, match="'graph' needs counts"):
         run_pool_student(plain, (X, Y))
-
-
-def test_semi_job_file_gives_result_by_command(tmp_path):
-    pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'")
-    from ipate.reproduce.training import main
-
-    (tmp_path / "data").mkdir()
-    np.savez(tmp_path / "data" / "pictures.npz", X=X, y=Y)
-    job = job_for("semi", steps=2)
-    read = read_job(write_job(job, tmp_path / "jobs", order=0))
-    assert read.digest() == job.digest()
-    np.testing.assert_array_equal(read.counts, job.counts)
-    folders = [str(tmp_path / "jobs"), "--data-dir", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
-    assert main([*folders, "--device", "cpu"]) == 0
-    found = read_result(job, tmp_path / "out")
-    assert found.predicted.shape == found.truth.shape == (1, 100)
-    assert found.meta["labels"] == 24
-    assert read_result(replace(job, steps=3), tmp_path / "out") is None

@@ -28,7 +28,8 @@ class Tiny(TrainedModels):
         return super().dataset("digits")
 
     def partition(self, setup, replicate):
-        return split(replace(setup, public=270, test=100), self.dataset("mnist"), seed=replicate)
+        public = 270 if setup.name in STRONG or setup.name == "mnist" else 40
+        return split(replace(setup, public=public, test=100), self.dataset("mnist"), seed=replicate)
 
     def require(self, specs):
         pass

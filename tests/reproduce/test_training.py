@@ -135,3 +135,8 @@ def test_training_needs_only_numpy_torch_and_sklearn(folder):
     assert sorted(path.name for path in (folder / "out").iterdir()) == [
         "forests.votes.npz", "graph.students.npz", "one.votes.npz", "semi.students.npz",
     ]  # fmt: skip
+    semi = replace(own, name="semi", preset="semi")
+    found = read_result(semi, folder / "out")
+    assert found.predicted.shape == found.truth.shape == (1, 30)
+    assert found.meta["labels"] == 9
+    assert read_result(replace(semi, steps=2), folder / "out") is None
