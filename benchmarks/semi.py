@@ -11,23 +11,26 @@ numpy, torch, scikit-learn and a GPU; noise is seeded, so nothing here is privat
 - `features`: how often a pool point and its nearest neighbour have one class, for the net's features, for those in
   whole numbers, and for the points on the grid; and whether CPU and GPU agree on the latter to the last bit.
 - `flips`: sub-clusters of at least .67% of the pool of which more than half is wrong after spreading 60 true labels, by
-  rule, among 15 sub-clusters of every true class.
+  rule, among 15 sub-clusters of every true class. `--flips 10` counts them alone, from stored encoders, without a GPU.
 - `ballots`: 16 partitions of the learnt features, δ = 1e-5, and the student "semi" with its defaults. `pool` is the
   share of right labels.
 - `teachers`: 1,000 teachers of 60 people, preset "small". The number of queries is the student's, σ = √(2m)/μ, no
   check; points by coverage in two rounds, noisy counts, and the student "semi". Each line is one voting. With `mix` the
   teachers are split at random among groups of these shares and budgets, weighted by their μ. `way` leaves out parts:
   "random" and "typical" queries, "coverage", "counts" as confidence, and no spreading in any of these.
+- `ingredients`, with --ingredients and no GPU: what a logistic student of the learnt features has from labels of
+  random, typical and covering points, with the confidence of noisy counts, and after spreading.
 - With --votes: the same for the votes of a file (teachers × pool) on its pool `public` (rows of the 70,000).
 """
 
 import argparse
 import gzip
+import itertools
 import json
 import math
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
 from ipate.accounting.gdp import mu_of
 from ipate.ballots.counting import decode
@@ -43,7 +48,7 @@ from ipate.labelling.noise import STEPS, in_steps
 from ipate.public import exact
 from ipate.public.cells import PARTITIONS, make_cells, usual_cells
 from ipate.public.features import fit_features, unit_length
-from ipate.public.graph import make_graph, usual_alpha
+from ipate.public.graph import make_graph, margins, usual_alpha
 from ipate.reproduce.pool_students import ask_points
 from ipate.students import Semi
 from ipate.students.confidence import posterior
@@ -77,6 +82,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--pool", type=int, default=9_000)
     parser.add_argument("--people", type=int, default=PEOPLE)
+    parser.add_argument("--flips", type=int, default=0, help="count flips alone, with so many new seeds of the queries")
+    parser.add_argument("--ingredients", action="store_true", help="measure the parts with a logistic student alone")
     args = parser.parse_args()
     args.kept.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
@@ -84,6 +91,13 @@ def main() -> None:
         n: v for n, v in vars(args).items() if n in ("data_dir", "kept", "encoder_steps", "steps", "pool", "people")
     }
     worlds: list[Job] = [base | {"seed": seed, "votes": None} for seed in range(args.seeds)]
+    if args.flips or args.ingredients:
+        for world in worlds:
+            if args.flips:
+                print(json.dumps(flips(world | {"query_seeds": range(10, 10 + args.flips)})), flush=True)
+            for line in ingredients(world) if args.ingredients else ():
+                print(json.dumps(line), flush=True)
+        return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(args.workers, context) as pool:
         until = {"until": began + args.seconds}
@@ -245,6 +259,21 @@ def train_teachers(job: Job) -> Job:
 def by_teachers(job: Job) -> Job:
     """Ask points of the pool, and teach a student from what was released."""
     X, y, pool, _ = world_of(job)
+    known, m, noise = released(job)
+    way, points = job.get("way"), unit_length(read_encoder(job).features(X[pool]))
+    rule = way if way in ("random", "typical") else "coverage"
+    asked, targets = ask_points(points, make_graph(points, n_jobs=2), known, m, seed=job["seed"], rule=rule)
+    right = float((known[asked].argmax(axis=1) == y[pool][asked]).mean())
+    figures = {"queries": len(asked), "noise": noise, "right": right}
+    figures |= {name: job[name] for name in ("voting", "mix", "way") if name in job}
+    if way is None:
+        return figures | taught(job, "teachers", targets.argmax(axis=1), targets=targets)
+    labels = np.where(targets.any(axis=1), targets.argmax(axis=1), -1)
+    return figures | taught(job, "teachers", labels, sample_weight=targets.max(axis=1) if way == "counts" else None)
+
+
+def released(job: Job) -> tuple[NDArray[np.float64], int, float]:
+    """Return the posterior that noisy counts of every point would give, the number of queries, and σ/k."""
     generator = np.random.default_rng([job["seed"], 2, job["voting"]])
     if job["votes"] is not None:
         with np.load(job["votes"]) as file:
@@ -258,17 +287,32 @@ def by_teachers(job: Job) -> Job:
     assert m is not None
     sigma = math.sqrt(2 * m) / q
     steps = in_steps(counts + generator.normal(0, sigma, counts.shape), sigma=sigma)
-    known = posterior(steps, step=sigma / STEPS, total_weight=k)
-    way, points = job.get("way"), unit_length(read_encoder(job).features(X[pool]))
-    rule = way if way in ("random", "typical") else "coverage"
-    asked, targets = ask_points(points, make_graph(points, n_jobs=2), known, m, seed=job["seed"], rule=rule)
-    right = float((known[asked].argmax(axis=1) == y[pool][asked]).mean())
-    figures = {"teachers": int(k), "queries": len(asked), "noise": sigma / k, "right": right}
-    figures |= {name: job[name] for name in ("voting", "mix", "way") if name in job}
-    if way is None:
-        return figures | taught(job, "teachers", targets.argmax(axis=1), targets=targets)
-    labels = np.where(targets.any(axis=1), targets.argmax(axis=1), -1)
-    return figures | taught(job, "teachers", labels, sample_weight=targets.max(axis=1) if way == "counts" else None)
+    return posterior(steps, step=sigma / STEPS, total_weight=k), m, sigma / k
+
+
+def ingredients(job: Job) -> Iterator[Job]:
+    """Yield what a logistic student of learnt features gains from each part, at every budget and voting."""
+    X, y, pool, _ = world_of(job)
+    every = unit_length(read_encoder(job).features(X))
+    points, outside = every[pool], np.setdiff1d(np.arange(len(X)), pool)
+    graph, scaled = make_graph(points), StandardScaler().fit(points).transform(every)
+    for epsilon, voting in itertools.product(BUDGETS, range(VOTINGS)):
+        known, m, _ = released(job | {"epsilon": epsilon, "voting": voting})
+        scores: Job = {}
+        for rule in ("random", "typical", "coverage"):
+            asked, targets = ask_points(points, graph, known, m, seed=job["seed"], rule=rule)
+            spread = graph.spread(targets, alpha=usual_alpha(m, len(points)))
+            for part, rows, told, weights in (
+                ("labels", asked, targets, None),
+                ("counts", asked, targets, targets.max(axis=1)),
+                ("spreading", np.arange(len(points)), spread, margins(spread)),
+            ):
+                model = LogisticRegression(max_iter=1000).fit(
+                    scaled[pool[rows]], told[rows].argmax(axis=1), None if weights is None else weights[rows]
+                )
+                scores[f"{rule}, {part}"] = float((model.predict(scaled[outside]) == y[outside]).mean())
+        head = {"what": "ingredients", "seed": job["seed"], "epsilon": epsilon, "voting": voting, "queries": m}
+        yield head | scores
 
 
 def weighted(
@@ -297,7 +341,7 @@ def flips(job: Job) -> Job:
     size = np.bincount(part, minlength=15 * CLASSES)
     graph, found = make_graph(points, n_jobs=2), {}
     for rule in ("random", "typical", "coverage"):
-        for seed in range(3):
+        for seed in job.get("query_seeds", range(3)):
             asked, targets = ask_points(points, graph, np.eye(CLASSES)[truth], 60, seed=seed, rule=rule)
             wrong = graph.spread(targets, alpha=usual_alpha(len(asked), len(truth))).argmax(axis=1) != truth
             share = np.bincount(part, weights=wrong, minlength=len(size)) / np.maximum(size, 1)
