@@ -1501,6 +1501,20 @@ MUTANTS = (
         (f"{MISALIGNED}::test_budgets_by_id_beside_plain_rows_are_refused",),
     ),
     Mutant(
+        "runs with and without an overlap share a ledger",
+        "ledger/admission.py",
+        "        self._check_overlap(runs)\n",
+        "",
+        (f"{POOL}::test_overlap_shares_no_ledger_with_other_runs",),
+    ),
+    Mutant(
+        "ledger does not record an accepted overlap",
+        "ledger/sqlite.py",
+        'reason="overlap" if parent is None and roster.overlap else reason,',
+        "reason=reason,",
+        (f"{POOL}::test_overlap_shares_no_ledger_with_other_runs",),
+    ),
+    Mutant(
         "plan counts small groups in its table",
         "cli/plan.py",
         "account, people = group.account, str(counted(group.account.people))",

@@ -128,7 +128,7 @@ class SqliteLedger(Ledger):
                     identity=roster.identity,
                     noise=noise or "secure",
                     parent=parent,
-                    reason=reason,
+                    reason="overlap" if parent is None and roster.overlap else reason,
                     replaces=replaces,
                     accounts=_opened(connection, contents, terms, roster, parent),
                     members=tuple(sorted((roster.people or {}).items())),

@@ -72,6 +72,7 @@ def roster_of(folder: RunFolder, allocation: Allocation, unprotected: NDArray[np
         unprotected=unprotected.tolist(),
         rows=config.data.file is None or config.data.person is None,
         new_people=config.new_people,
+        overlap=config.data.allow_overlap,
         accept_larger_budgets=config.accept_larger_budgets,
     )
 
