@@ -250,10 +250,7 @@ def covered(facts: Facts) -> tuple[str, ...]:
     elif facts.parameters.design is not None:
         released = "The answer of the private test, the labels, and the queries that got none."
     found = [
-        (
-            f"Everybody whose data {voted}{facts.people_counted}, each with the budget of their own group. All "
-            "rows of one person count together."
-        ),
+        f"Everybody whose data {voted}{facts.people_counted}, each with the budget of their own group. {facts.unit}",
         released,
         "The student, its predictions, and whatever anybody computes from them, now or later.",
         "The figures of the public report: they follow from budgets, parameters and released answers alone.",

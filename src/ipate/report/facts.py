@@ -227,6 +227,7 @@ class About:
     public_scores: "Scores | None" = None  # found with public labels alone
     student_folder: str = ""  # where the deployed student lies in the run's folder
     levels: bool = True  # whether groups are consent levels, rather than numbers that people chose
+    by_row: bool = False  # whether the data names no people, so that every row counts as a person of its own
     identity: Identity = Identity()
     elsewhere: bool = False  # whether teachers were trained or ballots cast elsewhere, so that there is no run folder
     sites: tuple[str, ...] = ()  # the sites whose votes or ballots were merged
@@ -272,6 +273,16 @@ class Facts(About):
     def people_counted(self) -> str:
         """The number of people in brackets, for the end of a phrase; empty where it is not stated."""
         return "" if self.n_people is None else f" ({self.n_people:,} people)"
+
+    @property
+    def unit(self) -> str:
+        """What counts as one person, in a sentence."""
+        if self.by_row:
+            return (
+                "The data names no people, so every row was counted as a person of its own: for somebody with several "
+                "rows, the ε of their rows add up."
+            )
+        return "All rows of one person count together."
 
     def count(self, people: int) -> int | str | None:
         """Return a number of people of one group as it may be shown; None where numbers are not stated."""

@@ -87,10 +87,10 @@ def _privacy_loss(facts: Facts) -> dict[str, Any]:
         for epsilon, group in promised
     )
     return {
-        "privacy_unit": "Person",
+        "privacy_unit": "Row" if facts.by_row else "Person",
         "privacy_unit_details": (
-            "Adjacent data sets differ in all rows of one person, replaced by any other rows or by nothing. Who takes "
-            "part and with which budget is public."
+            f"Adjacent data sets differ in {'one row' if facts.by_row else 'all rows of one person'}, replaced by any "
+            f"other data or by nothing. {facts.unit} Who takes part and with which budget is public."
         ),
         "privacy_parameters": {
             "epsilon": float(max(epsilon for epsilon, _ in promised)),

@@ -129,6 +129,7 @@ def _keep_facts(folder: RunFolder, task: Task) -> None:
         "classes": list(task.data.classes),
         "rows": {part: len(getattr(task.parts, part)) for part in ("private", "public", "test")},
         "people": task.people.n_people,
+        "person_ids": task.data.person_id is not None,
         "unprotected": len(task.unprotected),
         "overlap": task.overlap,
         "public_metrics": sorted(public_metrics(task)),
