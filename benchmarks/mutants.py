@@ -1303,7 +1303,7 @@ MUTANTS = (
     ),
     Mutant(
         "scores stand among what may be published",
-        "labelling/results.py",
+        "labelling/blocks.py",
         '"private": {**hidden, **(scores or {})}}',
         '"private": {**hidden}} | {"publishable": {**head, **(scores or {})}}',
         ("tests/attacks/test_02_raw_vote_figures.py::test_accuracy_of_labels_is_not_called_releasable",),
@@ -1534,6 +1534,27 @@ MUTANTS = (
         "moved = shown_count(int(people[lost > 0].sum()), least=least)",
         "moved = int(people[lost > 0].sum())",
         (f"{SMALL}::test_merged_few_are_not_counted_in_the_note",),
+    ),
+    Mutant(
+        "mean loss of a few merged people stated",
+        "people/merging.py",
+        "if isinstance(moved, str):",
+        "if False:",
+        (f"{SMALL}::test_merged_few_are_not_counted_in_the_note",),
+    ),
+    Mutant(
+        "other groups counted beside a small one",
+        "people/budgets.py",
+        'rest = f"{least} or more" if has_small(sizes, least=least) else None',
+        "rest = None",
+        (f"{SMALL}::test_total_does_not_tell_a_small_group",),
+    ),
+    Mutant(
+        "weight of all ballots tells a small group",
+        "labelling/blocks.py",
+        "hidden = has_small((group.group.people for group in groups), least=least)",
+        "hidden = False",
+        (f"{SMALL}::test_total_does_not_tell_a_small_group",),
     ),
     # Teachers: nothing that private rows do to them is visible, and none moves another.
     Mutant(

@@ -28,6 +28,12 @@ _UP = 2.0**-51  # the root of the partitions and its product are each off by 2^-
 FULL = 10.0  # Σw/(mσ): beyond it, more weight improves no label, so the rest stays in the accounts
 
 
+def about(weight: float) -> str:
+    """Format the weight of all ballots for a sentence, rounded down to two digits: more would tell groups' sizes."""
+    step = 10.0 ** (math.floor(math.log10(weight)) - 1) if weight > 0 else 1.0
+    return f"{math.floor(weight / step + 1e-9) * step:.10g}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Design:
     """Everything about a release of ballots that is public before it: it depends on no private row.
@@ -78,8 +84,8 @@ class Design:
         found = []
         if self.per_class < ENOUGH:
             found.append(
-                f"ballots: the budgets afford a total weight of {self.affordable:.1f} noise deviations for "
-                f"{self.n_classes} classes, {self.per_class:.1f} per class; below {ENOUGH:g} per class many labels "
+                f"ballots: the budgets afford a total weight of {about(self.affordable)} noise deviations for "
+                f"{self.n_classes} classes, {about(self.per_class)} per class; below {ENOUGH:g} per class many labels "
                 "will be wrong: more people or larger budgets are needed"
             )
         if self.share < 1:

@@ -13,7 +13,7 @@ from ipate.accounting.bounds import find_bound
 from ipate.errors import InputError
 from ipate.report.claims import covered, not_covered, promised_epsilon, public_facts, shared_out
 from ipate.report.facts import Facts, for_audience
-from ipate.report.formats import plain, small, up
+from ipate.report.formats import people_count, plain, small, up
 
 MISSING = "Not stated."
 SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
@@ -82,7 +82,7 @@ def _privacy_loss(facts: Facts) -> dict[str, Any]:
     promised = [(promised_epsilon(facts, group) or group.budget.epsilon, group) for group in facts.groups]
     spent = {} if facts.released is None else {paid.id: paid.cost for paid in facts.released.groups}
     details = "; ".join(
-        f"group {group.id}, {facts.counted(group.account.people)} people: promised ε = {up(epsilon, 4)} at "
+        f"group {group.id}, {people_count(facts.size(group))} people: promised ε = {up(epsilon, 4)} at "
         f"δ = {small(group.budget.delta)}" + (f", spent ε = {up(spent[group.id], 4)}" if group.id in spent else "")
         for epsilon, group in promised
     )
