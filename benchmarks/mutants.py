@@ -1515,6 +1515,34 @@ MUTANTS = (
         (f"{POOL}::test_overlap_shares_no_ledger_with_other_runs",),
     ),
     Mutant(
+        "refused charge states private costs",
+        "ledger/base.py",
+        "if self.private_history or not terms.meter.data_independent:",
+        "if False:",
+        (f"{CONTRACT}::test_refusal_under_private_bound_states_no_cost",),
+    ),
+    Mutant(
+        "refused run states costs of a private one",
+        "ledger/carry.py",
+        "if any(not own.meter.data_independent and own.cost.any() for own in past):",
+        "if False:",
+        (f"{RUN_LEDGERS}::test_refusal_after_private_run_states_no_cost",),
+    ),
+    Mutant(
+        "run without budget for a query states private costs",
+        "runs/ledgers.py",
+        "{PRIVATE_COSTS if _private_history(path) else spent}",
+        "{spent}",
+        (f"{RUN_LEDGERS}::test_refusal_after_private_run_states_no_cost",),
+    ),
+    Mutant(
+        "older copy of a ledger tells the number of private charges",
+        "ledger/sqlite.py",
+        "if any(not row.terms.meter.data_independent for run in contents.runs.values() for row in run.accounts):",
+        "if False:",
+        ("tests/ledger/test_tampering.py::test_older_copy_states_no_number_of_private_charges",),
+    ),
+    Mutant(
         "plan counts small groups in its table",
         "cli/plan.py",
         "account, people = group.account, str(counted(group.account.people))",
@@ -1926,7 +1954,7 @@ MUTANTS = (
     Mutant(
         "spent budgets release ballots of noise",
         "ballots/release.py",
-        "    design.check_useful()\n",
+        "    design.check_useful(private=bool(book.private_history))\n",
         "",
         ("tests/test_classifier_ballots.py::test_shared_ledger_refuses_second_release_of_ballots",),
     ),

@@ -97,13 +97,16 @@ class Design:
             )
         return tuple(found)
 
-    def check_useful(self) -> None:
-        """Refuse a release whose labels would be noise, because little or nothing is left of the budgets."""
+    def check_useful(self, *, private: bool = False) -> None:
+        """Refuse a release whose labels would be noise, because little or nothing is left of the budgets.
+
+        Where what is left is `private`, how much it is is not told.
+        """
         if self.per_class < LEAST:
+            weight = "too little" if private else f"a total weight of {self.affordable:.2g} noise deviations"
             raise BudgetExceededError(
-                f"ballots: what is left of the budgets affords a total weight of {self.affordable:.2g} noise deviations"
-                f" for {self.n_classes} classes; below {LEAST:g} per class labels are noise, so nothing was charged: "
-                "more people or larger budgets are needed"
+                f"ballots: what is left of the budgets affords {weight} for {self.n_classes} classes; below {LEAST:g} "
+                "per class labels are noise, so nothing was charged: more people or larger budgets are needed"
             )
 
     def as_json(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ NoisyVotes: TypeAlias = tuple[float, Ints]  # σ, and a number per class in whol
 # that is tested as a whole; the histogram of all ballots
 RELEASES = ("labels", "counts", "test", "ballots")
 QUERIES = ("labels", "counts")  # the kinds that answer queries; a query of a pool is answered once, by one of them
+PRIVATE_COSTS = "what was spent is private, because costs on this ledger were computed from private votes"
 REASONS = ("withdrawal",)  # why a run continues another one
 
 

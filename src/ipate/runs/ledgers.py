@@ -19,7 +19,7 @@ from ipate.labelling.results import Labelling, Record
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger
 from ipate.ledger.finding import Choice, choose_ledger
-from ipate.ledger.records import Head
+from ipate.ledger.records import PRIVATE_COSTS, Head
 from ipate.ledger.sqlite import SqliteLedger, opening_accounts, run_names
 from ipate.people.budgets import shown_counts
 from ipate.planning.settings import Settings
@@ -192,8 +192,9 @@ def check_affordable(
     if settings.ballots:
         opening = {row.id: row.opening for row in accounts}  # empty if the ledger is new
         design = make_design(terms, n_classes=n_classes, n_pool=n_public, spent=opening)
-        design.check_useful()
-        for note in () if accounts and _private_history(path) else design.notes:
+        private = bool(accounts) and _private_history(path)
+        design.check_useful(private=private)
+        for note in () if private else design.notes:
             told.warning("warning: %s", note)
         return
     panel, aggregator = allocation.panel(), settings.aggregator(allocation.scale)
@@ -210,9 +211,10 @@ def check_affordable(
             poor.append((entry, entry.epsilon(row.opening)))
     if poor and (settings.stop != "drop" or len(poor) == len(accounts)):
         entry, so_far = poor[0]
+        spent = f"earlier runs spent ε = {so_far:.6g} of its budget {entry.account.epsilon:.6g}"
         raise BudgetExceededError(
-            f"{path}: group {entry.account.group.id!r} cannot pay for one more query: earlier runs spent ε = "
-            f"{so_far:.6g} of its budget {entry.account.epsilon:.6g}; leave its people out, ask for a new consent, or "
+            f"{path}: group {entry.account.group.id!r} cannot pay for one more query: "
+            f"{PRIVATE_COSTS if _private_history(path) else spent}; leave its people out, ask for a new consent, or "
             'set stop = "drop" so that the other groups continue without them'
         )
 
