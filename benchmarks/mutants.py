@@ -1543,6 +1543,13 @@ MUTANTS = (
         ("tests/ledger/test_tampering.py::test_older_copy_states_no_number_of_private_charges",),
     ),
     Mutant(
+        "ids written in another way begin a new ledger",
+        "ledger/finding.py",
+        "if 2 * len(pairs) > len(own):",
+        "if False:",
+        ("tests/attacks/test_04_ids.py::test_new_ledger_is_refused_for_ids_like_those_of_another",),
+    ),
+    Mutant(
         "plan counts small groups in its table",
         "cli/plan.py",
         "account, people = group.account, str(counted(group.account.people))",
