@@ -291,7 +291,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             self.vote_accuracy_ = float(np.mean(self.labels_[given_label] == truth[given_label]))
         self._teach(pool, extra, seed=seed)
         self.guarantee_, self.guarantees_ = self.labelling_.guarantee, self.labelling_.groups
-        self._by_level, self._versions = levels is not None, library_versions()
+        self._by_level, self._by_row, self._versions = levels is not None, person_id is None, library_versions()
         return self
 
     def report(self, path: Any, private: bool = False, *, name: str = "PATEClassifier") -> Path:

@@ -72,3 +72,15 @@ def test_ids_that_look_alike_are_warned_about(tmp_path):
     found = run(write_csv(tmp_path / "a.csv", names), "first", labelling="max_labels = 1")
     assert found.code == 0
     assert "2 ids differ from another only in case or leading zeros" in found.err
+
+
+def test_new_ledger_is_refused_for_ids_like_those_of_another(tmp_path):
+    """Without --ledger other ids find no ledger, so that a new one would give these people a second budget."""
+    few = "max_labels = 1"
+    assert run(write_csv(tmp_path / "a.csv"), "first", labelling=few).code == 0
+    others = write_csv(tmp_path / "b.csv", [f"0{name}" for name in NAMES])
+    refused = run(others, "second", labelling=few)
+    assert refused.code == 2
+    assert "a.ledger.sqlite: 160 ids differ from another only in case or leading zeros ('1' and '01'" in refused.err
+    assert run(others, "third", "--fresh-ledger", labelling=few).code == 0
+    assert run(others, "fourth", labelling=few).code == 0  # their own ledger knows them now

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
+from attacks.making import run, write_csv
 from ipate import PATEClassifier
 from ipate.errors import InputError
 
@@ -56,10 +57,11 @@ def test_one_equal_row_changes_nothing():
     assert model().fit(X, y, X_public=pool).guarantee_.kind == "releasable"
 
 
-def test_allowed_overlap_has_no_guarantee():
+def test_allowed_overlap_has_no_guarantee(tmp_path):
     X, y = people()
     fitted = model(allow_overlap=True).fit(X, y, X_public=X)
     assert fitted.guarantee_.kind == "none"
+    assert "private data was also used as public data" in fitted.report(tmp_path / "report.html").read_text()
     with pytest.raises(InputError, match="labelled X are copies"):
         model().fit(X, y, X_public=np.random.default_rng(3).normal(size=(50, 3)), labelled=(X, y))
 
@@ -81,3 +83,18 @@ def test_frame_with_people_of_private_rows_is_refused(kind):
         model().fit(make(own), "y", person_id="id", X_public=make(pool))
     fitted = model().fit(make(own), "y", person_id="id", X_public=make(pool.iloc[1:]))
     assert fitted.guarantee_.kind == "releasable"
+
+
+@pytest.mark.parametrize("person", ["id", None], ids=["ids", "rows"])
+@pytest.mark.parametrize("first", [True, False], ids=["overlap first", "overlap second"])
+def test_overlap_shares_no_ledger_with_other_runs(tmp_path, person, first):
+    """Nobody records whose rows were in the pool, so no later promise on the same ledger would be true."""
+    file = write_csv(tmp_path / "people.csv")
+    options = [["--allow-overlap"], []] if first else [[], ["--allow-overlap"]]
+    assert run(file, "one", *options[0], person=person, labelling="max_labels = 2").code == 0
+    refused = run(file, "two", *options[1], person=person)
+    assert refused.code == 2
+    assert "(allow_overlap)" in refused.err
+    assert "--fresh-ledger" in refused.err
+    assert not (tmp_path / "two").exists()
+    assert run(file, "three", *options[0], person=person, labelling="max_labels = 2").code == 0

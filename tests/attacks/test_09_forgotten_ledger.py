@@ -53,6 +53,9 @@ def test_renamed_and_corrected_data_finds_its_ledger(tmp_path):
 def test_data_without_ids_is_known_by_its_path(tmp_path):
     file = write_csv(tmp_path / "people.csv")
     assert run(file, "first", person=None).code == 0
+    report = (tmp_path / "first" / "public" / "report.html").read_text()
+    assert "every row was counted as a person of its own" in report
+    assert "All rows of one person count together" not in report
     file.write_text(file.read_text().replace("yes", "no", 1))
     assert run(file, "second", person=None).code == 1
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))

@@ -37,6 +37,33 @@ def test_plan_does_not_count_small_groups(tmp_path, options):
     assert counts(json.loads(stated.out)) & {1, 2, 3, 4, "under 5"} == {"under 5"}
 
 
+@pytest.mark.parametrize("voting", ["teachers", "ballots"])
+def test_total_does_not_tell_a_small_group(tmp_path, voting):
+    """The total less the other groups, or a share of them, would be the size of the small group."""
+    config = strict_few(tmp_path)
+    fixed = 'variant = "standard"\naggregator = "gnmax"\nsigma = 2.0'
+    given = config.read_text().replace(fixed, f'voting = "{voting}"')
+    config.write_text(given.replace("number = 8\n", "") if voting == "ballots" else given)
+    ran = ipate("run", config, "--out", tmp_path / "out", "--json")
+    assert ran.code == 0, ran.err
+    stated = json.loads(ran.out)["publishable"]
+    report = json.loads((tmp_path / "out" / "public" / "report.json").read_text())["publishable"]
+    kept = json.loads((tmp_path / "out" / "public" / "guarantee.json").read_text())
+    assert stated["people"] == report["data"]["people"] == 100
+    for groups in (stated["groups"], report["groups"], kept["groups"]):
+        assert {group["people"] for group in groups} == {"under 5", "5 or more"}
+    assert all(
+        group[name] is None for group in report["groups"] for name in ("people_share", "vote_share", "influence")
+    )
+    if voting == "ballots":
+        assert stated["ballots"]["weight"] is None
+        assert kept["ballots"]["weight"] is None
+        assert "All ballots together weigh" not in report["labelling"]["ending"]
+    table = ipate("run", config, "--out", tmp_path / "table", "--fresh-ledger")
+    assert "all ballots together weigh" not in table.out
+    assert "5 or more" in table.out
+
+
 def counts(found):
     """Return every number of people in a JSON object."""
     if isinstance(found, dict):
@@ -51,3 +78,4 @@ def test_merged_few_are_not_counted_in_the_note():
     ]
     _, notes = merge_groups(groups, max_groups=2, min_group_size=5)
     assert "under 5 of 203 people count with a smaller" in notes[0]
+    assert "on average" not in notes[0]  # it is their number times the difference, over 203

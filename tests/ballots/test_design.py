@@ -115,6 +115,13 @@ def test_spent_budget_reduces_the_weight_by_id():
     assert design.costs["g1"][0] <= terms[1].limit[0] * 0.25
 
 
+def test_refusal_states_no_weight_where_it_is_private():
+    terms = ballot_terms(groups((0.001, 1e-5, 10)))
+    for more, told in (({}, "affords a total weight of 0.0"), ({"private": True}, "affords too little for 2 classes")):
+        with pytest.raises(BudgetExceededError, match=told):
+            make_design(terms, n_classes=2, n_pool=500).check_useful(**more)
+
+
 def test_empty_accounts_are_refused():
     terms = ballot_terms(groups((1.0, 1e-5, 100)))
     with pytest.raises(BudgetExceededError, match="no budget is left"):

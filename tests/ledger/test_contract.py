@@ -94,6 +94,19 @@ def test_refused_charge_names_the_group_and_changes_nothing(make, order):
     assert len(book.charges) == 1
 
 
+@pytest.mark.parametrize("bound", ["tight", "exact"])
+def test_refusal_under_private_bound_states_no_cost(make, bound):
+    """What was spent was computed from private votes, so two refusals with other votes must read alike."""
+    told = set()
+    for spent in (0.01, 0.02):
+        book = make([terms("strict", 1.0, meter=Meter(bound, "improved", (20.0,)))])
+        book.charge(charge({"strict": [spent]}, bound=bound))
+        with pytest.raises(BudgetExceededError, match=r"'strict' cannot pay: .* what was spent is private") as caught:
+            book.charge(charge({"strict": [10.0 + spent]}, queries=("r",), bound=bound))
+        told.add(str(caught.value))
+    assert len(told) == 1
+
+
 def test_refused_charge_names_teacher_account_and_group(make):
     book = make([terms("teacher 4", 1.0, group="strict")])
     with pytest.raises(BudgetExceededError, match=r"group 'strict' \(account 'teacher 4'\)"):

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ipate.accounting.bounds import Meter
 from ipate.errors import IpateError
 from ipate.ledger.records import ReleaseTest
 from ipate.ledger.sqlite import SqliteLedger
-from ledger.making import all_terms, charge
+from ledger.making import all_terms, charge, terms
 
 
 @pytest.fixture
@@ -186,6 +187,19 @@ def test_older_copy_is_refused_by_expected_head(path, tmp_path):
         book.charge(charge({"lax": 0.01}, queries=("later",), labels=[1]))
     with pytest.raises(IpateError, match="has another history"):
         SqliteLedger.open(path, expected_head=late)
+
+
+def test_older_copy_states_no_number_of_private_charges(tmp_path):
+    file, copy = tmp_path / "tight.sqlite", tmp_path / "copy"
+    with SqliteLedger.open(file, [terms("strict", 1.0, meter=Meter("tight", "improved", (20.0,)))]) as book:
+        book.charge(charge({"strict": [0.01]}, bound="tight"))
+    shutil.copy(file, copy)
+    with SqliteLedger.open(file) as book:
+        book.charge(charge({"strict": [0.01]}, queries=("later",), bound="tight"))
+    shutil.copy(copy, file)
+    with pytest.raises(IpateError, match="it ends at an earlier entry and a later one was seen before") as caught:
+        SqliteLedger.open(file)
+    assert not any(letter.isdigit() for letter in str(caught.value).replace(str(file), ""))
 
 
 def test_lost_ledger_file_is_not_silently_replaced(path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ipate.errors import InputError
-from ipate.people.budgets import Budget, Group
+from ipate.people.budgets import Budget, Group, shown_counts
 from ipate.people.merging import merge_groups
 from ipate.people.people import People
 
@@ -98,3 +98,10 @@ def test_people_keep_ids_rows_and_stricter_groups():
 def test_repr_of_people_shows_no_ids():
     people = People.from_budgets([1.0, 2.0, 1.0], delta=1e-9, person_id=["ada", "bob", "cleo"])
     assert repr(people) == "People(3 people, 3 rows, 2 groups: eps=1: 2, eps=2: 1)"
+
+
+def test_sizes_with_one_total_look_alike_beside_a_small_group():
+    assert shown_counts([1, 62, 60]) == shown_counts([4, 59, 60]) == ["under 5", "5 or more", "5 or more"]
+    assert shown_counts([5, 60]) == [5, 60]
+    assert shown_counts([5, 60], least=6) == ["under 6", "6 or more"]
+    assert shown_counts([None, 7]) == [None, 7]

@@ -202,3 +202,14 @@ def test_copied_people_are_not_called_disjoint():
         told = json.dumps([asdict(layer) for layer in layers_of(own)]) + json.dumps(registry_record(own))
         assert told.count(said) == 2
         assert ("disjoint" in told) is (said == "disjoint sets")
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_report_says_whether_rows_count_as_people(by_row):
+    found = for_audience(replace(facts(), by_row=by_row), "public")
+    unit = next(layer for layer in layers_of(found) if layer.name == "The unit of privacy")
+    loss = registry_record(found)["deployment"]["privacy_loss"]
+    for text in (" ".join(claims.covered(found)), " ".join(unit.did), loss["privacy_unit_details"]):
+        assert ("every row was counted as a person of its own" in text) is by_row
+        assert ("All rows of one person count together" in text) is not by_row
+    assert loss["privacy_unit"] == ("Row" if by_row else "Person")

@@ -93,6 +93,22 @@ def test_exhausted_budget_is_refused_before_training(tmp_path):
         assert len(book.runs) == 1
 
 
+def test_refusal_after_private_run_states_no_cost(tmp_path):
+    """How much the first run spent, and how many labels it gave, was decided by private votes."""
+    for name, n_labels in (("few", 4), ("more", 6)):
+        run(tmp_path / name, ledger=tmp_path / f"{name}.sqlite", labelling=labels(n_labels, bound="exact"))
+    strict = {"budgets": {"policy": {"high": 0.5, "low": 20.0}}}
+    clear = {"labelling": {"sigma": 0.5, "min_labels": 0}}
+    cases = ((strict, "'high' has nothing left"), (clear, "'high' cannot pay for one more query"))
+    for number, (more, why) in enumerate(cases):
+        told = set()
+        for name in ("few", "more"):
+            with pytest.raises(BudgetExceededError, match=f"{why}: what was spent is private") as caught:
+                run(tmp_path / f"{name} {number}", ledger=tmp_path / f"{name}.sqlite", **more)
+            told.add(str(caught.value).replace(f"{name}.sqlite", "ledger"))
+        assert len(told) == 1
+
+
 def test_changed_consent_applies_to_later_runs(tmp_path):
     ledger = tmp_path / "shared.sqlite"
     run(tmp_path / "a", ledger=ledger)

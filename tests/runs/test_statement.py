@@ -10,6 +10,7 @@ from ipate.accounting.bounds import Meter
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.report.letter import letter
 from ipate.report.statement import PRIVATE, as_payload, sentences
 from ipate.runs.ledgers import ledger_path
 from ipate.runs.statements import state
@@ -164,7 +165,19 @@ def test_earlier_private_run_makes_total_private(tmp_path):
     assert not found.guaranteed
     assert found.spent is None
     assert [entry.epsilon for entry in found.entries] == [None, None]
-    assert "or of an earlier one on the same ledger" in sentences(found)[0]
+    assert "the costs of an earlier run on the same ledger were computed from private votes" in sentences(found)[0]
+    assert "the costs of this run were computed" in sentences(state(first, members(first)["high"]))[0]
+
+
+def test_later_private_run_is_called_a_later_one(tmp_path):
+    shared = tmp_path / "shared.sqlite"
+    first = begin(tmp_path, "first", ledger=shared, stop="count", max_labels=2)
+    go_on(first)
+    go_on(begin(tmp_path, "second", ledger=shared, bound="exact", stop="count", max_labels=2))
+    found = state(first, members(first)["high"])
+    assert found.private_costs == "a later run"
+    assert "the costs of a later run on the same ledger were computed from private votes" in sentences(found)[0]
+    assert "the costs of a later run on the same ledger" in letter(found, date="2026-04-01")
 
 
 def test_private_run_of_others_hides_later_figures(tmp_path):

@@ -28,6 +28,12 @@ _UP = 2.0**-51  # the root of the partitions and its product are each off by 2^-
 FULL = 10.0  # Σw/(mσ): beyond it, more weight improves no label, so the rest stays in the accounts
 
 
+def about(weight: float) -> str:
+    """Format the weight of all ballots for a sentence, rounded down to two digits: more would tell groups' sizes."""
+    step = 10.0 ** (math.floor(math.log10(weight)) - 1) if weight > 0 else 1.0
+    return f"{math.floor(weight / step + 1e-9) * step:.10g}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Design:
     """Everything about a release of ballots that is public before it: it depends on no private row.
@@ -78,8 +84,8 @@ class Design:
         found = []
         if self.per_class < ENOUGH:
             found.append(
-                f"ballots: the budgets afford a total weight of {self.affordable:.1f} noise deviations for "
-                f"{self.n_classes} classes, {self.per_class:.1f} per class; below {ENOUGH:g} per class many labels "
+                f"ballots: the budgets afford a total weight of {about(self.affordable)} noise deviations for "
+                f"{self.n_classes} classes, {about(self.per_class)} per class; below {ENOUGH:g} per class many labels "
                 "will be wrong: more people or larger budgets are needed"
             )
         if self.share < 1:
@@ -91,13 +97,16 @@ class Design:
             )
         return tuple(found)
 
-    def check_useful(self) -> None:
-        """Refuse a release whose labels would be noise, because little or nothing is left of the budgets."""
+    def check_useful(self, *, private: bool = False) -> None:
+        """Refuse a release whose labels would be noise, because little or nothing is left of the budgets.
+
+        Where what is left is `private`, how much it is is not told.
+        """
         if self.per_class < LEAST:
+            weight = "too little" if private else f"a total weight of {self.affordable:.2g} noise deviations"
             raise BudgetExceededError(
-                f"ballots: what is left of the budgets affords a total weight of {self.affordable:.2g} noise deviations"
-                f" for {self.n_classes} classes; below {LEAST:g} per class labels are noise, so nothing was charged: "
-                "more people or larger budgets are needed"
+                f"ballots: what is left of the budgets affords {weight} for {self.n_classes} classes; below {LEAST:g} "
+                "per class labels are noise, so nothing was charged: more people or larger budgets are needed"
             )
 
     def as_json(self) -> dict[str, Any]:

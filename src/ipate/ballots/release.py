@@ -172,7 +172,7 @@ def release(
         partitions=partitions if settled is None else settled.partitions,
         cells=None if settled is None else settled.cells,
     )  # fmt: skip
-    design.check_useful()
+    design.check_useful(private=bool(book.private_history))
     maps = maps or PublicMaps.make(
         pool, n_classes=n_classes, cells=design.cells, partitions=partitions, features=features, n_jobs=n_jobs
     )

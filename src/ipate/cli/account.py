@@ -80,9 +80,10 @@ def command(
     from ipate.allocation.layout import teacher_weights
     from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.audit import account_for, check_mask
+    from ipate.labelling.blocks import blocks
     from ipate.labelling.comparison import comparable_bounds, compare_bounds
     from ipate.labelling.costs import check_supported
-    from ipate.labelling.results import StoppedBy, blocks, state_guarantee
+    from ipate.labelling.results import StoppedBy, state_guarantee
     from ipate.people.budgets import read_groups
     from ipate.report.plots import check_format, plot_costs
     from ipate.votes import read_votes
@@ -151,7 +152,7 @@ def command(
 
 def _print_all(results: "Sequence[Audit]", delta: float, *, as_json: bool) -> None:
     """Print the costs under every bound: those that may be published in one block, the others in another."""
-    from ipate.labelling.results import blocks
+    from ipate.labelling.blocks import blocks
 
     if as_json:
         payload: dict[str, Any] = {"publishable": {"bounds": {}}, "private": {"bounds": {}}}

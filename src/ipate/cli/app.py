@@ -95,7 +95,7 @@ def _run(argv: list[str] | None) -> int:
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: held.append(str(message))
         code, line = _outcome(argv)
-    for message in held if code != 2 else ():
+    for message in dict.fromkeys(held) if code != 2 else ():
         sys.stderr.write(f"ipate: warning: {_one_line(message)}\n")
     if line:
         sys.stderr.write(f"{line}\n")

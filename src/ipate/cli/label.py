@@ -308,8 +308,8 @@ def _show(
 ) -> None:  # fmt: skip
     import numpy as np
 
-    from ipate.labelling.results import blocks
-    from ipate.people.budgets import shown_count
+    from ipate.labelling.blocks import blocks
+    from ipate.people.budgets import shown_counts
 
     labelled = result.answered | result.reinforced
     scores: dict[str, float | None] = {"accuracy": None}
@@ -337,7 +337,8 @@ def _show(
         where = f"Noisy counts: {_counts_file(out)}.{earlier} {where}"
     engine = inputs["voting"]
     who = {"teachers": "teachers", "ballots": "people"}[engine]
-    numbers = [group.teachers if engine == "teachers" else shown_count(group.group.people) for group in result.groups]
+    people = shown_counts(group.group.people for group in result.groups)
+    numbers = [group.teachers for group in result.groups] if engine == "teachers" else people
     print_blocks(
         result.guarantee,
         about=f"{inputs['variant'] or engine}, {result.meter.bound} bound",

@@ -1,7 +1,6 @@
 """`ipate plan`: show before any training what the budgets afford, with the settings that `ipate run` chooses."""
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -153,7 +152,7 @@ def _plan(
 ) -> None:  # fmt: skip
     """Make the plan and what a student can expect, and print both."""
     from ipate.errors import check_count
-    from ipate.people.budgets import MIN_GROUP_SIZE, shown_count
+    from ipate.people.budgets import MIN_GROUP_SIZE, has_small, shown_counts
     from ipate.planning.outlook import prospect
     from ipate.planning.plan import make_plan
     from ipate.planning.voting import ballot_designs
@@ -174,7 +173,13 @@ def _plan(
     )  # fmt: skip
     expected = _forecasts(plan, n_public, testing, known, quiet=as_json)
     ballots = ballot_designs(groups, n_public=n_public, n_classes=n_classes)
-    counted = partial(shown_count, least=MIN_GROUP_SIZE if least is None else least)
+    sizes, fewest = [group.people for group in groups], MIN_GROUP_SIZE if least is None else least
+    if has_small(sizes, least=fewest):
+        ballots = {}  # the weight of all ballots would tell the size of the small group
+
+    def counted(people: int | None) -> int | str | None:
+        return shown_counts([people, *sizes], least=fewest)[0]
+
     _show(plan, found, n_public, notes, expected, ballots, counted, as_json)
 
 

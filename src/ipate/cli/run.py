@@ -1,7 +1,6 @@
 """`ipate run`: train a student from private data, in a folder that can be resumed."""
 
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -38,7 +37,6 @@ from ipate.errors import BudgetExceededError, InputError
 
 if TYPE_CHECKING:
     from ipate.cli.output import Rows
-    from ipate.labelling.results import Record
     from ipate.runs.config import RunConfig
     from ipate.runs.stages import RunSummary
 
@@ -257,7 +255,7 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
 
 
 def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
-    from ipate.labelling.results import blocks
+    from ipate.labelling.blocks import ballot_figures, blocks
 
     record, settings, scale = summary.record, summary.settings, summary.allocation.scale
     inputs = {
@@ -281,7 +279,7 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
         outcome={
             "stopped_by": record.stopped_by,
             "ledger_head": record.ledger_head,
-            "ballots": None if record.ballots is None else asdict(record.ballots),
+            "ballots": ballot_figures(record.ballots, record.groups, least=summary.least),
             **released,
         },
         groups=record.groups,
@@ -297,14 +295,16 @@ def _voters(summary: "RunSummary") -> str:
     return "ballots" if summary.settings.ballots else f"{summary.allocation.n_teachers} teachers"
 
 
-def _outcome(record: "Record") -> str:
-    found = record.ballots
+def _outcome(summary: "RunSummary") -> str:
+    from ipate.people.budgets import has_small
+
+    record, found = summary.record, summary.record.ballots
     if found is None:
         return f"{record.n_labels} labels from {record.n_queries} queries"
-    return (
-        f"{record.n_labels} labels from one histogram: {found.partitions} partitions of {found.cells} cells, all "
-        f"ballots together weigh {found.weight:.4g} noise deviations, {found.per_class:.3g} per class"
-    )
+    weigh = f", all ballots together weigh {found.weight:.4g} noise deviations, {found.per_class:.3g} per class"
+    if has_small((group.group.people for group in record.groups), least=summary.least):  # it would tell the size
+        weigh = ""
+    return f"{record.n_labels} labels from one histogram: {found.partitions} partitions of {found.cells} cells{weigh}"
 
 
 def _show(summary: "RunSummary", path: Path) -> None:
@@ -325,7 +325,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
         record.guarantee,
         about=f"{summary.task.data.name}, {people:,} people protected{alone}; "
         f"{_voters(summary)}, {summary.allocation.variant}, {record.bound} bound",
-        outcome=_outcome(record),
+        outcome=_outcome(summary),
         inputs=_inputs(summary),
         costs=_costs(summary),
         scores=_scores(summary),
@@ -347,12 +347,12 @@ def _show(summary: "RunSummary", path: Path) -> None:
 
 
 def _inputs(summary: "RunSummary") -> "tuple[list[str], Rows]":
-    from ipate.people.budgets import shown_count
+    from ipate.people.budgets import shown_counts
 
     rows, ballots = [], summary.settings.ballots
-    for group in summary.record.groups:
+    sizes = shown_counts((group.group.people for group in summary.record.groups), least=summary.least)
+    for group, people in zip(summary.record.groups, sizes, strict=True):
         teachers = [] if ballots else ["mixed" if group.teachers is None else str(group.teachers)]
-        people = shown_count(group.group.people, least=summary.least)
         rows.append([group.id, str(people), *teachers, *budget_cells(group)])
     return ["group", "people", *([] if ballots else ["teachers"]), *BUDGET_COLUMNS], rows
 

@@ -1,6 +1,6 @@
 """Results of labelling: answers, the cost of each group, and the kind of guarantee."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self, TypeAlias
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
-from ipate.people.budgets import MIN_GROUP_SIZE, Budget, Group, shown_count
+from ipate.people.budgets import Budget, Group
 
 Kind: TypeAlias = Literal["releasable", "private", "none"]
 StoppedBy: TypeAlias = Literal["fixed", "account", "other"]
@@ -200,33 +200,6 @@ class GroupResult:
             group=group, cost=found["epsilon"], before=found["spent_before"], own=found["this_run_alone"],
             **{name: found[name] for name in same},
         )  # fmt: skip
-
-
-def blocks(
-    guarantee: Guarantee,
-    *,
-    inputs: Mapping[str, Any],
-    outcome: Mapping[str, Any],
-    groups: Sequence[GroupResult],
-    scores: Mapping[str, Any] | None = None,
-    least: int = MIN_GROUP_SIZE,
-) -> dict[str, Any]:
-    """Return the JSON form of a result: what may be published in one block, what may not in the other.
-
-    `inputs` are public under every guarantee, the `outcome` and the costs of the groups if it is releasable, and
-    `scores` never. Groups of fewer than `least` people are not counted.
-    """
-    head: dict[str, Any] = {"guarantee": guarantee.kind, "statement": guarantee.statement}
-    head |= {"seeded": guarantee.seeded, "overlap": guarantee.overlap}
-    shown = [{**group.inputs(), "people": shown_count(group.group.people, least=least)} for group in groups]
-    costs = [group.costs() for group in groups]
-    hidden: dict[str, Any] = {"guarantee": "none" if guarantee.kind == "none" else "private"}
-    if guarantee.publishable:
-        whole = [{**own, **cost} for own, cost in zip(shown, costs, strict=True)]
-        return {"publishable": {**head, **inputs, **outcome, "groups": whole}, "private": {**hidden, **(scores or {})}}
-    hidden |= {**outcome, **(scores or {})}
-    hidden["groups"] = [{"group": group.id, **cost} for group, cost in zip(groups, costs, strict=True)]
-    return {"publishable": {**head, **inputs, "groups": shown}, "private": hidden}
 
 
 @dataclass(frozen=True, kw_only=True)

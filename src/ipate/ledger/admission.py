@@ -27,6 +27,8 @@ class Roster:
         The people whose rows of the private file are pool or test data.
     rows : bool
         Whether the ids are row numbers of one file, because the file names no people.
+    overlap : bool
+        Whether the private rows may also be pool or test data (allow_overlap), which protects nobody.
     new_people : bool
         Accept a run whose people are mostly unknown to the ledger.
     accept_larger_budgets : bool
@@ -36,6 +38,7 @@ class Roster:
     people: Mapping[str, str] | None = None
     unprotected: Collection[str] = field(default=())
     rows: bool = False
+    overlap: bool = False
     new_people: bool = False
     accept_larger_budgets: bool = False
 
@@ -77,6 +80,7 @@ class Roster:
         for run in runs.values():
             if run.identity != self.identity:
                 raise InputError(_OTHER_IDS[run.identity, self.identity].format(run=run.name))
+        self._check_overlap(runs)
         if self.people is not None:
             self._check_known(runs)
             self._check_protection(runs)
@@ -95,6 +99,18 @@ class Roster:
                 raise InputError(
                     f"{len(found):,} people, such as {show(min(found))}, are {now} here and were {before} in an "
                     f"earlier run on this ledger, and what was released of a person cannot be protected: {way_out}"
+                )
+
+    def _check_overlap(self, runs: Mapping[int, RunRow]) -> None:
+        """Refuse runs with and without an accepted overlap on one ledger: nobody recorded whose rows were released."""
+        for run in runs.values():
+            if run.parent is None and (run.reason == "overlap") != self.overlap:
+                had, has = ("accepts", "does not") if run.reason == "overlap" else ("does not accept", "does")
+                raise InputError(
+                    f"run {run.name!r} of this ledger {had} private rows in its pool or test data (allow_overlap) and "
+                    f"the new run {has}: such rows are released without protection, and which people they belong to "
+                    "is not recorded, so no budget on this ledger would hold; leave allow_overlap out, use other data, "
+                    "or begin another ledger with --fresh-ledger, and the report says so"
                 )
 
     def _check_known(self, runs: Mapping[int, RunRow]) -> None:

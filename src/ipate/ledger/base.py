@@ -12,6 +12,7 @@ from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
 from ipate.ledger.carry import Charges, Histories, Place
 from ipate.ledger.records import (
+    PRIVATE_COSTS,
     AccountRow,
     Charge,
     Floats,
@@ -265,6 +266,8 @@ class Ledger(ABC):
 
     def _refusal(self, account: str, asked: Floats) -> str:
         terms = self._terms[account]
+        if self.private_history or not terms.meter.data_independent:
+            return f"{terms.owner} cannot pay: the charge would exceed its budget; {PRIVATE_COSTS}; nothing was charged"
         have, want = self.epsilon(account), terms.epsilon(self._balance(account) + asked)
         budget = terms.account.group.budget
         return (

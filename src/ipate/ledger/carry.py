@@ -15,7 +15,7 @@ import numpy as np
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.records import Charge, Floats, PersonRecord, RunRow, Terms
+from ipate.ledger.records import PRIVATE_COSTS, Charge, Floats, PersonRecord, RunRow, Terms
 
 Place = tuple[int, str]  # a run (its entry) and an account of it
 Charges = Iterable[tuple[int, Charge]]  # in order, each with the entry of its run
@@ -134,7 +134,8 @@ def openings(
         units = {(entry.account.group.id, entry.meter) for entry in terms}
         spent = {unit: _worst_of_group(*unit, runs=runs, releases=releases) for unit in units}
         return {
-            entry.account.id: _refuse_nothing_left(entry, spent[entry.account.group.id, entry.meter]) for entry in terms
+            entry.account.id: _refuse_nothing_left(entry, spent[entry.account.group.id, entry.meter], releases.values())
+            for entry in terms
         }
     past = histories(runs.values())
     pasts: dict[str, set[tuple[Place, ...]]] = {entry.account.id: set() for entry in terms}
@@ -148,7 +149,7 @@ def openings(
         nothing = np.zeros(entry.meter.width)
         _refuse_other_filter(entry, (releases[place] for places in pasts[entry.account.id] for place in places))
         totals = [sum((counted(place, entry.meter) for place in places), nothing) for places in pasts[entry.account.id]]
-        opened[entry.account.id] = _refuse_nothing_left(entry, np.max([nothing, *totals], axis=0))
+        opened[entry.account.id] = _refuse_nothing_left(entry, np.max([nothing, *totals], axis=0), releases.values())
     return opened
 
 
@@ -208,8 +209,11 @@ def _refuse_other_filter(terms: Terms, past: Iterable[Releases]) -> None:
             )
 
 
-def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
-    """Return the opening balance of an account; refuse it if no budget is left."""
+def _refuse_nothing_left(terms: Terms, opening: Floats, past: Iterable[Releases]) -> Floats:
+    """Return the opening balance of an account; refuse it if no budget is left.
+
+    What was spent is told only if all runs in the `past` were charged by costs that hold for all votes.
+    """
     if not opening.any() or (terms.fits(np.nextafter(opening, np.inf)) and not terms.meter.whole):
         return opening
     if terms.meter.whole or not np.all(np.isfinite(opening)):
@@ -218,10 +222,14 @@ def _refuse_nothing_left(terms: Terms, opening: Floats) -> Floats:
             "(ptr) takes a whole budget, ε and δ, so it cannot share a budget with any other release; leave those "
             "people out"
         )
+    spent = (
+        f"its worst member has spent ε = {terms.epsilon(opening):.6g} at δ = {terms.account.delta:g}, counted as "
+        f"{terms.meter.bound}, of the budget {terms.account.epsilon:.6g}"
+    )
+    if any(not own.meter.data_independent and own.cost.any() for own in past):
+        spent = PRIVATE_COSTS
     raise BudgetExceededError(
-        f"{terms.owner} has nothing left: its worst member has spent ε = {terms.epsilon(opening):.6g} at "
-        f"δ = {terms.account.delta:g}, counted as {terms.meter.bound}, of the budget {terms.account.epsilon:.6g}; "
-        "leave its people out, or ask them for new consent"
+        f"{terms.owner} has nothing left: {spent}; leave its people out, or ask them for new consent"
     )
 
 

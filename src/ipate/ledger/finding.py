@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ipate.errors import InputError, IpateError, show
 from ipate.ledger.file import check_schema, connect, head_file, is_blank, plain_errors, transaction
-from ipate.people.ids import warn_alike
+from ipate.people.ids import alike, alike_sentence, warn_alike
 
 SUFFIX = ".ledger.sqlite"
 _TIMEOUT = 30.0
@@ -81,6 +81,9 @@ def choose_ledger(
     _check_folder(path, chosen=named is None)
     others = {other.name: item for other, item in knowing.items() if other != path} if fresh else {}
     known = found.get(path, Acquaintance(path=path))
+    for item in found.values() if people is not None else ():
+        if item.path != path and not (item.seeded or fresh or path in knowing or known.knows_run):
+            _refuse_alike(own, item)
     if people is not None and known.people - own:
         warn_alike(sorted(own - known.people), sorted(known.people), where=path.name)
     replaces = ", ".join(sorted(others)) or None
@@ -118,6 +121,16 @@ def _pick(
         listed = ", ".join(sorted(path.name for path in knowing))
         raise InputError(f"several ledgers know these people ({listed}): name the one to charge with --ledger")
     return next(iter(knowing), usual)  # type: ignore[return-value]
+
+
+def _refuse_alike(own: frozenset[str], other: Acquaintance) -> None:
+    """Refuse to begin a ledger for people most of whom another one seems to know under ids written in another way."""
+    pairs = alike(sorted(own - other.people), sorted(other.people))
+    if 2 * len(pairs) > len(own):
+        raise InputError(
+            f"{other.path}: {alike_sentence(pairs)}; no other ledger knows these people, so write ids as in earlier "
+            "runs, or begin a new ledger for other people with --fresh-ledger"
+        )
 
 
 def _announce(known: Acquaintance, people: Collection[str] | None, replaces: str | None) -> str:

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 Noise: TypeAlias = Literal["gaussian", "laplace"]
 NoiseKind: TypeAlias = Literal["secure", "seeded"]
 ReleaseKind: TypeAlias = Literal["labels", "counts", "test", "ballots"]
-Reason: TypeAlias = Literal["withdrawal"]
+Reason: TypeAlias = Literal["withdrawal", "overlap"]
 Identity: TypeAlias = Literal["person", "row", "account"]  # what the ids of a run's members are
 Answer: TypeAlias = tuple[int, bool, bool]  # label, answered, reinforced
 NoisyVotes: TypeAlias = tuple[float, Ints]  # σ, and a number per class in whole multiples of σ/8
@@ -29,6 +29,7 @@ NoisyVotes: TypeAlias = tuple[float, Ints]  # σ, and a number per class in whol
 # that is tested as a whole; the histogram of all ballots
 RELEASES = ("labels", "counts", "test", "ballots")
 QUERIES = ("labels", "counts")  # the kinds that answer queries; a query of a pool is answered once, by one of them
+PRIVATE_COSTS = "what was spent is private, because costs on this ledger were computed from private votes"
 REASONS = ("withdrawal",)  # why a run continues another one
 
 
@@ -235,7 +236,7 @@ class RunRow:
     identity: Identity  # "account" where no members are named
     noise: NoiseKind | None  # None only in memory, before the first charge
     parent: str | None  # the name of the run that this one continues
-    reason: Reason | None  # why it does
+    reason: Reason | None  # why it does; "overlap" in a run that continues none: its pool may hold private rows
     replaces: str | None  # the other ledgers of these people whose charges are not counted here
     accounts: tuple[AccountRow, ...]
     members: tuple[tuple[str, str], ...]  # person and account

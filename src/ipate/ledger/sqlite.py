@@ -128,7 +128,7 @@ class SqliteLedger(Ledger):
                     identity=roster.identity,
                     noise=noise or "secure",
                     parent=parent,
-                    reason=reason,
+                    reason="overlap" if parent is None and roster.overlap else reason,
                     replaces=replaces,
                     accounts=_opened(connection, contents, terms, roster, parent),
                     members=tuple(sorted((roster.people or {}).items())),
@@ -283,15 +283,18 @@ def _check_head(name: str, contents: Contents, wanted: Head | None) -> None:
     """Rollback detection: refuse a ledger whose chain does not contain a head that was seen before."""
     if wanted is None:
         return
+    ends, seen = f"entry {contents.head.entries}", f"entry {wanted.entries}"
+    if any(not row.terms.meter.data_independent for run in contents.runs.values() for row in run.accounts):
+        ends, seen = "an earlier entry", "a later one"  # the number of charges may depend on private votes
     if wanted.entries >= len(contents.hashes):
         raise IpateError(
-            f"{name}: this is an older copy of the ledger: it ends at entry {contents.head.entries} and entry "
-            f"{wanted.entries} was seen before; restore the newest copy, because later charges are missing here"
+            f"{name}: this is an older copy of the ledger: it ends at {ends} and {seen} was seen before; restore the "
+            "newest copy, because later charges are missing here"
         )
     if contents.hashes[wanted.entries].hex() != wanted.hash:
         raise IpateError(
-            f"{name}: this ledger has another history: its entry {wanted.entries} is not the one that was seen before; "
-            "find the ledger that the head belongs to, and charge nothing to this one"
+            f"{name}: this ledger has another history than the one that was seen before; find the ledger that the head "
+            "belongs to, and charge nothing to this one"
         )
 
 

@@ -19,6 +19,21 @@ def shown_count(people: int | None, *, least: int = MIN_GROUP_SIZE) -> int | str
     return people if people is None or people >= least or people == 0 else f"under {least}"
 
 
+def has_small(sizes: Iterable[int | None], *, least: int = MIN_GROUP_SIZE) -> bool:
+    """Whether one of several groups has too few people to be counted."""
+    return any(people is not None and 0 < people < least for people in sizes)
+
+
+def shown_counts(sizes: Iterable[int | None], *, least: int = MIN_GROUP_SIZE) -> list[int | str | None]:
+    """Return the sizes of all groups as they may be shown together with their total.
+
+    Beside a group that is too small to be counted no size is shown, because the total less the others would be its own.
+    """
+    sizes = list(sizes)
+    rest = f"{least} or more" if has_small(sizes, least=least) else None
+    return [rest if rest and people and people >= least else shown_count(people, least=least) for people in sizes]
+
+
 def usual_delta(n_people: int) -> float:
     """Return δ for "auto": the smaller of 1e-5 and 0.1/N."""
     return min(1e-5, 0.1 / n_people)

@@ -58,10 +58,12 @@ def regrouped(groups: Sequence[Group], home: Ints) -> tuple[Group, ...]:
 def _loss(epsilon: Floats, home: Ints, people: Ints, start: str, *, least: int) -> str:
     lost = epsilon - epsilon[home]
     moved = shown_count(int(people[lost > 0].sum()), least=least)
-    mean = float(lost @ people) / max(1, int(people.sum()))
+    average = f" and {float(lost @ people) / max(1, int(people.sum())):.4g} on average over all people"
+    if isinstance(moved, str):
+        average = ""  # it would tell how many they are
     return (
         f"{start} {len(np.unique(home))} groups: {moved} of {people.sum()} people count with a smaller ε than they "
-        f"allowed, by {lost.max():.4g} at most and {mean:.4g} on average over all people (max_groups)."
+        f"allowed, by {lost.max():.4g} at most{average} (max_groups)."
     )
 
 

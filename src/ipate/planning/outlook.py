@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from ipate.accounting._argmax import argmax_log_law
 from ipate.accounting.bounds import Meter
 from ipate.allocation import VARIANTS, find_variant, lay_out
-from ipate.ballots.design import ENOUGH
+from ipate.ballots.design import ENOUGH, about
 from ipate.errors import InputError
 from ipate.labelling.aggregators import Mechanism
 from ipate.people.budgets import Budget, Group
@@ -145,7 +145,7 @@ def _ballots(groups: Sequence[Group], n_public: int, n_classes: int) -> str:
     reliable = "which is reliable" if found.per_class >= ENOUGH else f"where {ENOUGH:g} are reliable"
     return (
         f". Ballots (voting = 'ballots') would label all {n_public} points at once: together they weigh "
-        f"{found.per_class:.1f} noise deviations per class, {reliable}"
+        f"{about(found.per_class)} noise deviations per class, {reliable}"
     )
 
 

@@ -13,7 +13,7 @@ from ipate.accounting.bounds import PAPER_ORDERS, Meter, find_bound
 from ipate.accounting.ptr.design import Design
 from ipate.allocation import find_variant
 from ipate.allocation.allocation import Allocation
-from ipate.ballots.design import SIGMA
+from ipate.ballots.design import SIGMA, about
 from ipate.ballots.voters import ballot_layout
 from ipate.errors import BudgetExceededError, InputError, refuse_name, show
 from ipate.files import write_text
@@ -298,8 +298,8 @@ def _ballot_settings(
     except BudgetExceededError as error:
         raise InputError(f"voting is 'ballots': {error}") from None
     figures = (
-        f"ballots with a total weight of {design.affordable:.4g} noise deviations, {design.per_class:.3g} per class, "
-        f"in {design.partitions} partitions of {design.cells} cells"
+        f"ballots with a total weight of {about(design.affordable)} noise deviations, {about(design.per_class)} per "
+        f"class, in {design.partitions} partitions of {design.cells} cells"
     )
     return Settings(
         variant=variant, n_teachers=0, sigma=SIGMA, check_sigma=None, threshold=None, meter=meter, stop="budget",

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from ipate.accounting.bounds import Meter
 from ipate.allocation import BASELINE
-from ipate.ballots.design import ENOUGH, Design, ballot_terms, make_design
+from ipate.ballots.design import ENOUGH, Design, about, ballot_terms, make_design
 from ipate.ballots.voters import ballot_layout
 from ipate.errors import BudgetExceededError, InputError, refuse_name
 from ipate.people.budgets import Budget, Group
@@ -72,7 +72,7 @@ def choose_voting(
     per_class = designs["weighting"].per_class if designs else 0.0
     if per_class < ENOUGH:
         return "teachers", (
-            f"auto chose teachers, because all ballots together weigh {per_class:.1f} noise deviations per class, and "
-            f"{ENOUGH:g} are needed"
+            f"auto chose teachers, because all ballots together weigh {about(per_class)} noise deviations per class, "
+            f"and {ENOUGH:g} are needed"
         )
-    return "ballots", f"auto chose ballots, whose weight is {per_class:.1f} noise deviations per class"
+    return "ballots", f"auto chose ballots, whose weight is {about(per_class)} noise deviations per class"

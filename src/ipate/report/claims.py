@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import OVERLAP, SEEDED
 from ipate.report.facts import DesignFacts, Facts, GroupFacts, strictest_first
-from ipate.report.formats import down, percent, plain, small, up
+from ipate.report.formats import down, people_count, percent, plain, small, up
 
 _MOST = 12  # groups whose promise is spelt out; a table holds the others
 _WEAK = 10.0
@@ -250,17 +250,14 @@ def covered(facts: Facts) -> tuple[str, ...]:
     elif facts.parameters.design is not None:
         released = "The answer of the private test, the labels, and the queries that got none."
     found = [
-        (
-            f"Everybody whose data {voted}{facts.people_counted}, each with the budget of their own group. All "
-            "rows of one person count together."
-        ),
+        f"Everybody whose data {voted}{facts.people_counted}, each with the budget of their own group. {facts.unit}",
         released,
         "The student, its predictions, and whatever anybody computes from them, now or later.",
         "The figures of the public report: they follow from budgets, parameters and released answers alone.",
     ]
     found += [
-        f"{facts.counted(merge.people).capitalize()} people of group {merge.group} count with the stricter group "
-        f"{merge.into}: they are protected at least as well as they asked."
+        f"{people_count(facts.count(merge.people)).capitalize()} people of group {merge.group} count with the stricter "
+        f"group {merge.into}: they are protected at least as well as they asked."
         for merge in facts.merged
     ]
     if facts.withdrawn:
@@ -292,8 +289,8 @@ def public_facts(facts: Facts) -> tuple[str, ...]:
         f"How many people there are{facts.people_counted}, and how many in each group.",
         (
             "The groups' budgets, and which budget a person has. Nothing here protects the choice of a budget: where "
-            "it is itself sensitive, the table of groups must not be published. Groups of fewer than "
-            f"{facts.min_group_size} people are not counted."
+            "it is itself sensitive, the table of groups must not be published. A group of fewer than "
+            f"{facts.min_group_size} people is not counted, and beside it no other group is."
         ),
         who,
         f"The set of {len(facts.classes)} classes.",

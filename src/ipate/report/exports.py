@@ -232,16 +232,16 @@ def _given(scores: Scores) -> dict[str, Any]:
 
 
 def _allowed(facts: Facts, group: GroupFacts) -> dict[str, Any]:
-    """Return the public facts of a group; shares of a small one would tell its size."""
-    small = facts.is_small(group)
+    """Return the public facts of a group; shares would tell a size that is not shown."""
+    counted = facts.is_counted(group)
     return {
         "group": group.id,
-        "people": facts.count(group.account.people),
+        "people": facts.size(group),
         "teachers": group.teachers,
         "budget": group.budget.epsilon,
         "delta": group.budget.delta,
         "sensitivity": group.account.sensitivity,
-        **{name: None if small and name in _OF_SIZE else getattr(group, name) for name in _INFLUENCE},
+        **{name: getattr(group, name) if counted or name not in _OF_SIZE else None for name in _INFLUENCE},
         "promised_epsilon": claims.promised_epsilon(facts, group),
         "promise": claims.promise(facts, group),
     }

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from ipate.allocation.layout import Merge
 from ipate.labelling.history import Composition, Point
 from ipate.labelling.results import BallotFacts, Ending, GroupResult, Guarantee, StoppedBy
-from ipate.people.budgets import MIN_GROUP_SIZE, Account, Budget, shown_count
+from ipate.people.budgets import MIN_GROUP_SIZE, Account, Budget, has_small, shown_count, shown_counts
 from ipate.planning.voting import BALLOTS, Voting
 
 Audience: TypeAlias = Literal["public", "private"]
@@ -227,6 +227,7 @@ class About:
     public_scores: "Scores | None" = None  # found with public labels alone
     student_folder: str = ""  # where the deployed student lies in the run's folder
     levels: bool = True  # whether groups are consent levels, rather than numbers that people chose
+    by_row: bool = False  # whether the data names no people, so that every row counts as a person of its own
     identity: Identity = Identity()
     elsewhere: bool = False  # whether teachers were trained or ballots cast elsewhere, so that there is no run folder
     sites: tuple[str, ...] = ()  # the sites whose votes or ballots were merged
@@ -273,18 +274,33 @@ class Facts(About):
         """The number of people in brackets, for the end of a phrase; empty where it is not stated."""
         return "" if self.n_people is None else f" ({self.n_people:,} people)"
 
+    @property
+    def unit(self) -> str:
+        """What counts as one person, in a sentence."""
+        if self.by_row:
+            return (
+                "The data names no people, so every row was counted as a person of its own: for somebody with several "
+                "rows, the ε of their rows add up."
+            )
+        return "All rows of one person count together."
+
     def count(self, people: int) -> int | str | None:
-        """Return a number of people of one group as it may be shown; None where numbers are not stated."""
+        """Return a number of people who joined another group as it may be shown; None where they are not stated."""
         return None if self.n_people is None else shown_count(people, least=self.min_group_size) or 0
 
-    def counted(self, people: int) -> str:
-        """Return a number of people of one group as text."""
-        found = self.count(people)
-        return "not stated" if found is None else found if isinstance(found, str) else f"{found:,}"
+    @property
+    def has_small(self) -> bool:
+        """Whether a group has too few people to be counted, so that no figure may tell the size of any."""
+        return has_small((group.account.people for group in self.groups), least=self.min_group_size)
 
-    def is_small(self, group: GroupFacts) -> bool:
-        """Whether a group has too few people to be counted, or their number is not stated."""
-        return not isinstance(self.count(group.account.people), int)
+    def size(self, group: GroupFacts) -> int | str | None:
+        """Return the number of people of a group as it may be shown; None where it is not stated."""
+        shown = shown_counts((other.account.people for other in self.groups), least=self.min_group_size)
+        return None if self.n_people is None else shown[self.groups.index(group)]
+
+    def is_counted(self, group: GroupFacts) -> bool:
+        """Whether the number of people of a group is shown."""
+        return isinstance(self.size(group), int)
 
     @property
     def outcome(self) -> Outcome | None:

@@ -50,6 +50,11 @@ def _rounded(value: float, digits: int, *, above: bool) -> float:
     return (math.ceil(value / step) if above else math.floor(value / step)) * step
 
 
+def people_count(people: int | str | None) -> str:
+    """Format a number of people as it may be shown."""
+    return "not stated" if people is None else people if isinstance(people, str) else f"{people:,}"
+
+
 def percent(value: float | None, digits: int = 1) -> str:
     """Format a share as a percentage, and None as a dash."""
     return "—" if value is None else f"{value:.{digits}%}"

@@ -62,7 +62,7 @@ def _unit(facts: Facts) -> Layer:
     return Layer(
         name="The unit of privacy",
         did=(
-            "The unit is a person: all rows with one person's id count together, whatever their number.",
+            f"The unit is {'a row' if facts.by_row else 'a person'}. {facts.unit}",
             "Neighbouring data sets differ in one person's data, replaced by any other data or by nothing.",
         ),
         must=(

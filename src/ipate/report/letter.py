@@ -10,7 +10,7 @@ from ipate.report.claims import example, factor_of, weakness
 from ipate.report.formats import Markup, bullets, down, element, plain, small, table, up
 from ipate.report.odds import in_words
 from ipate.report.page import document
-from ipate.report.statement import RunEntry, Statement, Unprotected, Use, agreement_sentence
+from ipate.report.statement import RunEntry, Statement, Unprotected, Use, agreement_sentence, private_costs
 
 _WHAT = (
     "Your data was used, together with other people's, to label public examples. Random noise was added, which limits "
@@ -85,10 +85,7 @@ def _promise(statement: Statement) -> Iterator[str]:
         why = "its noise can be repeated" if statement.seeded else "private data was also used as public data"
         yield f"Nothing is promised to you about the run {statement.run}: {why}."
     else:
-        yield (
-            f"No guarantee can be stated for the run {statement.run}: costs of it, or of an earlier run, were computed "
-            "from private votes."
-        )
+        yield f"No guarantee can be stated for the run {statement.run}: {private_costs(statement)}."
     if statement.withdrawn is not None:
         kept = ", and the promise about it stands" if statement.guaranteed else ""
         yield (

@@ -28,7 +28,11 @@ def _front(facts: Facts, student: Mapping[str, Any]) -> dict[str, Any]:
         "pipeline_tag": "tabular-classification" if student["image"] is None else "image-classification",
         "tags": ["differential-privacy", "PATE", facts.parameters.voting, facts.parameters.student_model],
         "datasets": [facts.data_name],
-        "privacy": {"guarantee": facts.guarantee.kind, "bound": facts.parameters.bound, "unit": "person"},
+        "privacy": {
+            "guarantee": facts.guarantee.kind,
+            "bound": facts.parameters.bound,
+            "unit": "row" if facts.by_row else "person",
+        },
     }
     found = odds(facts)
     if found:

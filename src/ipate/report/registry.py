@@ -13,7 +13,7 @@ from ipate.accounting.bounds import find_bound
 from ipate.errors import InputError
 from ipate.report.claims import covered, not_covered, promised_epsilon, public_facts, shared_out
 from ipate.report.facts import Facts, for_audience
-from ipate.report.formats import plain, small, up
+from ipate.report.formats import people_count, plain, small, up
 
 MISSING = "Not stated."
 SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
@@ -82,15 +82,15 @@ def _privacy_loss(facts: Facts) -> dict[str, Any]:
     promised = [(promised_epsilon(facts, group) or group.budget.epsilon, group) for group in facts.groups]
     spent = {} if facts.released is None else {paid.id: paid.cost for paid in facts.released.groups}
     details = "; ".join(
-        f"group {group.id}, {facts.counted(group.account.people)} people: promised ε = {up(epsilon, 4)} at "
+        f"group {group.id}, {people_count(facts.size(group))} people: promised ε = {up(epsilon, 4)} at "
         f"δ = {small(group.budget.delta)}" + (f", spent ε = {up(spent[group.id], 4)}" if group.id in spent else "")
         for epsilon, group in promised
     )
     return {
-        "privacy_unit": "Person",
+        "privacy_unit": "Row" if facts.by_row else "Person",
         "privacy_unit_details": (
-            "Adjacent data sets differ in all rows of one person, replaced by any other rows or by nothing. Who takes "
-            "part and with which budget is public."
+            f"Adjacent data sets differ in {'one row' if facts.by_row else 'all rows of one person'}, replaced by any "
+            f"other data or by nothing. {facts.unit} Who takes part and with which budget is public."
         ),
         "privacy_parameters": {
             "epsilon": float(max(epsilon for epsilon, _ in promised)),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from ipate.allocation import find_variant
 from ipate.report.facts import Facts, GroupFacts, Outcome, Owner, Scores
 from ipate.report.figures import influence_figure
-from ipate.report.formats import Markup, bullets, element, percent, plain, signed_points, table
+from ipate.report.formats import Markup, bullets, element, people_count, percent, plain, signed_points, table
 from ipate.report.sections import Section, section
 
 _NO_SCORES = "How often labels and student are right was found with true labels that are not public: ask the owner."
@@ -19,11 +19,11 @@ def influence(facts: Facts) -> Section:
     columns = ["group", "people", *([] if ballots else ["teachers"])] + ([how] if how else [])
     columns += ["one person moves at most", "share of people", "share of votes", "one person's influence"]
     rows = [
-        [group.id, facts.counted(group.account.people), *([] if ballots else [f"{group.teachers:,}"])]
+        [group.id, people_count(facts.size(group)), *([] if ballots else [f"{group.teachers:,}"])]
         + ([_shown_influence(group, variant.show_influence)] if how else [])
         + [
             plain(group.account.sensitivity, 3),
-            *(["—"] * 3 if facts.is_small(group) else _group_shares(group)),  # shares would tell the size
+            *(_group_shares(group) if facts.is_counted(group) else ["—"] * 3),  # shares would tell the size
         ]
         for group in facts.groups
     ]
@@ -38,7 +38,7 @@ def influence(facts: Facts) -> Section:
         )
     elif variant.report_note is not None:
         notes.append(variant.report_note)
-    large = tuple(group for group in facts.groups if not facts.is_small(group))
+    large = tuple(group for group in facts.groups if facts.is_counted(group))
     return section(
         "influence",
         "Influence of each group",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipate.report import claims, odds
 from ipate.report.facts import WITHHELD, Facts
 from ipate.report.figures import history_figure, roc_figure
-from ipate.report.formats import Markup, bullets, down, element, plain, small, table, up, used
+from ipate.report.formats import Markup, bullets, down, element, people_count, plain, small, table, up, used
 from ipate.report.layers import layers_of
 from ipate.report.proofs import where_proven
 from ipate.report.spending import CARRIED, balance, ending
@@ -97,7 +97,7 @@ def budgets(facts: Facts) -> Section:
     outcome = facts.outcome
     columns = ["group", "people", "budget ε", "δ"]
     rows: list[list[object]] = [
-        [group.id, facts.counted(group.account.people), plain(group.budget.epsilon), small(group.budget.delta)]
+        [group.id, people_count(facts.size(group)), plain(group.budget.epsilon), small(group.budget.delta)]
         for group in facts.groups
     ]
     agreed = [element("p", sentence) for sentence in claims.agreed(facts)]

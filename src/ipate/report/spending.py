@@ -15,11 +15,16 @@ CARRIED = (
 def ending(facts: Facts, outcome: Outcome) -> str:
     """Describe how labelling ended."""
     if outcome.ballots is not None:
+        weigh = (
+            f"All ballots together weigh {outcome.ballots.weight:,.1f} times the noise of a label, "
+            f"{outcome.ballots.per_class:,.1f} times per class; below 12 per class many labels are wrong. "
+        )
+        if facts.has_small:  # with the weight of each ballot and the number of people it would tell the groups' sizes
+            weigh = ""
         return (
             f"All {outcome.n_labels:,} points of the pool got a label from one histogram: the pool's space is cut "
-            f"{outcome.ballots.partitions} times into {outcome.ballots.cells:,} cells. All ballots together weigh "
-            f"{outcome.ballots.weight:,.1f} times the noise of a label, {outcome.ballots.per_class:,.1f} times per "
-            "class; below 12 per class many labels are wrong. What was not needed of a budget stays in the account."
+            f"{outcome.ballots.partitions} times into {outcome.ballots.cells:,} cells. {weigh}What was not needed of a "
+            "budget stays in the account."
         )
     asked = f"{outcome.n_queries:,} of {facts.n_pool:,} points were asked about and {outcome.n_labels:,} got a label"
     if outcome.reused_queries:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import SEEDED, Kind
@@ -10,6 +10,7 @@ from ipate.report.claims import assured
 from ipate.report.formats import down, plain, small, up
 from ipate.report.odds import RATES, share
 
+Which: TypeAlias = Literal["this run", "an earlier run", "a later run"]
 _SILENT: dict[str, Any] = dict.fromkeys(("labels", "checks", "ballots"))  # numbers of releases that are not told
 PRIVATE = (
     "PRIVATE: FOR THE DATA OWNER ONLY. The figures below were computed from other people's data too. Do not publish "
@@ -82,6 +83,7 @@ class Statement:
     seeded: bool
     overlap: bool = False  # whether private data was also used as public data
     private: bool  # whether it contains figures for the data owner only
+    private_costs: Which | None = None  # the run on the ledger whose costs were computed from private votes, if one was
     withdrawn: str | None  # the time of the withdrawal
     allowed: float  # the latest budget on the ledger; consent may have changed since this run
     labels: int | None  # released by this run and possibly changed by the person's data, as are the next two
@@ -204,14 +206,22 @@ def _promise(statement: Statement) -> Iterator[str]:
         yield f"{who}, allowed {budget} and is promised nothing: {why}."
     else:
         yield (
-            f"{who}, allowed {budget}. No guarantee can be stated: costs of this run, or of an earlier one on the same "
-            "ledger, were computed from private votes, and that is not differential privacy."
+            f"{who}, allowed {budget}. No guarantee can be stated: {private_costs(statement)}, and that is not "
+            "differential privacy."
         )
     if statement.asked != statement.group:
         yield (
             f"They asked for {statement.asked} and count with the stricter {statement.group}: they are protected at "
             "least as well as they asked."
         )
+
+
+def private_costs(statement: Statement) -> str:
+    """Say the costs of which run were computed from private votes."""
+    which = statement.private_costs or "this run"
+    return (
+        f"the costs of {which}{'' if which == 'this run' else ' on the same ledger'} were computed from private votes"
+    )
 
 
 def _spent(statement: Statement) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """What a run's ledger records about its people, read once for any number of them."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Self
@@ -13,6 +14,7 @@ from ipate.ledger.carry import Histories, Place
 from ipate.ledger.records import PersonRecord
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account
+from ipate.report.statement import Which
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path, reading
 
@@ -32,6 +34,7 @@ class Balance:
     checks: int = 0
     ballots: int = 0  # histograms of ballots
     epsilon: float = 0.0  # the cost of all runs together, by the meter of the last account
+    private_costs: Which | None = None  # the run that was charged data-dependent costs, if one was
 
 
 class Balances:
@@ -60,7 +63,8 @@ class Balances:
 
     def of(self, person: str, home: Account) -> Balance:
         """Return a person's balance; without an account nothing of the budget of `home` is spent."""
-        untouched = Balance(budget=home.epsilon, kind=self._own)
+        which: Which | None = None if self._folder.settings.meter.data_independent else "this run"
+        untouched = Balance(budget=home.epsilon, kind=self._own, private_costs=which)
         if self._book is None:
             return untouched
         ledger, histories = self._book
@@ -104,7 +108,19 @@ class Balances:
             epsilon=ledger.terms[last.account].epsilon(cost) if cost.any() else 0.0,
             budget=last.budget,
             kind=_least_of(kinds | ({"private"} if ledger.private_history else set())),
+            private_costs=self._private_costs(own, ledger, records, mine),
         )
+
+    def _private_costs(
+        self, own: Ledger, ledger: Ledger, records: Sequence[PersonRecord], mine: Sequence[PersonRecord]
+    ) -> Which | None:
+        """Return which run was charged data-dependent costs: this one, one before it, or else one after it."""
+        if not self._folder.settings.meter.data_independent:
+            return "this run"
+        dependent = [record for record in records if not Meter(record.bound).data_independent]
+        if own.private_history or any(record.time < mine[0].time for record in dependent if mine):
+            return "an earlier run"
+        return "a later run" if dependent or ledger.private_history else None
 
 
 def _least_of(kinds: set[Kind]) -> Kind:

@@ -14,13 +14,14 @@ from ipate.allocation.allocation import Allocation
 from ipate.ballots.design import make_design
 from ipate.errors import BudgetExceededError, InputError
 from ipate.files import write_csv, write_npz
+from ipate.labelling.blocks import ballot_figures
 from ipate.labelling.results import Labelling, Record
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger
 from ipate.ledger.finding import Choice, choose_ledger
-from ipate.ledger.records import Head
+from ipate.ledger.records import PRIVATE_COSTS, Head
 from ipate.ledger.sqlite import SqliteLedger, opening_accounts, run_names
-from ipate.people.budgets import shown_count
+from ipate.people.budgets import shown_counts
 from ipate.planning.settings import Settings
 from ipate.runs.asking import Asking, ask, plan_queries
 from ipate.runs.fitting import charged_terms, run_labelling
@@ -71,6 +72,7 @@ def roster_of(folder: RunFolder, allocation: Allocation, unprotected: NDArray[np
         people=allocation.members(),
         unprotected=unprotected.tolist(),
         rows=config.data.file is None or config.data.person is None,
+        overlap=config.data.allow_overlap,
         new_people=config.new_people,
         accept_larger_budgets=config.accept_larger_budgets,
     )
@@ -190,8 +192,9 @@ def check_affordable(
     if settings.ballots:
         opening = {row.id: row.opening for row in accounts}  # empty if the ledger is new
         design = make_design(terms, n_classes=n_classes, n_pool=n_public, spent=opening)
-        design.check_useful()
-        for note in () if accounts and _private_history(path) else design.notes:
+        private = bool(accounts) and _private_history(path)
+        design.check_useful(private=private)
+        for note in () if private else design.notes:
             told.warning("warning: %s", note)
         return
     panel, aggregator = allocation.panel(), settings.aggregator(allocation.scale)
@@ -208,9 +211,10 @@ def check_affordable(
             poor.append((entry, entry.epsilon(row.opening)))
     if poor and (settings.stop != "drop" or len(poor) == len(accounts)):
         entry, so_far = poor[0]
+        spent = f"earlier runs spent ε = {so_far:.6g} of its budget {entry.account.epsilon:.6g}"
         raise BudgetExceededError(
-            f"{path}: group {entry.account.group.id!r} cannot pay for one more query: earlier runs spent ε = "
-            f"{so_far:.6g} of its budget {entry.account.epsilon:.6g}; leave its people out, ask for a new consent, or "
+            f"{path}: group {entry.account.group.id!r} cannot pay for one more query: "
+            f"{PRIVATE_COSTS if _private_history(path) else spent}; leave its people out, ask for a new consent, or "
             'set stop = "drop" so that the other groups continue without them'
         )
 
@@ -233,8 +237,11 @@ def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: N
     """
     shown = folder.public if record.publishable else folder.private
     stated = record.as_json(answers=False)
-    for group in stated["groups"]:
-        group["people"] = shown_count(group["people"], least=folder.config.budgets.min_group_size)
+    least = folder.config.budgets.min_group_size
+    sizes = shown_counts((group["people"] for group in stated["groups"]), least=least)
+    for group, size in zip(stated["groups"], sizes, strict=True):
+        group["people"] = size
+    stated["ballots"] = ballot_figures(record.ballots, record.groups, least=least)
     folder.write(shown / "guarantee.json", stated)
     if record.noisy_votes is not None and record.step is not None:
         given = [query for query in record.queries if record.step[query] > 0]

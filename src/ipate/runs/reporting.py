@@ -94,7 +94,7 @@ def report_fit(model: Any, path: str | Path, *, audience: Audience, name: str) -
         classes=tuple(str(label) for label in model.classes_.tolist()), teacher_model=type(model._teacher()).__name__,
         student_model=type(model.student_).__name__, noise_seed=model.noise_seed,
         split_seed=model.random_state if isinstance(model.random_state, int) else None, versions=model._versions,
-        levels=model._by_level,
+        levels=model._by_level, by_row=model._by_row, overlap=model.allow_overlap,
     )  # fmt: skip
 
     def owner(outcome: Outcome) -> Owner:
@@ -147,6 +147,7 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
         versions=folder.facts["versions"],
         later_versions=tuple(folder.facts.get("resumed_with", ())),
         levels=config.budgets.epsilon is None and config.data.epsilon is None,
+        by_row=not data.get("person_ids", config.data.person is not None),
         identity=identity_of(folder, data),
         extract=extract,
     )

@@ -14,7 +14,7 @@ from ipate.ballots.counting import Decoded
 from ipate.ballots.voters import allocate_ballots
 from ipate.errors import InputError, IpateError
 from ipate.labelling.results import Record
-from ipate.people.budgets import shown_count
+from ipate.people.budgets import shown_counts
 from ipate.planning.reference import write_design
 from ipate.planning.settings import Settings, designed
 from ipate.report.facts import Audience
@@ -129,6 +129,7 @@ def _keep_facts(folder: RunFolder, task: Task) -> None:
         "classes": list(task.data.classes),
         "rows": {part: len(getattr(task.parts, part)) for part in ("private", "public", "test")},
         "people": task.people.n_people,
+        "person_ids": task.data.person_id is not None,
         "unprotected": len(task.unprotected),
         "overlap": task.overlap,
         "public_metrics": sorted(public_metrics(task)),
@@ -148,9 +149,10 @@ def _keep_facts(folder: RunFolder, task: Task) -> None:
 
 def _told(task: Task, least: int) -> str:
     """Return one sentence about which rows are protected and which are not."""
+    counts = shown_counts((group.people for group in task.people.groups), least=least)
     sizes = ", ".join(
-        f"{group.id} ε = {group.epsilon:g}: {shown_count(group.people, least=least)} people"
-        for group in task.people.groups
+        f"{group.id} ε = {group.epsilon:g}: {people} people"
+        for group, people in zip(task.people.groups, counts, strict=True)
     )
     n_public, n_test, n_private = (len(getattr(task.parts, part)) for part in ("public", "test", "private"))
     if not len(task.unprotected):

@@ -100,6 +100,7 @@ class Statements:
             seeded=config.seed is not None,
             overlap=config.data.allow_overlap,
             private=not guaranteed,
+            private_costs=balance.private_costs,
             withdrawn=self._left.get(known),
             allowed=balance.budget,
             labels=balance.labels,
