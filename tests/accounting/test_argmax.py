@@ -71,6 +71,19 @@ def test_log_law_keeps_shape_order_and_doesnt_depend_on_chunks(monkeypatch):
     assert argmax_log_law([7.0], 1.0) == pytest.approx([0.0], abs=1e-14)
 
 
+def test_equal_classes_of_all_queries_are_computed_once(monkeypatch):
+    computed = []
+    monkeypatch.setattr(
+        _argmax, "Batch", lambda values, *rest, **more: computed.append(values) or Batch(values, *rest, **more)
+    )
+    counts = np.tile([[5.0], [3.0]], 3000)
+    counts[:, 0], counts[:, 7] = (40.0, 30.0), (20.0, 30.0)
+    law = argmax_log_law(counts, 4.0)
+    assert sum(values.size for values in computed) == 2 * 3
+    for row, found in zip(counts, law, strict=True):
+        np.testing.assert_allclose(found, oracles.argmax_law(row, 4.0, step=0.03), rtol=1e-12, atol=2e-12)
+
+
 @pytest.mark.parametrize("spread", [0.5, 6.0, 25.0, 45.0])
 @pytest.mark.parametrize("weight", [0.02, 0.5, 3.0])
 @pytest.mark.parametrize("abstain", [False, True])

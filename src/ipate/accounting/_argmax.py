@@ -42,7 +42,8 @@ def check_counts(counts: ArrayLike) -> Floats:
 def argmax_log_law(counts: ArrayLike, sigma: float) -> Floats:
     """Return ln P_j(n) of each class under argmax_j (n_j + N(0, σ²)), right to about 1e-13 of its size.
 
-    `counts`, (Q, C) or (C,), are real numbers, negative ones too; the result has their shape.
+    `counts`, (Q, C) or (C,), are real numbers, negative ones too; the result has their shape. Classes with the same
+    counts in all queries are computed once.
     """
     scale = check_positive("sigma", sigma)
     array = np.asarray(counts, dtype=np.float64)
@@ -50,14 +51,17 @@ def argmax_log_law(counts: ArrayLike, sigma: float) -> Floats:
     classes = values.shape[-1]
     if not np.isfinite(values).all() or values.ndim != 2 or classes == 0:
         raise InputError(f"counts of shape {array.shape} must be finite numbers, (queries, classes)")
-    out = np.zeros_like(values)
     points = int(grid_points(values.min(axis=1), values.max(axis=1), np.zeros(1), classes).max(initial=0))
-    size = max(1, _CELLS // max(1, classes * points))
+    _, first, place, equal = np.unique(values, axis=1, return_index=True, return_inverse=True, return_counts=True)
+    values = values[:, first]
+    out = np.zeros_like(values)
+    size = max(1, _CELLS // max(1, len(first) * points))
     for start in range(0, len(values), size):
         part = values[start : start + size]
-        batch = Batch(part, np.ones_like(part), np.zeros(len(part)), points, classes, abstain=False)
+        sizes = np.broadcast_to(equal.astype(np.float64), part.shape)
+        batch = Batch(part, sizes, np.zeros(len(part)), points, classes, abstain=False)
         out[start : start + size] = _LogLaws(batch).log_law
-    return out.reshape(array.shape)
+    return out[:, place].reshape(array.shape)
 
 
 def _step(classes: int) -> float:
