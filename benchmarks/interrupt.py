@@ -53,6 +53,7 @@ n_jobs = 1
 sigma = 3.0
 check_sigma = 6.0
 threshold = 12.0
+min_labels = 10
 [student]
 model = "bayes"
 """

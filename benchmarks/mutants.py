@@ -40,6 +40,7 @@ TESTED = "tests/labelling/test_tested.py"
 ACCOUNT = "tests/labelling/test_audit.py"
 LABEL = "tests/cli/test_label.py"
 RUN_LEDGERS = "tests/runs/test_ledgers.py"
+RUN_OUTLOOK = "tests/runs/test_outlook.py"
 CARRIED = "tests/report/test_carried.py"
 EXCHANGE = "tests/parties/test_exchange.py"
 FIT = "tests/parties/test_fit.py"
@@ -1024,6 +1025,27 @@ MUTANTS = (
         ("tests/labelling/test_results.py", f"{AUDIT}::test_data_dependent_costs_are_never_releasable"),
     ),
     # What runs and reports do with the ledger.
+    Mutant(
+        "a plan counts what private costs left",
+        "planning/standing.py",
+        "if row.opening.any() and not private",
+        "if row.opening.any()",
+        (f"{RUN_OUTLOOK}::test_private_history_is_told_by_no_figure",),
+    ),
+    Mutant(
+        "a reason states weights after private costs",
+        "planning/forecast.py",
+        'standing.private:\n        return "ballots;',
+        'not standing.private:\n        return "ballots;',
+        (f"{RUN_OUTLOOK}::test_private_history_is_told_by_no_figure",),
+    ),
+    Mutant(
+        "a reason counts whole budgets after earlier runs",
+        "planning/voting.py",
+        "n_pool=n_public, spent=spent)",
+        "n_pool=n_public)",
+        (f"{RUN_OUTLOOK}::test_reason_of_ballots_states_what_was_released",),
+    ),
     Mutant(
         "a private history is forgotten",
         "labelling/loop.py",
@@ -2416,8 +2438,8 @@ MUTANTS = (
     Mutant(
         "benchmark begins a ledger in silence",
         "runs/ledgers.py",
-        "own = config.seed is not None or config.data.file is None",
-        "own = config.seed is not None or config.benchmark or config.data.file is None",
+        "return config.seed is not None or config.data.file is None",
+        "return config.seed is not None or config.benchmark or config.data.file is None",
         (f"{FORGOTTEN}::test_benchmark_beside_earlier_charges_is_stated",),
     ),
     Mutant(
@@ -2444,8 +2466,8 @@ MUTANTS = (
     Mutant(
         "another folder begins another ledger",
         "runs/ledgers.py",
-        "own = config.seed is not None or config.data.file is None",
-        "own = config.ledger is None",
+        "return config.seed is not None or config.data.file is None",
+        "return config.ledger is None",
         (f"{FORGOTTEN}::test_second_run_in_another_folder_is_refused",),
     ),
     Mutant(
@@ -2465,8 +2487,8 @@ MUTANTS = (
     Mutant(
         "seeded runs spend people's budgets",
         "runs/ledgers.py",
-        "own = config.seed is not None or config.data.file is None",
-        "own = config.data.file is None",
+        "return config.seed is not None or config.data.file is None",
+        "return config.data.file is None",
         (f"{FORGOTTEN}::test_seeded_runs_spend_nobodys_budget",),
     ),
     Mutant(

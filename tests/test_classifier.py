@@ -66,7 +66,7 @@ def test_student_learns_and_costs_stay_within_budgets(fitted):
 
 def test_classifier_passes_scikit_learn_estimator_checks():
     """The noise is seeded because one of the checks compares two fits."""
-    model = PATEClassifier(epsilon=1e4, public_fraction=0.5, random_state=0, noise_seed=0, verbose=0)
+    model = PATEClassifier(epsilon=1e4, public_fraction=0.5, random_state=0, noise_seed=0, min_labels=0, verbose=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_estimator(model, on_skip=None)
@@ -304,6 +304,7 @@ def test_public_reports_leave_out_private_costs(tmp_path):
         model = PATEClassifier(
             variant=variant, bound=bound, classes=["ape", "bee", "cat"], n_teachers=30, sigma=4.0, check_sigma=6.0,
             threshold=15.0, random_state=0, verbose=0, teacher=LogisticRegression(), student=LogisticRegression(),
+            min_labels=1,
         )  # fmt: skip
         model.fit(X, y, budgets=np.where(np.arange(900) % 3, 4.0, 12.0), X_public=pool)
         model.report(tmp_path / "a.html")

@@ -91,8 +91,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         For "ptr": the expected accuracy of a teacher, from public knowledge, or a complete reference.
     stop : {"budget", "drop", "count"}
         The stopping rule of the labelling; "count" needs `max_labels`.
-    max_labels : int, optional
-        The largest number of labels.
+    max_labels, min_labels
+        The largest number of labels; and `fit` is refused if it expects fewer than `min_labels`, "auto": 3 per class.
     public_fraction : float, optional
         Without `X_public`: the share of the rows (whole people) that is treated as public.
     allow_overlap : bool
@@ -177,6 +177,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     reference: Any = None
     stop: str = "budget"
     max_labels: int | None = None
+    min_labels: int | str = "auto"
     public_fraction: float | None = None
     allow_overlap: bool = False
     classes: Sequence[Any] | None = None
@@ -269,10 +270,14 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         extra = None if labelled is None else self._public(*labelled, "labelled X", like=X)
         self._usual_student = usual_student(getattr(pool, "shape", ())[1:])
         people = self._merged(people)
-        choose = partial(self._settings, n_public=n_rows(pool), seed=seed, X=X)
+        standing = fitting.standing_of(self, people, everybody)
+        choose = partial(self._settings, n_public=n_rows(pool), seed=seed, X=X, standing=standing)
         settings = self.choice_ = choose(people.groups)
         if extra is None and n_rows(pool) > len(self.classes_):
-            check_useful(choose, people.groups, n_public=n_rows(pool), n_classes=len(self.classes_), seed=seed)
+            check_useful(
+                choose, people.groups, n_public=n_rows(pool), n_classes=len(self.classes_), seed=seed,
+                needed=self.min_labels, standing=standing,
+            )  # fmt: skip
         student_of(self).try_on(student_of(self).make({}, seed=seed), pool, n_classes=len(self.classes_))
         label = (by_ballots if settings.ballots else by_teachers)(self, X, codes, people, pool, seed=seed)
         self.labelling_, self.ledger_, self._extract = fitting.charge_labels(
@@ -385,10 +390,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         )  # fmt: skip
         return people.merged(max_groups=most, min_group_size=self.min_group_size)
 
-    def _settings(self, groups: Sequence[Group], *, n_public: int, seed: int, X: Any) -> Settings:
+    def _settings(self, groups: Sequence[Group], *, n_public: int, seed: int, X: Any, **known: Any) -> Settings:
         proxy = None if self.proxy is None else self._public(*self.proxy, "proxy X", like=X)
         return choose_settings(
             groups=groups, n_public=n_public, n_classes=len(self.classes_), teacher=self._teacher(), proxy=proxy,
-            seed=seed, reference=as_reference(self.reference), student=student_of(self),
+            seed=seed, reference=as_reference(self.reference), student=student_of(self), **known,
             **{name: getattr(self, name) for name in _CHOSEN},
         )  # fmt: skip

@@ -30,6 +30,7 @@ n_jobs = 1
 variant = "standard"
 aggregator = "gnmax"
 sigma = 2.0
+min_labels = 0
 {labelling}
 [student]
 model = "bayes"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ipate.accounting import gdp
 from ipate.accounting.bounds import Meter
-from ipate.ballots.design import GRID, ballot_terms, make_design
+from ipate.ballots.design import GRID, about, ballot_terms, counted, figure, make_design
 from ipate.errors import BudgetExceededError, InputError
 from ipate.people.budgets import Budget, Group
 
@@ -77,7 +77,7 @@ def test_no_design_costs_more_than_any_budget(budgets, n_classes, n_pool, partit
     meter = Meter(bound) if bound == "gdp" else Meter(bound, "improved", (7.0,))
     terms = ballot_terms(groups(*budgets), meter)
     try:
-        design = make_design(terms, n_classes=n_classes, n_pool=n_pool, partitions=partitions)
+        design = make_design(terms, n_classes=n_classes, n_pool=max(n_pool, 5 * n_classes), partitions=partitions)
     except BudgetExceededError:
         return  # at one Rényi order a small budget may afford nothing
     assert design.total <= 10 * design.cells * (1 + 1e-9) or n_classes > 1
@@ -160,3 +160,18 @@ def test_stated_weight_covers_the_exact_root(partitions, units):
     for weight in replace(made, units=dict.fromkeys(made.units, units)).weights.values():
         least = partitions * Fraction(units * GRID) ** 2
         assert least <= Fraction(weight) ** 2 <= least * (1 + Fraction(2) ** -48)
+
+
+def test_pool_with_fewer_points_than_cells_need_is_refused():
+    terms = ballot_terms(groups((1.0, 1e-5, 1000)))
+    with pytest.raises(InputError, match="the pool has 3 points for 2 classes: ballots need at least 10, 5 per class"):
+        make_design(terms, n_classes=2, n_pool=3)
+    assert make_design(terms, n_classes=2, n_pool=10).cells == 2
+
+
+def test_large_figures_are_written_without_exponents():
+    assert [figure(weight) for weight in (0.123456, 7.0, 99.94, 1190.4, 12345.6)] == [
+        "0.123", "7", "99.9", "1,190", "12,346"
+    ]  # fmt: skip
+    assert [about(weight) for weight in (0.0, 7.0, 776.4, 1551.0)] == ["0", "7", "770", "1,500"]
+    assert [counted(number, "cell") for number in (1, 2, 1200)] == ["1 cell", "2 cells", "1,200 cells"]

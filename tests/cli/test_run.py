@@ -32,6 +32,7 @@ number = 30
 sigma = 3.0
 check_sigma = 6.0
 threshold = 12.0
+min_labels = 10
 """
 
 
@@ -204,7 +205,7 @@ def test_seed_repeats_the_run_with_a_note(config, tmp_path, capsys):
     other = run_json(capsys, config, "--out", tmp_path / "b", "--seed", 3)
     assert one["seeded"]
     assert "not private" in one["statement"]
-    own = dict.fromkeys(("run", "ledger", "ledger_head", "report", "student"))  # every folder has its own
+    own = dict.fromkeys(("run", "ledger", "ledger_head", "report", "student", "notes"))  # every folder has its own
     assert {**one, **own} == {**other, **own}
 
 
@@ -319,7 +320,9 @@ def test_useless_run_is_refused_before_training(tmp_path, run):
     out = tmp_path / "run"
     told = run("run", "--dataset", "digits", "--epsilon", "0.5", "--out", out)
     assert told.code == 2
-    assert "afford 0 labels at most for 10 classes, and a student needs 10" in told.err
+    assert "afford about 0 labels for 10 classes" in told.err
+    assert "a student needs 30 (3 per class; labelling.min_labels accepts fewer)" in told.err
+    assert "Ballots (voting = 'ballots') would label all 180 points at once" in told.err
     assert told.err.count("\n") == 1
     assert not out.exists()
     assert run("run", "--dataset", "digits", "--epsilon", "0.5", "--dry-run", "--min-labels", "0").code == 0

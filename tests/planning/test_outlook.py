@@ -5,9 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from ipate.people.budgets import Budget, Group
-from ipate.planning.outlook import foresee, more_consent, prospect
+from ipate.accounting.bounds import Meter
+from ipate.errors import InputError
+from ipate.labelling.aggregators import Mechanism
+from ipate.people.budgets import Account, Budget, Group
+from ipate.planning.outlook import check_useful, foresee, more_consent, prospect
+from ipate.planning.plan import afforded
 from ipate.planning.settings import choose_settings
+from ipate.planning.standing import Left, Standing
 
 GROUPS = tuple(
     Group(id=name, budget=Budget(epsilon, 1e-6), people=people)
@@ -25,6 +30,67 @@ def test_outlook_states_what_the_chooser_states(variant):
     assert f"{found.right:.0%}" == stated[2]
     assert found.fewest <= found.labels <= found.most
     assert 0 < found.clean < found.labels
+
+
+def stated(bound, **more):
+    settings = choose_settings(groups=GROUPS, bound=bound, **SIZES, **more)
+    return settings, int(re.search(r"about ([\d,]+) labels", settings.reason)[1].replace(",", ""))
+
+
+def test_reason_counts_labels_by_the_runs_own_bound():
+    found = {bound: stated(bound) for bound in ("gdp", "loose", "tight")}
+    assert found["loose"][1] < found["gdp"][1]
+    for bound, planned in (("gdp", "gdp"), ("loose", "loose"), ("tight", "loose")):
+        settings, labels = found[bound]
+        assert labels == foresee(settings, GROUPS, **SIZES).labels
+        assert f"and the bound {planned} this affords" in settings.reason
+    assert found["tight"][1] == found["loose"][1]
+    assert found["tight"][0].reason.endswith("; tight affords no fewer, and the votes decide how many more")
+    assert "no fewer" not in found["loose"][0].reason
+
+
+@pytest.mark.parametrize("variant", ["weighting", "standard", "upsampling", "vanishing"])
+def test_spent_half_of_budgets_halves_expected_labels(variant):
+    """Under gdp labels are paid in μ²; the larger spending of merged groups counts."""
+    meter = Meter("gdp")
+    left = {g.id: Left(meter=meter, spent=meter.limit(g.epsilon, g.delta) / 2, fixed=False) for g in GROUPS}
+    if variant == "standard":  # all have the strictest budget, and the loosest people have spent more than that
+        left = dict.fromkeys(left, left["high"])
+    standing = Standing(ledger="a.ledger.sqlite", groups=left)
+    settings = choose_settings(groups=GROUPS, variant=variant, n_teachers=100, sigma=60.0, check_sigma=None, **SIZES)
+    whole = foresee(settings, GROUPS, **SIZES)
+    half = foresee(settings, GROUPS, **SIZES, standing=standing)
+    assert half.labels == pytest.approx(whole.labels / 2, rel=0.15, abs=2)
+    assert standing.joined("high", "low", GROUPS[2].budget).groups["low"].spent == left["low"].spent
+
+
+def test_left_budget_under_loose_pays_at_every_settled_order():
+    meter = Meter("loose", "improved", (20.0, 40.0))
+    group = GROUPS[0]
+    spent = np.array([0.0, meter.limit(group.epsilon, group.delta)[1]])  # nothing is left at the second order
+    fixed, free = (Left(meter=meter, spent=spent, fixed=kind) for kind in (True, False))
+    assert (fixed.share(group.budget), free.share(group.budget)) == (0.0, 1.0)
+    account = Account(group=group, sensitivity=1.0)
+    noise = Mechanism(sigma=40.0)
+    assert afforded(account, noise, meter, 1.0, left=fixed) == 0
+    assert afforded(account, noise, meter, 1.0, left=free) > 0
+
+
+def test_few_expected_labels_are_refused_with_what_ballots_give():
+    people = [Group(id=str(e), budget=Budget(e, 1e-5), people=400) for e in (0.5, 1.0, 3.0)]
+    sizes = {"n_public": 300, "n_classes": 2, "seed": 0}
+
+    def choose(groups):
+        return choose_settings(groups=groups, n_public=300, n_classes=2)
+
+    with pytest.raises(InputError) as told:
+        check_useful(choose, people, **sizes)
+    assert re.search(
+        r"afford about \d labels? for 2 classes .*needs 6 \(3 per class; min_labels accepts", str(told.value)
+    )
+    assert "Ballots (voting = 'ballots') would label all 300 points at once" in str(told.value)
+    assert "which is reliable" in str(told.value)
+    check_useful(choose, people, **sizes, needed=2)
 
 
 def test_expected_labels_stay_within_pool_and_request():

@@ -382,5 +382,5 @@ def test_every_entry_point_chooses_equal_settings(run, tmp_path):
 def test_explicit_options_override_the_configuration(run, tmp_path):
     (tmp_path / "run.toml").write_text(CONFIG + 'number = 40\n[labelling]\nsigma = 9.0\nbound = "tight"\n')
     out = json.loads(run("run.toml --json --teachers 50"))
-    assert (out["n_teachers"], out["bound"], out["variants"][0]["sigma"]) == (50, "gdp", 9.0)
-    assert "counts by gdp" in " ".join(out["notes"])
+    assert (out["n_teachers"], out["bound"], out["variants"][0]["sigma"]) == (50, "loose", 9.0)
+    assert "counts by loose" in " ".join(out["notes"])

@@ -90,6 +90,7 @@ class Bound(ABC):
     data_independent: bool = False  # the charge is the same for all votes, so it may be published
     whole: bool = False  # one charge pays for a tested design, and no query is charged by itself
     has_orders: bool = True  # costs are Rényi curves
+    planned_by: str = "loose"  # the bound of plans if this one needs votes or a design: it must afford no more
     own_conversion: str | None = None  # what replaces the conversion that was asked for
     needs_votes_by_group: bool = False  # `label_cost` needs `Voters`
     releases_counts: bool = False  # noisy counts may be released with a label, whose price is that of the whole vector
@@ -251,6 +252,14 @@ class Meter:
         return self.definition.whole
 
     @property
+    def planning(self) -> "Meter":
+        """The meter of plans, which are made without votes: this one, or that of the bound which plans for it."""
+        if self.data_independent and not self.whole:
+            return self
+        other = self.definition.planned_by
+        return Meter(other) if self.whole else Meter(other, self.conversion, self.orders)
+
+    @property
     def fixes_order(self) -> bool:
         """Whether every account fixes one Rényi order beforehand, as a filter that may be published needs."""
         return self.definition.fixes_order
@@ -319,17 +328,21 @@ def queries_afforded(
     sigma: float,
     check_sigma: float | None = None,
     answer_rate: float = 1.0,
+    spent: Floats | None = None,
+    every_order: bool = False,
 ) -> int:
     """Return how many queries (ε, δ) pays for if a share `answer_rate`, from 0 to 1, of them is answered.
 
-    Every query pays its check and answered ones their label; a query is asked only if both could be paid.
+    Every query pays its check and answered ones their label; a query is asked only if both could be paid. `spent` is
+    what was charged before; an account that has fixed its orders then pays at `every_order`.
     """
     _require_data_independent(meter)
     if not 0 <= answer_rate <= 1:
         raise InputError(f"answer_rate is {answer_rate}: it must lie between 0 and 1")
-    limit = meter.limit(epsilon, delta)
+    limit = meter.limit(epsilon, delta) - (0.0 if spent is None else spent)
     check, label = meter.worst_query(sensitivity=sensitivity, sigma=sigma, check_sigma=check_sigma)
-    return max(_queries(*costs, answer_rate) for costs in zip(limit, check, label, strict=True))
+    found = [_queries(*costs, answer_rate) for costs in zip(limit, check, label, strict=True)]
+    return min(found) if every_order else max(found)
 
 
 def _queries(limit: float, check: float, label: float, rate: float) -> int:

@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 SIGMA = 1.0
 GRID = 2.0**-20  # what a person adds to an entry of the histogram is a whole multiple of this
 ENOUGH = 12.0  # Σw/σ per class: below it, labels are unreliable
+POINTS_PER_CLASS = 5  # a smaller pool has fewer cells than classes
 LEAST = 1.0  # Σw/σ per class: below it, labels are noise
 _UP = 2.0**-51  # the root of the partitions and its product are each off by 2^-53 at most (relative)
 FULL = 10.0  # Σw/(mσ): beyond it, more weight improves no label, so the rest stays in the accounts
@@ -31,7 +32,17 @@ FULL = 10.0  # Σw/(mσ): beyond it, more weight improves no label, so the rest 
 def about(weight: float) -> str:
     """Format the weight of all ballots for a sentence, rounded down to two digits: more would tell groups' sizes."""
     step = 10.0 ** (math.floor(math.log10(weight)) - 1) if weight > 0 else 1.0
-    return f"{math.floor(weight / step + 1e-9) * step:.10g}"
+    return f"{math.floor(weight / step + 1e-9) * step:,.10g}"
+
+
+def figure(weight: float) -> str:
+    """Format a weight for a table: three digits, or all of a larger whole number."""
+    return f"{weight:,.0f}" if weight >= 100 else f"{weight:.3g}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +163,12 @@ def make_design(
     The numbers of people of the groups include people who have withdrawn, so that nobody's leaving can be seen.
     """
     check_count("n_classes", n_classes, least=2)
-    check_count("the number of points in the pool", n_pool)
+    if check_count("the number of points in the pool", n_pool) < POINTS_PER_CLASS * n_classes:
+        raise InputError(
+            f"the pool has {counted(n_pool, 'point')} for {n_classes} classes: ballots need at least "
+            f"{POINTS_PER_CLASS * n_classes}, {POINTS_PER_CLASS} per class, and some hundred give good labels; nothing "
+            "was charged"
+        )
     root = math.sqrt(check_count("partitions", partitions))
     held = {entry.account.id: entry for entry in terms}
     people = {name: check_count(f"the number of people of group {name!r}", entry.account.people)

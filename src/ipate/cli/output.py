@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from ipate.labelling.results import GroupResult, Guarantee
+    from ipate.labelling.results import GroupResult, Guarantee, Record
+    from ipate.planning.plan import Plan
 
 Rows: TypeAlias = Sequence[Sequence[str]]
 Counted: TypeAlias = Callable[[int | None], int | str | None]  # a number of people as it may be shown
@@ -85,6 +86,21 @@ def print_blocks(
         print_table(f"{CLOSED} ({guarantee.headline}): scores", ["", "value"], scores, [])
 
 
+def labels_given(record: "Record", *, least: int) -> str:
+    """Return how many labels a run released, and from what; beside a group of few people no weight is told."""
+    from ipate.ballots.design import counted, figure
+    from ipate.people.budgets import has_small
+
+    found = record.ballots
+    if found is None:
+        return f"{counted(record.n_labels, 'label')} from {record.n_queries:,} queries"
+    weigh = f", all ballots together weigh {figure(found.weight)} noise deviations, {figure(found.per_class)} per class"
+    if has_small((group.group.people for group in record.groups), least=least):  # it would tell the size
+        weigh = ""
+    cells = f"{counted(found.partitions, 'partition')} of {counted(found.cells, 'cell')}"
+    return f"{counted(record.n_labels, 'label')} from one histogram: {cells}{weigh}"
+
+
 def cell(value: float | str | None, spec: str = "") -> str:
     """Format one cell of a table; a missing value is shown as a dash."""
     return "—" if value is None else format(value, spec)
@@ -152,3 +168,19 @@ def without_small(facts: Any, counted: Counted) -> Any:
     return {
         name: counted(value) if name == "people" else without_small(value, counted) for name, value in facts.items()
     }
+
+
+def told_chances(plan: "Plan") -> list[str]:
+    """Return what a plan says about the check and about the accuracy of a label."""
+    notes, chances = [], plan.chances
+    if chances.unanimous_passes is not None:
+        notes.append(
+            f"A unanimous vote passes the check with the probability {chances.unanimous_passes:.2f}: "
+            "expect no higher answer rate."
+        )
+    if chances.label_right is not None:
+        notes.append(
+            f"Where {chances.share:.0%} of the votes go to one of {plan.n_classes} classes and the rest is spread "
+            f"evenly, the label names it with the probability {chances.label_right:.4f}."
+        )
+    return notes

@@ -4,10 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Option, echo
 
 from ipate.cli import options
-from ipate.cli.output import Counted, cell, print_json, print_table, progress_bar, without_small
+from ipate.cli.output import Counted, cell, print_json, print_table, progress_bar, told_chances, without_small
 
 if TYPE_CHECKING:
     from ipate.ballots.design import Design
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ipate.planning.outlook import Prospect
     from ipate.planning.plan import GroupPlan, Plan, VariantPlan
     from ipate.planning.reference import Forecast, Reference
+    from ipate.planning.standing import Standing
     from ipate.runs.config import RunConfig
     from ipate.runs.task import Task
 
@@ -106,14 +107,14 @@ def command(
         notes = [] if classes is not None else [f"{CLASSES} classes are assumed; give the number with --classes."]
         asked, merged = _merged(asked, n_classes, teachers, points_per_teacher, max_groups, min_group_size)
         notes += merged
-        known, least = None, min_group_size
+        known, standing, least = None, None, min_group_size
     else:
         options.refuse_unused(
             f"{config} describes the data", **who, max_groups=max_groups, min_group_size=min_group_size,
             classes=classes, pool=pool, split_seed=split_seed,
         )  # fmt: skip
         read = RunConfig.from_file(config)
-        asked, n_classes, n_public, seed, request, known, notes = _read_config(read, bound)
+        asked, n_classes, n_public, seed, request, known, standing, notes = _read_config(read, bound)
         least = read.budgets.min_group_size
     given = {
         "variant": variant, "n_teachers": options.whole_number(teachers), "points_per_teacher": points_per_teacher,
@@ -131,24 +132,25 @@ def command(
     }  # fmt: skip
     _plan(
         asked, n_public, n_classes, request, by_variant,
-        seed=seed, parties=parties, testing=testing, known=known, notes=notes, least=least, as_json=as_json,
+        seed=seed, parties=parties, testing=testing, known=known, standing=standing, notes=notes, least=least,
+        as_json=as_json,
     )  # fmt: skip
 
 
 def show_run(config: "RunConfig", task: "Task", *, as_json: bool) -> None:
     """Print the plan of a run that is not begun, as `ipate plan CONFIG.toml` does."""
-    asked, n_classes, n_public, seed, request, known, notes = _read_config(config, None, task)
+    asked, n_classes, n_public, seed, request, known, standing, notes = _read_config(config, None, task)
     _plan(
         asked, n_public, n_classes, request, {},
-        seed=seed, parties=False, testing=None, known=known, notes=notes, least=config.budgets.min_group_size,
-        as_json=as_json,
+        seed=seed, parties=False, testing=None, known=known, standing=standing, notes=notes,
+        least=config.budgets.min_group_size, as_json=as_json,
     )  # fmt: skip
 
 
 def _plan(
     groups: "tuple[Group, ...]", n_public: int, n_classes: int, request: dict[str, Any], by_variant: dict[str, Any], *,
-    seed: int, parties: bool, testing: dict[str, Any] | None, known: "Reference | None", notes: list[str],
-    least: int | None, as_json: bool,
+    seed: int, parties: bool, testing: dict[str, Any] | None, known: "Reference | None", standing: "Standing | None",
+    notes: list[str], least: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Make the plan and what a student can expect, and print both."""
     from ipate.errors import check_count
@@ -164,15 +166,15 @@ def _plan(
     with progress_bar("variants and levels computed", len(groups) + 4, quiet=as_json) as bar:
         found = prospect(
             groups, n_public=n_public, n_classes=n_classes, request={**request, "options": own}, options=by_variant,
-            seed=seed, progress=bar,
+            seed=seed, standing=standing, progress=bar,
         )  # fmt: skip
     settings = found.settings
     plan = make_plan(
         groups=groups, n_teachers=settings.n_teachers, mechanism=settings.aggregator().mechanism, meter=settings.meter,
-        n_classes=n_classes, parties=parties, seed=seed, options=by_variant,
+        n_classes=n_classes, parties=parties, seed=seed, options=by_variant, standing=standing,
     )  # fmt: skip
     expected = _forecasts(plan, n_public, testing, known, quiet=as_json)
-    ballots = ballot_designs(groups, n_public=n_public, n_classes=n_classes)
+    ballots = ballot_designs(groups, n_public=n_public, n_classes=n_classes, standing=standing)
     sizes, fewest = [group.people for group in groups], MIN_GROUP_SIZE if least is None else least
     if has_small(sizes, least=fewest):
         ballots = {}  # the weight of all ballots would tell the size of the small group
@@ -187,6 +189,7 @@ def _read_config(config: "RunConfig", bound: str | None, task: "Task | None" = N
     """Return the facts of a run, by the code that the run uses, and what its configuration requests."""
     from ipate.accounting.bounds import Meter
     from ipate.planning.voting import choose_voting
+    from ipate.runs.outlook import told_standing
     from ipate.runs.task import prepare, requested_settings
 
     task = task or prepare(config)
@@ -194,17 +197,19 @@ def _read_config(config: "RunConfig", bound: str | None, task: "Task | None" = N
     voting, nets = request.pop("voting"), request.pop("nets")
     reference = request.pop("reference")
     request.pop("design")
-    notes = []
+    standing, notes = told_standing(config, task)
     meter = Meter(request["bound"])
-    if bound is None and (meter.whole or not meter.data_independent):
-        notes.append(f"The run's bound {meter.bound} depends on the votes; this plan counts by gdp.")
-        request["bound"] = "gdp"
+    if bound is None and meter.planning != meter:
+        request["bound"] = meter.planning.bound
+        notes.append(f"The run's bound {meter.bound} depends on the votes; this plan counts by {request['bound']}.")
     notes += task.people.notes
     n_public, n_classes = len(task.parts.public), task.data.n_classes
-    chosen, why = choose_voting(voting, task.people.groups, n_public=n_public, n_classes=n_classes, nets=nets)
+    chosen, why = choose_voting(
+        voting, task.people.groups, n_public=n_public, n_classes=n_classes, nets=nets, standing=standing
+    )
     notes.append(f"The run asks for {chosen}{f' ({why})' if why else ''}.")
     facts = (task.people.groups, task.data.n_classes, len(task.parts.public), config.split_seed)
-    return *facts, request, reference, notes
+    return *facts, request, reference, standing, notes
 
 
 def _merged(
@@ -256,6 +261,8 @@ def _show(
         facts["ballots"] = {name: design.as_json() | {"notes": design.notes} for name, design in ballots.items()}
         print_json(without_small(facts, counted) | {"expected": [asdict(row) for row in expected]})
         return
+    for note in notes:
+        echo(note)
     for variant in plan.variants:
         noise = variant.mechanism
         check = "" if not noise.has_check else f", σ_T = {noise.check_sigma:.5g}, T = {noise.threshold:.5g}"
@@ -270,7 +277,12 @@ def _show(
         f"Labels that the budgets guarantee, by the {plan.meter.bound} bound (and the group that ends it)",
         ["variant", *(f"{rate:.0%} answered" for rate in RATES), "against standard"],
         [_guaranteed(variant) for variant in plan.variants],
-        [f"For {settings.variant}: {settings.reason}.", f"Suits: {plan.suits}. {plan.why}", *_chances(plan), *said],
+        [
+            f"For {settings.variant}: {settings.reason}.",
+            f"Suits: {plan.suits}. {plan.why}",
+            *told_chances(plan),
+            *plan.notes,
+        ],
     )
     _show_outlook(found, pool, counted)
     _show_ballots(ballots, pool)
@@ -312,8 +324,8 @@ def _show_outlook(found: "Prospect", pool: int, counted: Counted) -> None:
     notes = [profiles]
     if not own.useful:
         notes.append(
-            f"Too few: ipate run refuses to train for fewer than {own.needed} labels with the best profile. Larger "
-            "budgets, more people, a larger pool or fewer classes would help."
+            f"Too few: ipate run refuses to train where fewer than {own.needed} labels are expected. Larger budgets, "
+            "more people, a larger pool or fewer classes would help."
         )
     print_table(
         f"What a student can expect from a pool of {pool} points",
@@ -340,7 +352,7 @@ def _show_outlook(found: "Prospect", pool: int, counted: Counted) -> None:
 
 def _show_ballots(ballots: "dict[str, Design]", pool: int) -> None:
     """Print what ballots afford the same people: everybody's own budget, and the strictest one for all."""
-    from ipate.ballots.design import ENOUGH
+    from ipate.ballots.design import ENOUGH, figure
 
     if not ballots:
         return
@@ -352,12 +364,12 @@ def _show_ballots(ballots: "dict[str, Design]", pool: int) -> None:
         f"Ballots: one release that labels all {pool} points of the pool",
         ["budgets", "all ballots weigh", "per class", "cells", "per cell", "used"],
         [
-            [{"weighting": "individual", "standard": "the strictest for all"}[name], f"{design.affordable:.4g}",
-             f"{design.per_class:.3g}", f"{design.partitions} × {design.cells}",
-             f"{design.total / design.cells:.3g}", f"{design.share:.0%}"]
+            [{"weighting": "individual", "standard": "the strictest for all"}[name], figure(design.affordable),
+             figure(design.per_class), f"{design.partitions} × {design.cells}",
+             figure(design.total / design.cells), f"{design.share:.0%}"]
             for name, design in ballots.items()
         ],
-        [told, *ballots["weighting"].notes],
+        [told, *(note for name in ("weighting",) if name in ballots for note in ballots[name].notes)],
     )  # fmt: skip
 
 
@@ -374,18 +386,3 @@ def _guaranteed(variant: "VariantPlan") -> list[str]:
     last = variant.guaranteed[-1].ratio
     cells = [f"{given.labels} ({given.binding})" for given in variant.guaranteed]
     return [variant.variant, *cells, "—" if last is None else f"×{last:.2f}"]
-
-
-def _chances(plan: "Plan") -> list[str]:
-    notes, chances = [], plan.chances
-    if chances.unanimous_passes is not None:
-        notes.append(
-            f"A unanimous vote passes the check with the probability {chances.unanimous_passes:.2f}: "
-            "expect no higher answer rate."
-        )
-    if chances.label_right is not None:
-        notes.append(
-            f"Where {chances.share:.0%} of the votes go to one of {plan.n_classes} classes and the rest is spread "
-            f"evenly, the label names it with the probability {chances.label_right:.4f}."
-        )
-    return notes

@@ -27,6 +27,7 @@ from ipate.cli.output import (
     budget_cells,
     cell,
     cost_cells,
+    labels_given,
     print_blocks,
     print_json,
     print_table,
@@ -132,7 +133,7 @@ def command(
     seed: Annotated[int | None, Option(help="Seed of the noise: the run is then NOT private.")] = None,
     split_seed: Annotated[int | None, Option(help="Seed of partition, allocation and training.")] = None,
     min_labels: Annotated[
-        int | None, Option(min=0, help="Refuse a run that affords fewer labels; default: 1 per class.")
+        int | None, Option(min=0, help="Refuse a run that expects fewer labels; default: 3 per class.")
     ] = None,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Show what the run affords, as ipate plan does; train and write nothing.")
@@ -295,18 +296,6 @@ def _voters(summary: "RunSummary") -> str:
     return "ballots" if summary.settings.ballots else f"{summary.allocation.n_teachers} teachers"
 
 
-def _outcome(summary: "RunSummary") -> str:
-    from ipate.people.budgets import has_small
-
-    record, found = summary.record, summary.record.ballots
-    if found is None:
-        return f"{record.n_labels} labels from {record.n_queries} queries"
-    weigh = f", all ballots together weigh {found.weight:.4g} noise deviations, {found.per_class:.3g} per class"
-    if has_small((group.group.people for group in record.groups), least=summary.least):  # it would tell the size
-        weigh = ""
-    return f"{record.n_labels} labels from one histogram: {found.partitions} partitions of {found.cells} cells{weigh}"
-
-
 def _show(summary: "RunSummary", path: Path) -> None:
     from ipate.runs.comparison import NAMES
 
@@ -325,7 +314,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
         record.guarantee,
         about=f"{summary.task.data.name}, {people:,} people protected{alone}; "
         f"{_voters(summary)}, {summary.allocation.variant}, {record.bound} bound",
-        outcome=_outcome(summary),
+        outcome=labels_given(record, least=summary.least),
         inputs=_inputs(summary),
         costs=_costs(summary),
         scores=_scores(summary),

@@ -6,7 +6,7 @@ proxy task or taken from fixed reference profiles of vote shares.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from ipate.accounting._argmax import argmax_log_law
 from ipate.allocation import lay_out
 from ipate.data.frames import take
 from ipate.errors import InputError
-from ipate.people.budgets import Group
+from ipate.people.budgets import Account, Group
+from ipate.planning.standing import Left, Standing, left_in
 from ipate.students import Student
 
 Floats = NDArray[np.float64]
@@ -54,6 +55,7 @@ class Choice:
     threshold: float | None
     reason: str
     n_queries: int | None = None  # how many points to ask; None: as many as the budgets afford
+    profiles: tuple[Profile, ...] = field(default=(), compare=False, repr=False)  # by which it was chosen
 
 
 def reference_profile(n_classes: int, points_per_teacher: int, *, skill: float = 0.6) -> Profile:
@@ -123,6 +125,7 @@ def choose(
     n_teachers: int | None = None,
     check: bool = True,
     variant: str = "weighting",
+    standing: Standing | None = None,
     **options: Any,
 ) -> Choice:
     """Return k, σ, σ_T and T with the best expected student under the releasable gdp bound.
@@ -131,11 +134,12 @@ def choose(
     accuracy of the labels: the equivalent number of clean labels. The number of labels is that of the group that is
     exhausted first, and at most the answered part of the pool. Without `profiles`, the candidate is best on average
     over reference profiles of several skills, at `points_per_teacher` or `usual_points`. `n_teachers` fixes k.
-    Without a `check`, only σ is chosen. `options` are those of `ipate.allocation.lay_out`.
+    Without a `check`, only σ is chosen. `standing` is what earlier runs left of the budgets. `options` are those of
+    `ipate.allocation.lay_out`.
     """
     scored = []
     for known, base, worth in _candidates(
-        groups, n_classes, profiles, points_per_teacher, n_teachers, variant=variant, **options
+        groups, n_classes, profiles, points_per_teacher, n_teachers, variant=variant, standing=standing, **options
     ):
         scored.append(_best_noise(known, base, worth, n_public, check=check))
     return max(scored, key=lambda found: found[0])[1]
@@ -151,6 +155,7 @@ def choose_few(
     n_teachers: int | None = None,
     student: Student,
     variant: str = "weighting",
+    standing: Standing | None = None,
     **options: Any,
 ) -> Choice:
     """Return k, σ and the number of queries for a student that spreads a few labels with their counts over the pool.
@@ -161,7 +166,7 @@ def choose_few(
     """
     best: tuple[float, Choice] | None = None
     for known, base, worth in _candidates(
-        groups, n_classes, profiles, points_per_teacher, n_teachers, variant=variant, **options
+        groups, n_classes, profiles, points_per_teacher, n_teachers, variant=variant, standing=standing, **options
     ):
         top = np.concatenate([np.sort(profile.shares, axis=1)[:, -2:] for profile in known])
         lead = float(np.mean(top[:, 1] - top[:, 0]))
@@ -182,7 +187,7 @@ def choose_few(
 
 def _candidates(
     groups: Sequence[Group], n_classes: int, profiles: Sequence[Profile] | None, points_per_teacher: int | None,
-    n_teachers: int | None, *, variant: str, **options: Any,
+    n_teachers: int | None, *, variant: str, standing: Standing | None, **options: Any,
 ) -> Iterator[tuple[list[Profile], int, float]]:  # fmt: skip
     """Yield profiles of one size, the number of teachers before scaling, and the least μ²/Δ² of a group.
 
@@ -202,10 +207,18 @@ def _candidates(
     for points, known in candidates.items():
         k = n_teachers or max(1, people // points)
         layout = lay_out(variant, groups=groups, n_teachers=k, **options)
+        left = left_in(standing, layout)
         worth = min(
-            float(gdp.mu_of(g.epsilon, g.delta)) ** 2 / g.sensitivity**2 for g in layout.groups if g.sensitivity > 0
+            float(gdp.mu_of(g.epsilon, g.delta)) ** 2 * _share(left.get(g.id), g) / g.sensitivity**2
+            for g in layout.groups
+            if g.sensitivity > 0
         )
         yield known, round(layout.n_teachers / layout.scale), worth * layout.scale**2
+
+
+def _share(left: Left | None, account: Account) -> float:
+    """Return the share of a budget that earlier runs left, above 0 so that the scores of spent budgets differ."""
+    return 1.0 if left is None else max(left.share(account.group.budget), 1e-12)
 
 
 def usual_points(n_people: int, n_classes: int) -> int:
@@ -240,10 +253,10 @@ def _best_noise(
     """Return the noise and threshold whose score, relative to the best, is largest on average over the profiles."""
     grids = np.stack([_score(profile, k, worth, n_public, check=check) for profile in profiles])
     allowed = np.array(THRESHOLDS)[None, :, None] <= (1.0 if profiles[0].measured else BLIND_THRESHOLD)
-    regret = allowed * np.mean([score / max(float(score.max()), 1e-300) for score in grids[:, 0]], axis=0)
+    regret = allowed * np.mean([score / max(float(score.max()), 1e-300) for score in grids], axis=0)
     place = np.unravel_index(int(np.argmax(regret)), regret.shape)
     check_sigma, threshold, sigma = CHECK_SIGMAS[place[0]], THRESHOLDS[place[1]], SIGMAS[place[2]]
-    score, labels, accuracy = grids[:, :, place[0], place[1], place[2]].mean(axis=0).tolist()
+    score = float(grids[:, place[0], place[1], place[2]].mean())
     points = profiles[0].points_per_teacher
     choice = Choice(
         n_teachers=k,
@@ -252,15 +265,15 @@ def _best_noise(
         threshold=threshold * k if check else None,
         reason=(
             f"{k} teachers of about {points} people each, σ = {sigma:g}k"
-            + (f", σ_T = {check_sigma:g}k, T = {threshold:g}k: " if check else ": ")
-            + f"by {profiles[0].source} this affords about {int(labels)} labels, {accuracy:.0%} of them right"
+            + (f", σ_T = {check_sigma:g}k, T = {threshold:g}k" if check else "")
         ),
+        profiles=tuple(profiles),
     )
     return score, choice
 
 
 def _score(profile: Profile, k: int, worth: float, n_public: int, *, check: bool) -> Floats:
-    """Return score, labels and accuracy of all (σ_T, T, σ), (3, …), at k teachers; `worth` is the smallest μ²/Δ²."""
+    """Return the scores of all (σ_T, T, σ) at k teachers; `worth` is the smallest μ²/Δ²."""
     n_classes = profile.shares.shape[1]
     right = np.stack([np.exp(argmax_log_law(profile.shares, sigma)[:, 0]) for sigma in SIGMAS], axis=1)
     top = profile.shares.max(axis=1)
@@ -274,4 +287,4 @@ def _score(profile: Profile, k: int, worth: float, n_public: int, *, check: bool
     labels = rate * np.minimum(worth / per_query, n_public)
     accuracy = (passed @ right) / np.maximum(passed.sum(axis=2), 1e-300)[..., None]
     skill = np.maximum(0.0, (accuracy - 1 / n_classes) / (1 - 1 / n_classes))
-    return np.stack([labels * skill**2, labels, accuracy])
+    return np.asarray(labels * skill**2)

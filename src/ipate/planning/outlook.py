@@ -6,21 +6,19 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
-from ipate.accounting._argmax import argmax_log_law
-from ipate.accounting.bounds import Meter
-from ipate.allocation import VARIANTS, find_variant, lay_out
-from ipate.ballots.design import ENOUGH, about
-from ipate.errors import InputError
-from ipate.labelling.aggregators import Mechanism
+from ipate.allocation import VARIANTS
+from ipate.ballots.design import ENOUGH, about, counted
+from ipate.errors import MOST_EPSILON, InputError
 from ipate.people.budgets import Budget, Group
-from ipate.planning.choose import SKILLS, Profile, reference_profile
-from ipate.planning.plan import VariantPlan, plan_variant
+from ipate.planning.choose import SKILLS, reference_profile
+from ipate.planning.forecast import expect
 from ipate.planning.settings import Settings, choose_settings
+from ipate.planning.standing import Standing
 from ipate.planning.voting import ballot_designs
 
-LABELS_PER_CLASS = 1  # a run that affords fewer, whatever its teachers are, is refused before training
+LABELS_PER_CLASS = 3  # a run that expects fewer is refused: of random points, a class would often have no label
+COVERED = 1  # the same where points are chosen so that every part of the pool has some
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +36,7 @@ class Outlook:
     clean : int
         The number of correct labels that teach as much: labels × ((right − 1/C)/(1 − 1/C))².
     needed : int
-        How many labels the run must afford with the best profile.
+        How many labels must be expected, or a run is refused.
     """
 
     variant: str
@@ -53,8 +51,8 @@ class Outlook:
 
     @property
     def useful(self) -> bool:
-        """Whether the best profile affords as many labels as a student needs."""
-        return self.most >= self.needed
+        """Whether as many labels are expected as a student needs."""
+        return self.labels >= self.needed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,39 +66,36 @@ class Step:
     labels: int
 
 
-def foresee(settings: Settings, groups: Sequence[Group], *, n_public: int, n_classes: int, seed: int = 0) -> Outlook:
+def foresee(
+    settings: Settings, groups: Sequence[Group], *, n_public: int, n_classes: int, seed: int = 0,
+    standing: Standing | None = None,
+) -> Outlook:  # fmt: skip
     """Return what the settings afford these groups on a pool of `n_public` points, by the reference profiles.
 
-    A bound that depends on votes is replaced by gdp, which affords no more.
+    A bound that depends on votes is replaced by the one that plans for it. `standing` is what earlier runs left.
     """
-    known = settings.meter.data_independent and not settings.meter.whole
-    meter = settings.meter if known else Meter("gdp")
-    layout = lay_out(
-        settings.variant, groups=groups, n_teachers=settings.n_teachers, seed=seed, **dict(settings.options)
-    )
-    mechanism = settings.aggregator().mechanism
     points = max(1, sum(group.people or 0 for group in groups) // settings.n_teachers)
-    found = [
-        _answered(reference_profile(n_classes, points, skill=skill), mechanism, settings.n_teachers) for skill in SKILLS
-    ]
-    plan = plan_variant(layout, mechanism, meter, [max(rate, 1e-6) for rate, _ in found])
-    limit = n_public if settings.max_labels is None else min(n_public, settings.max_labels)
-    most = n_public if settings.n_queries is None else settings.n_queries
-    asked = [min(queries, most) for queries in _queries(plan, settings.stop)]
-    labels = [min(rate * n, limit) for (rate, _), n in zip(found, asked, strict=True)]
-    skill = [max(0.0, (right - 1 / n_classes) / (1 - 1 / n_classes)) for _, right in found]
-    needed = LABELS_PER_CLASS * n_classes
+    profiles = [reference_profile(n_classes, points, skill=skill) for skill in SKILLS]
+    found = expect(settings, groups, profiles, n_public=n_public, seed=seed, standing=standing)
+    labels, right = np.array(found.labels), np.array(found.right)
+    skill = np.maximum(0.0, (right - 1 / n_classes) / (1 - 1 / n_classes))
+    needed = labels_per_class(settings) * n_classes
     return Outlook(
         variant=settings.variant,
-        n_teachers=plan.n_teachers,
-        people_per_teacher=plan.people_per_teacher,
-        labels=int(np.mean(labels)),
-        fewest=int(min(labels)),
-        most=int(max(labels)),
-        right=float(np.mean([right for _, right in found])),
-        clean=int(np.mean(np.array(labels) * np.array(skill) ** 2)),
+        n_teachers=found.plan.n_teachers,
+        people_per_teacher=found.plan.people_per_teacher,
+        labels=int(labels.mean()),
+        fewest=int(labels.min()),
+        most=int(labels.max()),
+        right=float(right.mean()),
+        clean=int(np.mean(labels * skill**2)),
         needed=needed if settings.max_labels is None else min(needed, settings.max_labels),
     )
+
+
+def labels_per_class(settings: Settings) -> int:
+    """Return how many labels per class a student needs, by the rule that chooses the points."""
+    return LABELS_PER_CLASS if settings.queries == "random" else COVERED
 
 
 def check_useful(
@@ -110,60 +105,53 @@ def check_useful(
     n_public: int,
     n_classes: int,
     seed: int,
-    needed: int | None = None,
-    key: str = "one per class",
+    needed: int | str = "auto",
+    key: str = "min_labels",
+    standing: Standing | None = None,
 ) -> None:
     """Refuse budgets and a pool from which a student could learn nothing useful, before anything is trained.
 
-    The rule is public: with the best of the reference profiles they must afford one label per class, or `needed`, which
+    The rule is public: on average over the reference profiles they must afford 3 labels per class, or `needed`, which
     the message calls `key`. Bounds that depend on votes may afford more than a plan knows, and are not refused; nor are
     ballots, which warn. The message says what ballots would afford.
     """
     settings = choose(groups)
     if settings.ballots or settings.meter.whole or not settings.meter.data_independent:
         return
-    found = foresee(settings, groups, n_public=n_public, n_classes=n_classes, seed=seed)
-    needed = found.needed if needed is None else needed
-    if found.most >= needed:
-        return
-    doubled = [replace(group, budget=Budget(2 * group.epsilon, group.delta)) for group in groups]
-    more = foresee(choose(doubled), doubled, n_public=n_public, n_classes=n_classes, seed=seed).most
+    sizes: dict[str, Any] = {"n_public": n_public, "n_classes": n_classes, "seed": seed, "standing": standing}
+    found = foresee(settings, groups, **sizes)
+    least = found.needed if isinstance(needed, str) else needed
+    if found.labels >= least or (standing is not None and not found.most):
+        return  # the ledger itself refuses budgets that are spent, and names the group
+    doubled = [replace(group, budget=_doubled(group.budget)) for group in groups]
+    more = foresee(choose(doubled), doubled, **sizes).labels
+    left = "" if standing is None or standing.private else "what earlier runs left of "
+    why = f"{labels_per_class(settings)} per class; {key} accepts fewer" if isinstance(needed, str) else key
     raise InputError(
-        f"these budgets and this pool afford {found.most} labels at most for {n_classes} classes, and a student needs "
-        f"{needed} ({key}): nothing was trained and nobody's budget was spent. Larger budgets (twice every ε affords "
-        f"{more}), more people, a larger pool (it has {n_public} points) or fewer classes would help; ipate plan shows "
-        f"what affords how much{_ballots(groups, n_public, n_classes)}"
+        f"{left}these budgets and this pool afford about {counted(found.labels, 'label')} for {n_classes} classes "
+        f"({found.most} with the best teachers), and a student needs {least} ({why}): nothing was trained and nobody's "
+        f"budget was spent. Larger budgets (twice every ε affords about {more}), more people, a larger pool (it has "
+        f"{counted(n_public, 'point')}) or fewer classes would help; ipate plan shows what affords how much"
+        f"{_ballots(groups, n_public, n_classes, standing)}"
     )
 
 
-def _ballots(groups: Sequence[Group], n_public: int, n_classes: int) -> str:
+def _doubled(budget: Budget) -> Budget:
+    """Return a budget of twice the ε, or of the largest one."""
+    return Budget(min(2 * budget.epsilon, MOST_EPSILON), budget.delta)
+
+
+def _ballots(groups: Sequence[Group], n_public: int, n_classes: int, standing: Standing | None) -> str:
     """Return what ballots would afford the same people, to be added to a refusal of teachers."""
-    designs = ballot_designs(groups, n_public=n_public, n_classes=n_classes)
-    if not designs:
+    designs = ballot_designs(groups, n_public=n_public, n_classes=n_classes, standing=standing)
+    if "weighting" not in designs:
         return ""
     found = designs["weighting"]
     reliable = "which is reliable" if found.per_class >= ENOUGH else f"where {ENOUGH:g} are reliable"
     return (
-        f". Ballots (voting = 'ballots') would label all {n_public} points at once: together they weigh "
+        f". Ballots (voting = 'ballots') would label all {n_public:,} points at once: together they weigh "
         f"{about(found.per_class)} noise deviations per class, {reliable}"
     )
-
-
-def _answered(profile: Profile, noise: Mechanism, k: int) -> tuple[float, float]:
-    """Return the share of queries that pass the check, and how many of their labels are right."""
-    passed = np.ones(len(profile.shares))
-    if noise.check_sigma is not None and noise.threshold is not None:
-        passed = ndtr((profile.shares.max(axis=1) * k - noise.threshold) / noise.check_sigma)
-    right = np.exp(argmax_log_law(profile.shares, noise.sigma / k)[:, 0])
-    return float(passed.mean()), float(passed @ right / max(float(passed.sum()), 1e-300))
-
-
-def _queries(plan: VariantPlan, stop: str) -> list[int]:
-    """Return the queries that the budgets afford for each profile; with "drop", until the last group has left."""
-    if stop != "drop" or not find_variant(plan.variant).groups_can_leave:
-        return [given.queries for given in plan.guaranteed]
-    by_group = [[n for n in own if n is not None] for own in zip(*(g.queries for g in plan.groups), strict=True)]
-    return [max(own, default=0) for own in by_group]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,20 +177,24 @@ def prospect(
     request: Mapping[str, Any],
     options: Mapping[str, Mapping[str, Any]] | None = None,
     seed: int = 0,
+    standing: Standing | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Prospect:
     """Return what these people and this pool afford, by the chooser that a run uses.
 
-    `request` holds the other arguments of `choose_settings`, `options` those of the other variants by name.
+    `request` holds the other arguments of `choose_settings`, `options` those of the other variants by name, and
+    `standing` is what earlier runs left of the budgets.
     """
     done = 0
 
-    def chosen(groups: Sequence[Group], **change: Any) -> Settings:
-        return choose_settings(groups=groups, n_public=n_public, n_classes=n_classes, **{**request, **change})
+    def chosen(groups: Sequence[Group], left: Standing | None = standing, **change: Any) -> Settings:
+        return choose_settings(
+            groups=groups, n_public=n_public, n_classes=n_classes, standing=left, **{**request, **change}
+        )
 
-    def found(settings: Settings, groups: Sequence[Group]) -> Outlook:
+    def found(settings: Settings, groups: Sequence[Group], left: Standing | None = standing) -> Outlook:
         nonlocal done
-        made = foresee(settings, groups, n_public=n_public, n_classes=n_classes, seed=seed)
+        made = foresee(settings, groups, n_public=n_public, n_classes=n_classes, seed=seed, standing=left)
         done += 1
         if progress is not None:
             progress(done)
@@ -223,7 +215,11 @@ def prospect(
             continue
     steps = []
     for group, epsilon, moved in more_consent(groups):
-        labels = found(chosen(moved, **tested), moved).labels
+        left = standing
+        if standing is not None:  # what a person has spent goes with them
+            into = next(other for other in moved if other.epsilon == epsilon)
+            left = standing.joined(group.id, into.id, into.budget)
+        labels = found(chosen(moved, left, **tested), moved, left).labels
         steps.append(Step(group=group.id, people=group.people or 0, epsilon=group.epsilon, to=epsilon, labels=labels))
     return Prospect(settings=settings, outlook=found(settings, groups), others=tuple(others), steps=tuple(steps))
 
@@ -236,7 +232,8 @@ def more_consent(groups: Sequence[Group]) -> Iterator[tuple[Group, float, tuple[
     ordered = sorted(groups, key=lambda group: (group.epsilon, group.id))
     if len(ordered) == 1:
         (only,) = ordered
-        yield only, 2 * only.epsilon, (replace(only, budget=Budget(2 * only.epsilon, only.delta)),)
+        more = _doubled(only.budget)
+        yield only, more.epsilon, (replace(only, budget=more),)
         return
     for group, looser in pairwise(ordered):
         if looser.epsilon == group.epsilon:

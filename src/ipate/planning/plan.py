@@ -15,6 +15,7 @@ from ipate.allocation.layout import Layout
 from ipate.errors import InputError, check_count, show
 from ipate.labelling.aggregators import Mechanism
 from ipate.people.budgets import Account, Group
+from ipate.planning.standing import Left, Standing, left_in
 
 RATES = (0.5, 0.75, 1.0)
 FEWER_POINTS = (
@@ -179,6 +180,7 @@ def make_plan(
     parties: bool = False,
     seed: int = 0,
     options: Mapping[str, Mapping[str, Any]] | None = None,
+    standing: Standing | None = None,
 ) -> Plan:
     """Plan every variant for these groups.
 
@@ -200,6 +202,8 @@ def make_plan(
         The public split seed.
     options : mapping, optional
         Further options of `ipate.allocation.lay_out`, by variant.
+    standing : Standing, optional
+        What earlier runs left of the budgets. Default: all of them.
     """
     counted = Meter() if meter is None else meter
     if counted.whole or not counted.data_independent:
@@ -212,7 +216,7 @@ def make_plan(
 
     def one(variant: str, k: int, noise: Mechanism, rates: Sequence[float]) -> VariantPlan:
         layout = lay_out(variant, groups=groups, n_teachers=k, seed=seed, **extra.get(variant, {}))
-        return plan_variant(layout, noise, counted, rates)
+        return plan_variant(layout, noise, counted, rates, standing=standing)
 
     made = {variant: one(variant, k, mechanism, RATES) for variant in VARIANTS}
     standard = made[BASELINE].guaranteed
@@ -288,10 +292,12 @@ def labels_in(queries: int, rate: float) -> int:
     return int((queries - 1) * rate) + 1 if queries else 0
 
 
-def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence[float]) -> VariantPlan:
+def plan_variant(
+    layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence[float], *, standing: Standing | None = None
+) -> VariantPlan:
     """Return what a variant's layout affords at these answer rates; the noise is scaled with the number of teachers."""
-    own = noise.scaled(layout.scale)
-    queries = [_group_queries(layout, own, meter, rate) for rate in rates]
+    own, left = noise.scaled(layout.scale), left_in(standing, layout)
+    queries = [_group_queries(layout, own, meter, rate, left) for rate in rates]
     guaranteed = []
     for rate, paid in zip(rates, queries, strict=True):
         least, binding = min((n, name) for name, n in paid.items() if n is not None)
@@ -317,10 +323,18 @@ def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence
     )
 
 
-def afforded(account: Account, noise: Mechanism, meter: Meter, rate: float, *, sensitivity: float | None = None) -> int:
-    """Return how many queries one account affords at an answer rate; the default sensitivity is the account's."""
+def afforded(
+    account: Account, noise: Mechanism, meter: Meter, rate: float, *, sensitivity: float | None = None,
+    left: Left | None = None,
+) -> int:  # fmt: skip
+    """Return how many queries one account affords at an answer rate; the default sensitivity is the account's.
+
+    `left` is what earlier runs left of its budget.
+    """
     return queries_afforded(
-        meter,
+        meter if left is None else left.meter,
+        spent=None if left is None else left.spent,
+        every_order=left is not None and left.fixed,
         epsilon=account.epsilon,
         delta=account.delta,
         sensitivity=account.sensitivity if sensitivity is None else sensitivity,
@@ -330,7 +344,9 @@ def afforded(account: Account, noise: Mechanism, meter: Meter, rate: float, *, s
     )
 
 
-def _group_queries(layout: Layout, noise: Mechanism, meter: Meter, rate: float) -> dict[str, int | None]:
+def _group_queries(
+    layout: Layout, noise: Mechanism, meter: Meter, rate: float, left: Mapping[str, Left]
+) -> dict[str, int | None]:
     """Return how many queries each group's own budget affords, by id.
 
     A rotation is simulated: a group is exhausted at the first query that one of its teachers cannot afford. A label's
@@ -339,10 +355,10 @@ def _group_queries(layout: Layout, noise: Mechanism, meter: Meter, rate: float) 
     """
     schedule = layout.participation
     if schedule is None:
-        return {group.id: afforded(group, noise, meter, rate) for group in layout.groups}
+        return {group.id: afforded(group, noise, meter, rate, left=left.get(group.id)) for group in layout.groups}
     floor: dict[str, int | None] = {}
     for group in layout.groups:
-        turns = afforded(group, noise, meter, rate, sensitivity=schedule.worst_sensitivity)
+        turns = afforded(group, noise, meter, rate, sensitivity=schedule.worst_sensitivity, left=left.get(group.id))
         floor[group.id] = bisect_right(_ROTATION, turns, key=lambda n: schedule.most_turns(n)[group.id]) - 1
     if min(n for n in floor.values() if n is not None) > _MOST:
         return floor
@@ -350,6 +366,9 @@ def _group_queries(layout: Layout, noise: Mechanism, meter: Meter, rate: float) 
     names = np.array(schedule.teacher_groups)
     of_teacher = [layout.by_id[name] for name in schedule.teacher_groups]
     limit = meter.limit([g.epsilon for g in of_teacher], [g.delta for g in of_teacher])
+    for teacher, group in enumerate(of_teacher):
+        if group.id in left:
+            limit[teacher] = left[group.id].of(limit[teacher], meter, group.group.budget)
     spent = np.zeros_like(limit)
     start, step = 0, max(16, min(4096, _CELLS // limit.size))
     while None in ends.values() and start <= 4 * min((n for n in ends.values() if n is not None), default=_MOST):

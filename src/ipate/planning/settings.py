@@ -13,7 +13,7 @@ from ipate.accounting.bounds import PAPER_ORDERS, Meter, find_bound
 from ipate.accounting.ptr.design import Design
 from ipate.allocation import find_variant
 from ipate.allocation.allocation import Allocation
-from ipate.ballots.design import SIGMA, about
+from ipate.ballots.design import SIGMA
 from ipate.ballots.voters import ballot_layout
 from ipate.errors import BudgetExceededError, InputError, refuse_name, show
 from ipate.files import write_text
@@ -21,7 +21,9 @@ from ipate.labelling.aggregators import NamedAggregator, build_aggregator, find_
 from ipate.labelling.loop import Stop
 from ipate.people.budgets import Group
 from ipate.planning.choose import Choice, choose, choose_few, proxy_profiles
+from ipate.planning.forecast import state_ballots, state_teachers
 from ipate.planning.reference import Reference, Simulator, design_for
+from ipate.planning.standing import Standing
 from ipate.planning.voting import BALLOTS, Voting, ballot_design, choose_voting, suits_ballots
 from ipate.public.queries import RULES
 from ipate.students import Student
@@ -179,6 +181,7 @@ def choose_settings(
     queries: str = "auto",
     counts: bool | str = "auto",
     student: Student | None = None,
+    standing: Standing | None = None,
 ) -> Settings:
     """Return the settings; every "auto" is resolved from public information alone.
 
@@ -210,6 +213,8 @@ def choose_settings(
         Which points are asked, and whether noisy counts are released with labels; "auto" is what suits the student.
     student : Student, optional
         The student that will learn from the labels. One that spreads them gets a few labels with their counts.
+    standing : Standing, optional
+        What earlier runs on the ledger left of the budgets. Default: all of them.
     """
     given: dict[str, Any] = {
         "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold,
@@ -219,7 +224,7 @@ def choose_settings(
     for_teachers = {name: value for name, value in given.items() if value is not None and str(value) != "auto"}
     engine, why = choose_voting(
         voting, groups, n_public=n_public, n_classes=n_classes, nets=nets,
-        suited=not for_teachers and suits_ballots(variant, bound),
+        suited=not for_teachers and suits_ballots(variant, bound), standing=standing,
     )  # fmt: skip
     if engine == BALLOTS:
         for name, value in for_teachers.items():
@@ -227,7 +232,9 @@ def choose_settings(
             raise InputError(f"{stated}: it is for teachers, and ballots have none; leave it out")
         meter = Meter(bound, conversion, orders)
         ballot_layout(variant, groups, meter, **(options or {}))  # refuses what ballots do not know
-        return _ballot_settings(groups, n_public, n_classes, variant=variant, meter=meter, reason=why)
+        return _ballot_settings(
+            groups, n_public, n_classes, variant=variant, meter=meter, reason=why, standing=standing
+        )
     requested = {"n_teachers": n_teachers, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold}
     for name, value in requested.items():
         if isinstance(value, str) and value != "auto":
@@ -256,7 +263,8 @@ def choose_settings(
             profiles = proxy_profiles(teacher, *proxy, n_classes=n_classes, sizes=fitting, seed=seed)
         facts: dict[str, Any] = {
             "groups": groups, "n_public": n_public, "n_classes": n_classes, "profiles": profiles,
-            "points_per_teacher": points_per_teacher, "n_teachers": k, "variant": variant, **extra,
+            "points_per_teacher": points_per_teacher, "n_teachers": k, "variant": variant,
+            "standing": standing, **extra,
         }  # fmt: skip
         few = few and requested["sigma"] == "auto"
         choice = choose_few(**facts, student=student) if few and student is not None else choose(**facts, check=checks)
@@ -275,7 +283,7 @@ def choose_settings(
         meter=Meter(bound, conversion, orders),
         stop=cast("Stop", stop),
         max_labels=None if max_labels is None else int(max_labels),
-        reason="; ".join(filter(None, (why, _reason(choice, k, requested)))),
+        reason="",
         options=extra,
         aggregator_name=aggregator,
         aggregator_options={"counts": True} if _has_counts(counts, spreads, bound, aggregator) else {},
@@ -285,25 +293,30 @@ def choose_settings(
         n_queries=choice.n_queries if choice is not None and few else None,
     )
     settings.aggregator()  # refuse invalid noise before training
-    return settings
+    reason = state_teachers(
+        settings, choice, groups, requested=requested, n_public=n_public, seed=seed, standing=standing
+    )
+    return replace(settings, reason="; ".join(filter(None, (why, reason))))
 
 
 def _ballot_settings(
-    groups: Sequence[Group], n_public: int, n_classes: int, *, variant: str, meter: Meter, reason: str
-) -> Settings:
+    groups: Sequence[Group], n_public: int, n_classes: int, *, variant: str, meter: Meter, reason: str,
+    standing: Standing | None,
+) -> Settings:  # fmt: skip
     """Return the settings of a release of ballots; weights and cells follow from what is left of the budgets."""
     try:
-        design = ballot_design(groups, n_public=n_public, n_classes=n_classes, variant=variant, meter=meter)
+        design = ballot_design(
+            groups, n_public=n_public, n_classes=n_classes, variant=variant, meter=meter, standing=standing
+        )
         design.check_useful()
     except BudgetExceededError as error:
+        if standing is not None:  # earlier runs have spent the budgets
+            raise
         raise InputError(f"voting is 'ballots': {error}") from None
-    figures = (
-        f"ballots with a total weight of {about(design.affordable)} noise deviations, {about(design.per_class)} per "
-        f"class, in {design.partitions} partitions of {design.cells} cells"
-    )
     return Settings(
         variant=variant, n_teachers=0, sigma=SIGMA, check_sigma=None, threshold=None, meter=meter, stop="budget",
-        max_labels=None, reason="; ".join(filter(None, (reason, figures))), aggregator_name="gnmax", voting="ballots",
+        max_labels=None, reason="; ".join(filter(None, (reason, state_ballots(design, standing)))),
+        aggregator_name="gnmax", voting="ballots",
     )  # fmt: skip
 
 
@@ -334,17 +347,6 @@ def _has_check(aggregator: str) -> bool:
     if used.run_refusal is not None:
         raise InputError(f"aggregator is {aggregator!r}: {used.run_refusal}")
     return "check_sigma" in used.needs
-
-
-def _reason(choice: Choice | None, k: int | None, requested: Mapping[str, Any]) -> str:
-    """Return a sentence with the chosen parameters and the reason."""
-    symbols = {"sigma": "σ", "check_sigma": "σ_T", "threshold": "T"}
-    given = [symbol for name, symbol in symbols.items() if requested[name] not in ("auto", None)]
-    if choice is None:
-        return "parameters as given"
-    if not given:
-        return f"auto chose {choice.reason}"
-    return f"auto chose {choice.n_teachers if k is None else k} teachers; {', '.join(given)} as given"
 
 
 def _check_request(variant: str, stop: str, max_labels: int | None, points: int | None, n_teachers: int | str) -> None:

@@ -26,12 +26,13 @@ from ipate.labelling.tested import label_tested
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger, MemoryLedger
 from ipate.ledger.finding import choose_ledger
-from ipate.ledger.records import NoiseKind, Terms
+from ipate.ledger.records import NoiseKind, Terms, noise_kind
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
 from ipate.people.ids import plain_ids, warn_alike
 from ipate.people.people import People
 from ipate.planning.settings import Settings, designed
+from ipate.planning.standing import Standing, read_standing
 from ipate.votes import Votes
 
 Ints = NDArray[np.int64]
@@ -101,6 +102,19 @@ def roster_of(model: Any, everybody: Sequence[str]) -> Roster:
         people=model.allocation_.members(), unprotected=set(everybody) - set(people), new_people=model.new_people,
         accept_larger_budgets=model.accept_larger_budgets, overlap=model.allow_overlap,
     )  # fmt: skip
+
+
+def standing_of(model: Any, people: People, everybody: Sequence[str]) -> Standing | None:
+    """Return what earlier fits on a classifier's ledger left of the budgets; None if there are none."""
+    if model.ledger is None or model.fresh_ledger:
+        return None
+    path, seeded = Path(model.ledger), model.noise_seed is not None
+    if not seeded:
+        path = choose_ledger(path, beside=None, people=frozenset(everybody)).path
+    unprotected = set(everybody) - set(people.ids.tolist())
+    roster = Roster(people=dict.fromkeys(people.ids.tolist(), ""), unprotected=unprotected, overlap=model.allow_overlap)
+    meter = Meter(model.bound, model.conversion)
+    return read_standing(path, people, roster, meter=meter, noise=noise_kind(seeded=seeded))
 
 
 def encode(classes: NDArray[Any], y: ArrayLike, what: str) -> Ints:

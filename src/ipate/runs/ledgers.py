@@ -24,6 +24,7 @@ from ipate.ledger.sqlite import SqliteLedger, opening_accounts, run_names
 from ipate.people.budgets import shown_counts
 from ipate.planning.settings import Settings
 from ipate.runs.asking import Asking, ask, plan_queries
+from ipate.runs.config import RunConfig
 from ipate.runs.fitting import charged_terms, run_labelling
 from ipate.runs.folder import RunFolder
 from ipate.runs.task import Task, embedding
@@ -52,10 +53,9 @@ def ledger_path(folder: RunFolder) -> Path:
 def choose(folder: RunFolder, roster: Roster) -> Choice:
     """Return the ledger to charge: the recorded one, the run's own, or the one that knows these people."""
     path, config = ledger_path(folder), folder.config
-    own = config.seed is not None or config.data.file is None
-    if own or (folder.private / "ledger.json").is_file():
+    if _own(config) or (folder.private / "ledger.json").is_file():
         return Choice(path=path, announcement=f"charging {path}")
-    apart = config.benchmark and config.ledger is None  # in the run's folder; charges elsewhere are not counted
+    apart = _apart(config)
     return choose_ledger(
         path if apart else config.ledger,
         beside=config.data.file,
@@ -63,6 +63,26 @@ def choose(folder: RunFolder, roster: Roster) -> Choice:
         run=folder.id,
         fresh=config.fresh_ledger or apart,
     )
+
+
+def find_ledger(config: RunConfig, roster: Roster) -> Choice | None:
+    """Return the ledger that a run would charge before it has a folder; None if it begins one of its own."""
+    if (_own(config) and config.ledger is None) or _apart(config) or config.fresh_ledger:
+        return None
+    if _own(config):
+        return Choice(path=Path(config.ledger or ""), announcement="")
+    people = None if roster.rows else roster.everybody
+    return choose_ledger(config.ledger, beside=config.data.file, people=people)
+
+
+def _own(config: RunConfig) -> bool:
+    """Whether no ledger of people is looked for: the noise is seeded, or the data set belongs to this package."""
+    return config.seed is not None or config.data.file is None
+
+
+def _apart(config: RunConfig) -> bool:
+    """Whether the ledger is in the run's folder, and charges elsewhere are not counted."""
+    return config.benchmark and config.ledger is None
 
 
 def roster_of(folder: RunFolder, allocation: Allocation, unprotected: NDArray[np.str_]) -> Roster:

@@ -246,7 +246,7 @@ class LabellingConfig(Section):
     max_labels: Count | None = None
     """The most labels."""
     min_labels: Annotated[int, Field(ge=0)] | Auto = "auto"
-    """The run is refused if the budgets afford fewer; auto is the number of classes."""
+    """The run is refused if it expects fewer; auto is 3 per class, or 1 where points are chosen (queries)."""
 
 
 class ReferenceConfig(Section):

@@ -22,7 +22,7 @@ from ipate.runs.ballots import publish_ballots, release_once
 from ipate.runs.comparison import compared
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, publish, student_folder
-from ipate.runs.outlook import chosen_settings
+from ipate.runs.outlook import chosen_settings, standing_of
 from ipate.runs.person import settle
 from ipate.runs.provenance import keep_provenance
 from ipate.runs.reporting import write_report
@@ -171,7 +171,7 @@ def resolve_settings(folder: RunFolder, task: Task) -> Settings:
     """
     if folder.begun:
         return folder.settings
-    settings = chosen_settings(folder.config, task)
+    settings = chosen_settings(folder.config, task, standing=standing_of(folder.config, task))
     if settings.meter.whole:
         queries = [str(index) for index in range(len(task.parts.public))]
         dealt = _dealt(folder, task, settings)

@@ -121,6 +121,7 @@ class Ptr(Bound):
     data_independent = True
     whole = True
     has_orders = False
+    planned_by = "gdp"
     own_conversion = "improved"
 
     def limit(self, orders: Orders, *, epsilon: ArrayLike, delta: ArrayLike, conversion: str) -> Floats:
