@@ -16,6 +16,7 @@ from ipate import PATEClassifier
 from ipate.accounting.bounds import Meter
 from ipate.allocation import lay_out
 from ipate.cli import plan as command
+from ipate.cli.app import _run
 from ipate.errors import InputError, ReproductionWarning
 from ipate.labelling.aggregators import Mechanism
 from ipate.parties.site import SiteOptions, _allocate_people
@@ -400,3 +401,16 @@ def test_explicit_options_override_the_configuration(run, tmp_path):
     out = json.loads(run("run.toml --json --teachers 50"))
     assert (out["n_teachers"], out["bound"], out["variants"][0]["sigma"]) == (50, "gdp", 9.0)
     assert "counts by gdp" in " ".join(out["notes"])
+
+
+def test_plan_of_laplace_noise_speaks_of_its_scale(capsys):
+    given = ["plan", "--people", "3000", "--epsilon", "8", "--classes", "3", "--teachers", "60", "--pool", "200"]
+    assert _run([*given, "--scale", "12"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Laplace noise with b = 12" in text
+    assert "at equal b/k" in text
+    assert "σ" not in text.split("Ballots: one release")[0]
+    assert _run([*given, "--scale", "12", "--threshold", "30"]) == 2
+    assert "scale is 12.0 and threshold is 30.0" in capsys.readouterr().err
+    assert _run([*given, "--scale", "12", "--accuracy", "0.9"]) == 2
+    assert "does not cover laplace noise" in capsys.readouterr().err

@@ -20,13 +20,13 @@ from ipate import PATEClassifier
 from ipate.allocation.allocation import Allocation
 from ipate.audit.auditing import audit
 from ipate.errors import InputError
-from ipate.labelling.aggregators import AGGREGATORS, NamedAggregator
-from ipate.ledger.sqlite import SqliteLedger
+from ipate.labelling.aggregators import LNMax
 from ipate.report.events import group_events
 from ipate.report.modelcard import model_card
 from ipate.report.registry import as_yaml, registry_record
 from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
+from ipate.runs.ledgers import reading
 from ipate.runs.person import withdraw
 from ipate.runs.reporting import write_report
 from ipate.runs.statements import state
@@ -72,10 +72,8 @@ def test_charges_are_those_of_laplace_noise(runs, bound):
         assert group.cost == pytest.approx(expected, rel=1e-6)
         assert 0 < group.cost <= group.budget.epsilon
     assert max(group.used for group in summary.record.groups) > 0.8  # and the run stops for want of budget
-    with SqliteLedger.open(path / "private" / "ledger.sqlite", run=RunFolder.open(path).id, readonly=True) as ledger:
-        assert {(charge.noise, charge.sigma, charge.check_sigma) for charge in ledger.charges} == {
-            ("laplace", SCALE, None)
-        }
+    charged = {(charge.noise, charge.sigma, charge.check_sigma) for charge in _charges(path)}
+    assert charged == {("laplace", SCALE, None)}
 
 
 def test_tight_costs_of_laplace_noise_stay_private(runs):
@@ -132,10 +130,10 @@ def test_audit_measures_the_scale_of_laplace_noise(runs, monkeypatch):
     assert (measured.noise, measured.stated) == ("laplace", SCALE)
     assert SCALE < measured.most < 1.1 * SCALE
     assert all(0.3 * attack.charged < attack.reached for group in found.groups for attack in group.attacks)
-    monkeypatch.setattr(  # Gaussian noise of the same size is far less than was charged for
-        AGGREGATORS["lnmax"], "label_noise", lambda self, *args: NamedAggregator.label_noise(self, *args) / 2
-    )
-    assert audit(path, draws=20_000).found
+    drawn = LNMax.label_noise
+    for part, seen in ((2, False), (3, True)):
+        monkeypatch.setattr(LNMax, "label_noise", lambda self, *args, part=part: drawn(self, *args) / part)
+        assert audit(path, draws=20_000).found == seen
 
 
 def test_withdrawal_and_resume_keep_the_laplace_noise(tmp_path):
@@ -149,6 +147,34 @@ def test_withdrawal_and_resume_keep_the_laplace_noise(tmp_path):
     summary = making.resumed(tmp_path / "run")
     assert summary.settings.aggregator().mechanism.noise == "laplace"
     assert write_report(tmp_path / "run").facts.withdrawn == 1
+
+
+def test_gaussian_and_laplace_runs_add_up_on_a_ledger(tmp_path):
+    count = {"stop": "count", "max_labels": 5}
+    gaussian = {"aggregator": "gnmax", "sigma": 20.0, "check_sigma": "auto", "threshold": "auto"}
+    making.run(tmp_path / "first", ledger=tmp_path / "ledger.sqlite", labelling={**gaussian, **count})
+    laplace = {**LAPLACE, **count, "max_labels": 10, "scale": 30.0}
+    summary = making.run(tmp_path / "second", ledger=tmp_path / "ledger.sqlite", labelling=laplace)
+    report, known = write_report(tmp_path / "second"), {}
+    with redirect_stdout(StringIO()):
+        exec(json.loads(report.json.read_text())["publishable"]["guarantee"]["program"], known)
+    fresh = sum(1 for charge in _charges(tmp_path / "second") for _ in charge.queries)
+    assert 0 < fresh <= 10  # answers of the first run are free
+    for group in summary.record.groups:
+        worst = norm.ppf(1 / (1 + np.exp(-2 * group.sensitivity / 30)))
+        mu = np.sqrt(5 * 2 * (group.sensitivity / 20) ** 2 + fresh * 4 * worst**2)
+        found = norm.cdf(mu / 2 - group.cost / mu) - np.exp(group.cost) * norm.cdf(-mu / 2 - group.cost / mu)
+        assert found == pytest.approx(group.budget.delta, rel=1e-6)
+        assert known["costs"][group.id] == pytest.approx(group.cost, rel=1e-9)
+        (entry,) = (entry for entry in group_events(report.facts) if entry.group == group.id)
+        assert [noise for noise, _, _ in entry.releases] == ["gaussian", "laplace"]
+        assert entry.recomputed() <= group.cost
+
+
+def _charges(path):
+    folder = RunFolder.open(path)
+    with reading(folder) as ledger:
+        return ledger.charges
 
 
 def task(n, seed):

@@ -256,13 +256,14 @@ def _show(
         facts["ballots"] = {name: design.as_json() | {"notes": design.notes} for name, design in ballots.items()}
         print_json(without_small(facts, counted) | {"expected": [asdict(row) for row in expected]})
         return
+    symbol = "σ" if settings.scale is None else "b"
+    kind = "" if settings.scale is None else "Laplace noise with "
     for variant in plan.variants:
         noise = variant.mechanism
-        spread = f"{'σ' if noise.noise == 'gaussian' else 'Laplace noise with b'} = {noise.sigma:.5g}"
         check = "" if not noise.has_check else f", σ_T = {noise.check_sigma:.5g}, T = {noise.threshold:.5g}"
         print_table(
             f"{variant.variant} ({variant.layout.rule}): {variant.n_teachers} teachers of "
-            f"{variant.people_per_teacher:.4g} people, {spread}{check}",
+            f"{variant.people_per_teacher:.4g} people, {kind}{symbol} = {noise.sigma:.5g}{check}",
             ["group", "ε", "δ", "people", "teachers", variant.influence, "Δ", *(f"queries at {r:.0%}" for r in RATES)],
             [_row(group, counted) for group in variant.groups],
             variant.layout.notes,
@@ -290,13 +291,13 @@ def _show(
         )
     names = list(plan.more[0].labels)
     print_table(
-        "What more teachers would afford, at equal σ/k and 100% answered",
+        f"What more teachers would afford, at equal {symbol}/k and 100% answered",
         ["teachers", "people each", *names],
         [
             [str(row.n_teachers), f"{row.people_per_teacher:.4g}", *(cell(row.labels[name]) for name in names)]
             for row in plan.more
         ],
-        [FEWER_POINTS, "From budgets, numbers of people and noise alone."],
+        [FEWER_POINTS.replace("σ", symbol), "From budgets, numbers of people and noise alone."],
     )
 
 
