@@ -32,6 +32,7 @@ LONGEST = 600
 EXACT = "tests/accounting/test_exact.py"
 TIGHT = "tests/accounting/test_loose_tight.py"
 LAWS = "tests/labelling/test_laws.py"
+LAPLACE = "tests/runs/test_laplace.py"
 CHARGING = "tests/labelling/test_charging.py"
 AUDIT = "tests/labelling/test_hockey_stick.py"
 AUDITING = "tests/audit/test_auditing.py"
@@ -516,6 +517,41 @@ MUTANTS = (
         "self.mechanism.sigma * noise.laplace",
         "self.mechanism.sigma / 2 * noise.laplace",
         (f"{LAWS}::test_lnmax_label_law_matches_quadrature",),
+    ),
+    Mutant(
+        "a run charges Laplace labels as Gaussian ones",
+        "labelling/costs.py",
+        "        noise=mechanism.noise,\n        counts=mechanism.counts,\n",
+        '        noise="gaussian",\n        counts=mechanism.counts,\n',
+        (f"{LAPLACE}::test_charges_are_those_of_laplace_noise",),
+    ),
+    Mutant(
+        "a plan prices Laplace labels as Gaussian ones",
+        "planning/plan.py",
+        "        noise=noise.noise,\n        answer_rate=rate,\n",
+        "        answer_rate=rate,\n",
+        ("tests/planning/test_plan.py::test_plans_price_laplace_labels_by_their_scale",),
+    ),
+    Mutant(
+        "a report claims Gaussian noise for Laplace labels",
+        "report/facts.py",
+        'return "gaussian" if self.laplace_scale is None else "laplace"',
+        'return "gaussian"',
+        (f"{LAPLACE}::test_documents_state_laplace_noise_and_no_gaussian",),
+    ),
+    Mutant(
+        "the scale of Laplace noise is stated as σ",
+        "labelling/aggregators.py",
+        'normal = self.noise == "gaussian"',
+        "normal = True",
+        (f"{LAPLACE}::test_documents_state_laplace_noise_and_no_gaussian",),
+    ),
+    Mutant(
+        "events of Laplace labels count one of two counts",
+        "ledger/carry.py",
+        '(2 if noise == "laplace" else',
+        '(1 if noise == "laplace" else',
+        (f"{LAPLACE}::test_program_and_events_agree_with_laplace_costs",),
     ),
     Mutant(
         "Laplace cost lost in rounding",
@@ -1292,8 +1328,8 @@ MUTANTS = (
     Mutant(
         "events forget what a person moves",
         "ledger/carry.py",
-        "                found[sigma / (_ROOT2 * moved)] += labels + counted\n",
-        "                found[sigma / moved] += labels + counted\n",
+        '(2 if noise == "laplace" else _ROOT2) * moved)] += labels + counted',
+        '(2 if noise == "laplace" else 1) * moved)] += labels + counted',
         ("tests/report/test_exports.py::test_dp_accounting_finds_the_same_epsilon",),
     ),
     Mutant(

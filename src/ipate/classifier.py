@@ -35,7 +35,7 @@ from ipate.teachers.ensemble import allows_missing
 from ipate.teachers.models import as_teacher
 
 _CHOSEN = (  # parameters that the chooser of settings takes as they are
-    "variant", "n_teachers", "aggregator", "sigma", "check_sigma", "threshold", "points_per_teacher", "bound",
+    "variant", "n_teachers", "aggregator", "sigma", "check_sigma", "threshold", "scale", "points_per_teacher", "bound",
     "conversion", "stop", "max_labels", "voting", "queries", "counts",
 )  # fmt: skip
 
@@ -74,12 +74,13 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         is a tenth of the teachers, at least 8 and at most 32. `allocation_.notes` states the loss.
     min_group_size : int
         Smaller groups join the next stricter one; the strictest group never does.
-    n_teachers, sigma, check_sigma, threshold : number or "auto"
-        The number of teachers, the noise and the threshold. "auto" chooses them from public information: sizes,
-        classes, budgets, `points_per_teacher`, `proxy`.
+    n_teachers, sigma, check_sigma, threshold, scale : number or "auto"
+        The number of teachers, the noise (`scale`: of Laplace noise, for "lnmax") and the threshold. "auto" chooses
+        them from public information: sizes, classes, budgets, `points_per_teacher`, `proxy`.
     aggregator : str
         How votes become labels: "confident" (a label if a noisy check passes), "gnmax" (a label for every query),
-        any other name in `ipate.labelling.aggregators.AGGREGATORS`, or "auto": confident with a check, gnmax without.
+        "lnmax" (the same with Laplace noise), any other name in `ipate.labelling.aggregators.AGGREGATORS`, or "auto":
+        confident with a check, gnmax without, lnmax with a `scale`.
     points_per_teacher : int, optional
         The number of people per teacher if `n_teachers` is "auto".
     proxy : (X, y), optional
@@ -170,6 +171,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     sigma: float | str = "auto"
     check_sigma: float | str = "auto"
     threshold: float | str = "auto"
+    scale: float | str = "auto"
     points_per_teacher: int | None = None
     proxy: tuple[Any, Any] | None = None
     bound: str = "gdp"

@@ -52,9 +52,13 @@ class GroupAudit:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One kind of noise: its stated deviation, an upper limit that was measured, and whether draws are independent."""
+    """One kind of noise: its stated deviation, an upper limit that was measured, and whether draws are independent.
+
+    Under Laplace noise, both figures are its scale.
+    """
 
     kind: str
+    noise: str = "gaussian"
     stated: float
     most: float
     draws: int

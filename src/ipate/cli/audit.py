@@ -69,7 +69,8 @@ def _print(found: "Audit") -> None:
     mark = "; PRIVATE: it used private figures of the run, or who learns from whom" if found.private else ""
     title = f"{found.verdict[0].upper()}{found.verdict[1:]}, at {found.confidence:.4g} confidence{mark}"
     noise = [
-        f"Noise of {measured.kind}: stated σ = {measured.stated:.4g}, measured at most {measured.most:.4g}"
+        f"Noise of {measured.kind}: stated {'σ' if measured.noise == 'gaussian' else 'Laplace scale b'} = "
+        f"{measured.stated:.4g}, measured at most {measured.most:.4g}"
         + ("." if measured.fresh else "; DRAWS ARE NOT INDEPENDENT.")
         for measured in found.noise
     ]

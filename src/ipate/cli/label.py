@@ -190,11 +190,10 @@ def command(
                 ballot, panel, chosen, meter, stop=cast("Stop", stop), max_labels=max_labels, max_queries=max_queries,
                 order=order, student_probs=probs, noise=noise, ledger=book, progress=progress,
             )  # fmt: skip
-        used = chosen.mechanism
         describer.write(
             result, book, n_pool=ballot.n_queries, n_classes=ballot.n_classes, queries=ballot.queries, variant=name,
-            teachers=len(panel.weights), sigma=used.sigma, check_sigma=used.check_sigma, threshold=used.threshold,
-            stop=stop, max_labels=max_labels, design=test, counts=counts,
+            teachers=len(panel.weights), **chosen.mechanism.parameters, stop=stop, max_labels=max_labels,
+            design=test, counts=counts,
         )  # fmt: skip
     _write_counts(_counts_file(out), ballot, result)
     counted = None if result.noisy_votes is None else str(_counts_file(out))

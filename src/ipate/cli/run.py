@@ -257,7 +257,7 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
 def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
     from ipate.labelling.blocks import ballot_figures, blocks
 
-    record, settings, scale = summary.record, summary.settings, summary.allocation.scale
+    record, settings = summary.record, summary.settings
     inputs = {
         "data": summary.task.data.name,
         "people": summary.task.people.n_people,
@@ -265,9 +265,7 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
         "voting": settings.voting,
         "variant": summary.allocation.variant,
         "teachers": summary.allocation.n_teachers,
-        "sigma": settings.sigma * scale,
-        "check_sigma": None if settings.check_sigma is None else settings.check_sigma * scale,
-        "threshold": None if settings.threshold is None else settings.threshold * scale,
+        **settings.aggregator(summary.allocation.scale).mechanism.parameters,
         "reason": settings.reason,
         "bound": record.bound,
         "conversion": record.conversion,

@@ -60,6 +60,13 @@ class Mechanism:
         """Whether a consensus check precedes the label."""
         return self.check_sigma is not None
 
+    @property
+    def parameters(self) -> dict[str, float | None]:
+        """The parameters by the names of results and reports: σ is `sigma`, the scale of Laplace noise never is."""
+        normal = self.noise == "gaussian"
+        label = {"sigma": self.sigma if normal else None, "laplace_scale": None if normal else self.sigma}
+        return {**label, "check_sigma": self.check_sigma, "threshold": self.threshold}
+
     def scaled(self, factor: float) -> "Mechanism":
         """Return the mechanism with noise and threshold multiplied by `factor`, for `factor` times as many teachers."""
         return replace(
@@ -226,7 +233,6 @@ class LNMax(NamedAggregator):
     noise = "laplace"
     needs = ("scale",)
     marks = ("scale",)
-    run_refusal = "plans and reports of a run know Gaussian noise only; use ipate label --aggregator lnmax"
 
     @classmethod
     def build(cls, *, scale: float) -> Self:

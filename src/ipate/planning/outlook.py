@@ -154,7 +154,7 @@ def _answered(profile: Profile, noise: Mechanism, k: int) -> tuple[float, float]
     passed = np.ones(len(profile.shares))
     if noise.check_sigma is not None and noise.threshold is not None:
         passed = ndtr((profile.shares.max(axis=1) * k - noise.threshold) / noise.check_sigma)
-    right = np.exp(argmax_log_law(profile.shares, noise.sigma / k)[:, 0])
+    right = np.exp(argmax_log_law(profile.shares, noise.sigma / k, noise.noise)[:, 0])
     return float(passed.mean()), float(passed @ right / max(float(passed.sum()), 1e-300))
 
 

@@ -26,7 +26,7 @@ from scipy.stats import norm
 
 {numbers}
 def cost(moved, delta{before}):
-    mu = sqrt(moved**2 * ({formula}){plus})
+    mu = sqrt({formula}{plus})
     def excess(epsilon):  # Gaussian differential privacy: Dong, Roth and Su (2022)
         return norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - delta
     return brentq(excess, 0, 500, xtol=1e-12)
@@ -36,11 +36,11 @@ costs = {{group: cost(*values) for group, values in groups.items()}}
 print(costs)
 """
 _LOOSE = """\
-from math import log
+from math import log{more}
 
 {numbers}
 def cost(moved, delta, order{before}):
-    rdp = order * moved**2 * ({formula}){plus}
+    rdp = {formula}{plus}
     return max(0, rdp + {conversion})
 
 {groups}
@@ -61,17 +61,24 @@ def recipe(facts: Facts) -> str | None:
     numbers = f"queries, labels = {queries}, {labels}  # rows of labels.csv; those answered{without}\n"
     if used.ballots:
         numbers = "labels = 1  # all labels were read off one histogram, which costs as much as one label\n"
-    numbers += f"sigma = {used.sigma!r}\n"
-    formula, check = bound.recipe
-    if used.check_sigma is not None:
-        numbers += f"check_sigma = {used.check_sigma!r}\n"
-        formula += f" + {check}"
+    label, check = bound.recipe
+    if used.laplace_scale is None:
+        numbers += f"sigma = {used.sigma!r}\n"
+        if used.check_sigma is not None:
+            numbers += f"check_sigma = {used.check_sigma!r}\n"
+            label += f" + {check}"
+        formula = f"{'order * ' if bound.has_orders else ''}moved**2 * ({label})"
+    elif bound.laplace_recipe is None:
+        return None
+    else:
+        numbers, formula = f"{numbers}scale = {used.laplace_scale!r}\n", bound.laplace_recipe
     conversion = "log(1 / delta) / (order - 1)"
     if used.conversion == "improved":
         conversion = "log(1 - 1 / order) - log(order * delta) / (order - 1)"
     return (_LOOSE if bound.has_orders else _GDP).format(
         numbers=numbers,
         formula=formula,
+        more=", sinh" if used.laplace_scale is not None else "",
         conversion=conversion,
         groups=_table(facts, outcome),
         before=", before" if outcome.carried else "",

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from ipate.allocation.layout import Merge
 from ipate.labelling.history import Composition, Point
 from ipate.labelling.results import BallotFacts, Ending, GroupResult, Guarantee, StoppedBy
+from ipate.ledger.records import Noise
 from ipate.people.budgets import MIN_GROUP_SIZE, Account, Budget, has_small, shown_count, shown_counts
 from ipate.planning.voting import BALLOTS, Voting
 
@@ -71,15 +72,16 @@ class DesignFacts:
 class Parameters:
     """The parameters of aggregation and accounting, all of which are public.
 
-    σ, σ_T and T are scaled to this number of teachers. `orders` has the Rényi order that each account fixed
-    beforehand, by group id, under bounds that need one.
+    σ, σ_T, T and the scale of Laplace noise, which has no σ, are those at this number of teachers.
+    `orders` has the Rényi order that each account fixed beforehand, by group id, under bounds that need one.
     """
 
     voting: Voting = "teachers"
     variant: str
     rule: str
     teachers: int
-    sigma: float
+    sigma: float | None
+    laplace_scale: float | None = None
     check_sigma: float | None
     threshold: float | None
     bound: str
@@ -99,6 +101,11 @@ class Parameters:
     def ballots(self) -> bool:
         """Whether people cast ballots instead of teaching teachers."""
         return self.voting == BALLOTS
+
+    @property
+    def noise(self) -> Noise:
+        """The kind of noise of labels."""
+        return "gaussian" if self.laplace_scale is None else "laplace"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +144,7 @@ class Outcome:
     by_class: Mapping[str, int] = field(default_factory=dict)  # labels of each class
     notes: tuple[str, ...] = ()  # what the labels of each class mean for a student
     ballots: BallotFacts | None = None  # of the histogram that the labels were read off
-    composition: Mapping[str, Composition] = field(default_factory=dict)  # Gaussian releases of this run, by group id
+    composition: Mapping[str, Composition] = field(default_factory=dict)  # the releases of this run, by group id
 
     @property
     def carried(self) -> bool:

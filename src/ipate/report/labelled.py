@@ -36,7 +36,8 @@ class Given:
     variant: str  # "weighting" for ballots, which people cast with a weight
     voting: Any = "teachers"
     teachers: int = 0
-    sigma: float
+    sigma: float | None
+    laplace_scale: float | None = None
     check_sigma: float | None = None
     threshold: float | None = None
     stop: str = "budget"
@@ -118,6 +119,7 @@ def _parameters(result: Labelling, extract: Extract, given: Given) -> Parameters
         rule="as given",
         teachers=given.teachers,
         sigma=given.sigma,
+        laplace_scale=given.laplace_scale,
         check_sigma=given.check_sigma,
         threshold=given.threshold,
         bound=result.meter.bound,

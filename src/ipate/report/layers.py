@@ -74,7 +74,8 @@ def _unit(facts: Facts) -> Layer:
 
 def _algorithms(facts: Facts) -> Layer:
     used = facts.parameters
-    how = f"{used.teachers:,} teachers were trained on {shared_out(facts)} and voted with noise ({used.variant})."
+    how = f"{used.teachers:,} teachers were trained on {shared_out(facts)} and voted ({used.variant}), with "
+    how += f"{used.noise.capitalize()} noise on the counts."
     if used.ballots:
         how = "Every person cast one weighted ballot, and one noisy histogram of all ballots was released."
     if facts.elsewhere:
@@ -86,7 +87,7 @@ def _algorithms(facts: Facts) -> Layer:
         name="Algorithms and correctness",
         did=(
             how,
-            f"Costs were added up by the bound {find_bound(used.bound).summary}.",
+            f"Costs were added up by the bound {find_bound(used.bound).describe(used.noise)}.",
             noise,
             "The accounting is tested against independent computations, and by deliberate errors that tests must find.",
         ),

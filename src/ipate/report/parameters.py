@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ipate.accounting.bounds import find_bound
 from ipate.report.exports import recipe, ways_to_check
-from ipate.report.facts import Facts
+from ipate.report.facts import Facts, Parameters
 from ipate.report.formats import Markup, bullets, element, percent, plain, table
 from ipate.report.sections import Section, section
 
@@ -57,6 +57,12 @@ def _engine_rows(facts: Facts) -> Iterator[list[object]]:
         yield ["released with labels", "noisy counts in steps of σ/8, from the same draw"]
 
 
+def _noise_row(used: Parameters) -> list[object]:
+    if used.laplace_scale is not None:
+        return ["noise of labels", f"Laplace noise with scale b = {plain(used.laplace_scale)}"]
+    return ["noise of an entry of the histogram σ" if used.ballots else "noise of labels σ", plain(used.sigma or 0.0)]
+
+
 def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
     used, bound = facts.parameters, find_bound(facts.parameters.bound)
     yield ["data", facts.data_name if not facts.data_source else f"{facts.data_name} ({facts.data_source})"]
@@ -67,11 +73,11 @@ def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
     yield ["variant, rule", f"{used.variant}, {used.rule}"]
     yield from _engine_rows(facts)
     yield ["student", used.student_model]
-    yield ["noise of an entry of the histogram σ" if used.ballots else "noise of labels σ", plain(used.sigma)]
+    yield _noise_row(used)
     if used.check_sigma is not None and used.threshold is not None:
         yield ["noise of checks σ_T", plain(used.check_sigma)]
         yield ["threshold T", plain(used.threshold)]
-    yield ["bound", bound.summary]
+    yield ["bound", bound.describe(used.noise)]
     if used.design is not None:
         yield ["queries of the design", f"{used.design.queries:,}"]
         yield ["design made from", f"{used.design.reference}; reserve {percent(used.design.reserve)}"]

@@ -253,13 +253,15 @@ def standard_labels(settings: Settings, groups: Sequence[Group], record: Record)
     answer_rate = record.n_labels / max(1, record.n_queries)
     known = settings.meter.data_independent and not settings.meter.whole
     meter = settings.meter if known else Meter("gdp")
+    noise = settings.aggregator().mechanism
     queries = queries_afforded(
         meter,
         epsilon=min(group.epsilon for group in groups),
         delta=min(group.delta for group in groups),
         sensitivity=1.0,
-        sigma=settings.sigma,
-        check_sigma=settings.check_sigma,
+        sigma=noise.sigma,
+        check_sigma=noise.check_sigma,
+        noise=noise.noise,
         answer_rate=answer_rate,
     )
     labels = int(min(queries, len(record.labels)) * answer_rate)

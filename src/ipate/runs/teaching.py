@@ -89,7 +89,7 @@ def _deployed(
     made: dict[str, Any] = {
         "run": folder.id, "voting": settings.voting, "variant": allocation.variant, "teachers": allocation.n_teachers,
         "teacher": None if settings.ballots else config.teachers.model, "student": config.student.model,
-        "sigma": mechanism.sigma, "check_sigma": mechanism.check_sigma, "threshold": mechanism.threshold,
+        **mechanism.parameters,
     }  # fmt: skip
     facts = origin(
         record, data=data.name, classes=data.classes, n_people=task.people.n_people,

@@ -119,8 +119,7 @@ class StudentMethods:
             own._record, data=name, classes=self.classes_.tolist(), n_people=allocation.people.n_people,
             unprotected=own._unprotected, notes=self._notes(), voting=own.choice_.voting, variant=allocation.variant,
             teachers=allocation.n_teachers, student=type(self.student_).__name__,
-            teacher=None if own.choice_.ballots else type(own._teacher()).__name__, sigma=mechanism.sigma,
-            check_sigma=mechanism.check_sigma, threshold=mechanism.threshold,
+            teacher=None if own.choice_.ballots else type(own._teacher()).__name__, **mechanism.parameters,
         )  # fmt: skip
         return DeployedStudent(model=self.student_, classes_=self.classes_, frame=own._frame, facts=facts)
 
