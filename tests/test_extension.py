@@ -352,7 +352,7 @@ def test_untested_aggregator_is_refused_under_ptr(registered):
 
 @pytest.mark.parametrize(
     ("name", "part"),
-    [("lnmax", "know Gaussian noise only"), ("interactive", "no student before"), ("mean", "allowed are auto, gnmax")],
+    [("lnmax", "know Gaussian noise only"), ("mean", "allowed are auto, gnmax")],
 )
 def test_aggregators_without_a_run_are_refused(name, part):
     X, y = task(600, 0)

@@ -300,7 +300,8 @@ def _voters(summary: "RunSummary") -> str:
 def _outcome(record: "Record") -> str:
     found = record.ballots
     if found is None:
-        return f"{record.n_labels} labels from {record.n_queries} queries"
+        own = f", and the student's own class at {len(record.reinforced)} more" if record.reinforced else ""
+        return f"{record.n_labels} labels from {record.n_queries} queries{own}"
     return (
         f"{record.n_labels} labels from one histogram: {found.partitions} partitions of {found.cells} cells, all "
         f"ballots together weigh {found.weight:.4g} noise deviations, {found.per_class:.3g} per class"
