@@ -80,7 +80,8 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         classes, budgets, `points_per_teacher`, `proxy`.
     aggregator : str
         How votes become labels: "confident" (a label if a noisy check passes), "gnmax" (a label for every query),
-        any other name in `ipate.labelling.aggregators.AGGREGATORS`, or "auto": confident with a check, gnmax without.
+        "interactive" (after a third, a label only where votes contradict a student of the labels so far), any other
+        name in `ipate.labelling.aggregators.AGGREGATORS`, or "auto": confident with a check, gnmax without.
     points_per_teacher : int, optional
         The number of people per teacher if `n_teachers` is "auto".
     proxy : (X, y), optional

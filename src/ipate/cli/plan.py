@@ -58,7 +58,7 @@ def command(
     points_per_teacher: Annotated[
         int | None, Option(help="People per teacher, if the number of teachers is auto.")
     ] = None,
-    aggregator: Annotated[str | None, Option(help="auto, confident (with a check) or gnmax (without).")] = None,
+    aggregator: Annotated[str | None, Option(help="auto, confident, interactive (both with a check) or gnmax.")] = None,
     sigma: Annotated[float | None, Option(help="σ at k teachers; default: as in ipate run.")] = None,
     check_sigma: Annotated[float | None, Option(help="σ_T at k teachers; default: as in ipate run.")] = None,
     threshold: Annotated[float | None, Option(help="T at k teachers; default: as in ipate run.")] = None,

@@ -141,7 +141,7 @@ def _by_teachers(world: World, mix: Mix, studio: Studio, *, votes: str, student:
     book = MemoryLedger(charged_terms(allocation, settings))
 
     def answered(order: Ints, after: Labelling | None = None) -> Labelling:
-        given = {"noise_seed": world.seed, "order": order, "after": after}
+        given: dict[str, Any] = {"noise_seed": world.seed, "order": order, "after": after}
         return run_labelling(ballot, allocation, settings, ledger=book, **given)[0]
 
     weight = float(allocation.weights.sum())
