@@ -307,7 +307,9 @@ def _asking(folder: RunFolder, settings: Settings, task: Task) -> Asking:
         np.asarray(data.X[task.parts.public]), settings, n_classes=data.n_classes, seed=config.split_seed,
         n_jobs=config.teachers.n_jobs, kind=embedding(config),
     )  # fmt: skip
-    return replace(made, first=_kept(folder.path / "queries.json", made.first))
+    first = _kept(folder.path / "queries.json", made.first)
+    rest = None if made.rest is None else made.rest[~np.isin(made.rest, first)]
+    return replace(made, first=first, rest=rest)
 
 
 def _kept(path: Path, queries: NDArray[np.int64]) -> NDArray[np.int64]:
