@@ -51,6 +51,7 @@ CELLS = "tests/data/test_private_cells.py"
 MISALIGNED = "tests/attacks/test_03_misaligned_budgets.py"
 PTR = "tests/accounting/ptr"
 STUDENT = "tests/runs/test_student.py"
+INTERACTIVE = "tests/runs/test_interactive.py"
 DEPLOYED = "tests/students/test_deployed.py"
 COUNTS = "tests/labelling/test_counts.py"
 COUNTS_LAW = "tests/labelling/test_counts_law.py"
@@ -119,6 +120,77 @@ MUTANTS = (
         '_kept(folder.private / "queries-later.json", later)',
         '_kept(folder.path / "queries-later.json", later)',
         ("tests/runs/test_asking.py::test_second_round_of_seeded_run_stays_private",),
+    ),
+    # The two rounds of interactive, with a student between them.
+    Mutant(
+        "a student of private labels is public",
+        "runs/teaching.py",
+        'folder.private / "student-probs.npz"',
+        'folder.public / "student-probs.npz"',
+        (f"{INTERACTIVE}::test_files_tell_teachers_labels_from_own_classes",),
+    ),
+    Mutant(
+        "a resumed second round has another student",
+        "runs/teaching.py",
+        "    if not path.is_file():\n        known = guess(",
+        "    if path:\n        known = guess(",
+        (f"{INTERACTIVE}::test_interrupted_second_round_keeps_its_student",),
+    ),
+    Mutant(
+        "the second round asks before its student is stored",
+        "runs/teaching.py",
+        '        write_npz(path, {"probs": np.zeros((0, task.data.n_classes)) if known is None else known})\n',
+        "        return known\n",
+        (f"{INTERACTIVE}::test_interrupted_second_round_keeps_its_student",),
+    ),
+    Mutant(
+        "a student's own class costs no check",
+        "labelling/engine.py",
+        "paid = checks + outcome.answered[:, None, None] * label_cost",
+        "paid = ~outcome.reinforced[:, None, None] * checks + outcome.answered[:, None, None] * label_cost",
+        (f"{INTERACTIVE}::test_every_check_and_every_vote_label_is_charged",),
+    ),
+    Mutant(
+        "the second round forgets the labels of the first",
+        "labelling/engine.py",
+        "        self.n_labels, self.n_asked = earlier.n_labels, earlier.n_queries\n",
+        "",
+        ("tests/test_classifier.py::test_interactive_serves_every_variant_and_stop",),
+    ),
+    Mutant(
+        "the second round begins without the first, in a result",
+        "labelling/engine.py",
+        "        self.parts.append((earlier.queries, answers, earlier.repeated))\n",
+        "",
+        ("tests/labelling/test_loop.py::test_labelling_in_two_parts_equals_one",),
+    ),
+    Mutant(
+        "a run without probabilities is charged",
+        "runs/teaching.py",
+        "        check_guesses(student, model)\n",
+        "        pass\n",
+        (f"{INTERACTIVE}::test_student_without_probabilities_is_refused_uncharged",),
+    ),
+    Mutant(
+        "a fit without probabilities is charged",
+        "classifier.py",
+        "            check_guesses(student, untrained)\n",
+        "            pass\n",
+        ("tests/test_classifier.py::test_student_without_probabilities_cannot_be_asked",),
+    ),
+    Mutant(
+        "own classes of earlier fits count as paid labels",
+        "report/assemble.py",
+        "    labels = record.teachers_labels\n",
+        "    labels = record.labels\n",
+        ("tests/test_classifier.py::test_reinforced_answers_of_earlier_fits_are_reported",),
+    ),
+    Mutant(
+        "interactive is allowed under ptr",
+        "planning/settings.py",
+        "        check_tested(used)\n",
+        "        pass\n",
+        (f"{INTERACTIVE}::test_interactive_is_refused_under_ptr",),
     ),
     Mutant(
         "notes on private labels are logged",
@@ -2013,7 +2085,7 @@ MUTANTS = (
     Mutant(
         "ballots are charged before their student is tried",
         "classifier.py",
-        "        student_of(self).try_on(student_of(self).make({}, seed=seed), pool, n_classes=len(self.classes_))\n",
+        "        student.try_on(untrained, pool, n_classes=len(self.classes_))\n",
         "",
         ("tests/test_classifier_ballots.py::test_student_that_cannot_learn_is_refused_before_charging",),
     ),

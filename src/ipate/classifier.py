@@ -30,6 +30,7 @@ from ipate.planning.settings import Settings, choose_settings
 from ipate.runs import fitting
 from ipate.runs.engines import by_ballots, by_teachers
 from ipate.students import usual_student
+from ipate.students.confidence import check_guesses
 from ipate.students.fitted import StudentMethods, student_of
 from ipate.teachers.ensemble import allows_missing
 from ipate.teachers.models import as_teacher
@@ -79,8 +80,9 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         them from public information: sizes, classes, budgets, `points_per_teacher`, `proxy`.
     aggregator : str
         How votes become labels: "confident" (a label if a noisy check passes), "gnmax" (a label for every query),
-        "lnmax" (the same with Laplace noise), any other name in `ipate.labelling.aggregators.AGGREGATORS`, or "auto":
-        confident with a check, gnmax without, lnmax with a `scale`.
+        "lnmax" (the same with Laplace noise), "interactive" (after a third, a label only where votes contradict a
+        student of the labels so far), any other name in `ipate.labelling.aggregators.AGGREGATORS`, or "auto": confident
+        with a check, gnmax without, lnmax with a `scale`.
     points_per_teacher : int, optional
         The number of people per teacher if `n_teachers` is "auto".
     proxy : (X, y), optional
@@ -275,7 +277,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         settings = self.choice_ = choose(people.groups)
         if extra is None and n_rows(pool) > len(self.classes_):
             check_useful(choose, people.groups, n_public=n_rows(pool), n_classes=len(self.classes_), seed=seed)
-        student_of(self).try_on(student_of(self).make({}, seed=seed), pool, n_classes=len(self.classes_))
+        student, untrained = student_of(self), student_of(self).make({}, seed=seed)
+        if settings.n_first is not None:
+            check_guesses(student, untrained)
+        student.try_on(untrained, pool, n_classes=len(self.classes_))
         label = (by_ballots if settings.ballots else by_teachers)(self, X, codes, people, pool, seed=seed)
         self.labelling_, self.ledger_, self._extract = fitting.charge_labels(
             label, fitting.charged_terms(self.allocation_, self.choice_),

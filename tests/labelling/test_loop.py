@@ -89,7 +89,7 @@ CASES = st.fixed_dictionaries(
 )
 
 
-def run_case(case):
+def make_case(case):
     rng = np.random.default_rng(case["seed"])
     names = ["strict", "middle", "lax"][: len(case["budgets"])]
     budgets = dict(zip(names, case["budgets"], strict=True))
@@ -105,13 +105,36 @@ def run_case(case):
     probs = None
     if case["aggregator"] == "interactive":
         probs = rng.dirichlet(np.ones(votes.n_classes), size=votes.n_queries)
+    given = {
+        "stop": stop, "max_labels": 7 if stop == "count" else None, "student_probs": probs,
+        "noise": SeededNoise(case["seed"] % 1000), "batch": int(rng.integers(1, 40)),
+    }  # fmt: skip
+    return votes, panel, aggregator, meter, given
+
+
+def run_case(case):
+    votes, panel, aggregator, meter, given = make_case(case)
     ledger = open_ledger(panel, meter, aggregator)
-    result = label(
-        votes, panel, aggregator, meter,
-        stop=stop, max_labels=7 if stop == "count" else None, student_probs=probs,
-        noise=SeededNoise(case["seed"] % 1000), ledger=ledger, batch=int(rng.integers(1, 40)),
-    )  # fmt: skip
-    return votes, panel, aggregator, meter, result, ledger, probs, stop
+    result = label(votes, panel, aggregator, meter, **given, ledger=ledger)
+    return votes, panel, aggregator, meter, result, ledger, given["student_probs"], given["stop"]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(CASES, st.integers(1, 59))
+def test_labelling_in_two_parts_equals_one(case, cut):
+    votes, panel, aggregator, meter, given = make_case(case)
+    whole = label(votes, panel, aggregator, meter, **given)
+    ledger = open_ledger(panel, meter, aggregator)
+    found = label(votes, panel, aggregator, meter, **given, ledger=ledger, order=range(cut))
+    if found.stopped_by == "pool":
+        found = label(votes, panel, aggregator, meter, **given, ledger=ledger, order=range(cut, 60), after=found)
+    for name in ("queries", "labels", "answered", "reinforced", "repeated"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+    assert (found.stopped_by, found.guarantee) == (whole.stopped_by, whole.guarantee)
+    for one, other in zip(found.groups, whole.groups, strict=True):
+        assert one.cost == pytest.approx(other.cost, rel=1e-9)
+        assert one.sensitivity == pytest.approx(other.sensitivity)
+        assert one.labels_until_exhausted == other.labels_until_exhausted
 
 
 @settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -269,11 +269,14 @@ def _write_labels(path: Path, votes: "Votes | GivenBallots", result: "Labelling"
     from ipate.files import write_csv
 
     labelled = result.answered | result.reinforced
+    own = bool(result.reinforced.any())  # a column says where the label is the student's own class
+    columns = (array.tolist() for array in (result.queries, labelled, result.labels, result.reinforced))
     rows = (
         [query if votes.queries is None else votes.queries[query], int(answered), label if answered else ""]
-        for query, answered, label in zip(*(a.tolist() for a in (result.queries, labelled, result.labels)), strict=True)
+        + ([int(kept)] if own else [])
+        for query, answered, label, kept in zip(*columns, strict=True)
     )
-    write_csv(path, ["query", "answered", "label"], rows, newline="\r\n")
+    write_csv(path, ["query", "answered", "label", *(["reinforced"] if own else [])], rows, newline="\r\n")
 
 
 def _counts_file(out: Path) -> Path:

@@ -58,7 +58,7 @@ def command(
         int | None, Option(help="People per teacher, if the number of teachers is auto.")
     ] = None,
     aggregator: Annotated[
-        str | None, Option(help="auto, confident (with a check), gnmax (without) or lnmax (Laplace noise).")
+        str | None, Option(help="auto, gnmax, confident or interactive (both with a check), lnmax (Laplace noise).")
     ] = None,
     sigma: Annotated[float | None, Option(help="σ at k teachers; default: as in ipate run.")] = None,
     check_sigma: Annotated[float | None, Option(help="σ_T at k teachers; default: as in ipate run.")] = None,

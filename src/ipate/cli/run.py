@@ -298,7 +298,8 @@ def _outcome(summary: "RunSummary") -> str:
 
     record, found = summary.record, summary.record.ballots
     if found is None:
-        return f"{record.n_labels} labels from {record.n_queries} queries"
+        own = f", and the student's own class at {len(record.reinforced)} more" if record.reinforced else ""
+        return f"{record.n_labels} labels from {record.n_queries} queries{own}"
     weigh = f", all ballots together weigh {found.weight:.4g} noise deviations, {found.per_class:.3g} per class"
     if has_small((group.group.people for group in record.groups), least=summary.least):  # it would tell the size
         weigh = ""

@@ -316,6 +316,16 @@ def plan_variant(layout: Layout, noise: Mechanism, meter: Meter, rates: Sequence
     )
 
 
+def first_round(layout: Layout, noise: Mechanism, meter: Meter, *, n_public: int) -> int:
+    """Return how many points are asked before a student is trained: a third of those that all budgets surely afford.
+
+    That is the number if every check passes; a bound that depends on votes is replaced by gdp.
+    """
+    known = meter if meter.data_independent and not meter.whole else Meter("gdp")
+    (sure,) = plan_variant(layout, noise, known, [1.0]).guaranteed
+    return max(1, min(sure.queries, n_public) // 3)
+
+
 def afforded(account: Account, noise: Mechanism, meter: Meter, rate: float, *, sensitivity: float | None = None) -> int:
     """Return how many queries one account affords at an answer rate; the default sensitivity is the account's."""
     return queries_afforded(

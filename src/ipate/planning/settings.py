@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import PAPER_ORDERS, Meter, find_bound
 from ipate.accounting.ptr.design import Design
-from ipate.allocation import find_variant
+from ipate.allocation import find_variant, lay_out
 from ipate.allocation.allocation import Allocation
 from ipate.ballots.design import SIGMA, about
 from ipate.ballots.voters import ballot_layout
@@ -20,9 +20,11 @@ from ipate.files import write_text
 from ipate.labelling.aggregators import NamedAggregator, build_aggregator, find_aggregator
 from ipate.labelling.costs import check_supported
 from ipate.labelling.loop import Stop
+from ipate.labelling.tested import check_tested
 from ipate.ledger.records import Noise
 from ipate.people.budgets import Group
 from ipate.planning.choose import Choice, choose, choose_few, proxy_profiles
+from ipate.planning.plan import first_round
 from ipate.planning.reference import Reference, Simulator, design_for
 from ipate.planning.voting import BALLOTS, Voting, ballot_design, choose_voting, suits_ballots
 from ipate.public.queries import RULES
@@ -58,6 +60,8 @@ class Settings:
     queries, n_queries
         The rule of `ipate.public.queries` by which points are asked, and how many of them; None for as many as the
         budgets afford.
+    n_first
+        How many points are asked before a student that the aggregator needs is trained on their labels; else None.
     """
 
     variant: str
@@ -78,6 +82,7 @@ class Settings:
     voting: Voting = "teachers"
     queries: str = "random"
     n_queries: int | None = None
+    n_first: int | None = None
 
     @property
     def counts(self) -> bool:
@@ -217,10 +222,8 @@ def choose_settings(
         "reference": reference, "design": design, "proxy": proxy, "stop": None if stop == "budget" else stop,
     }  # fmt: skip
     for_teachers = {name: value for name, value in given.items() if value is not None and str(value) != "auto"}
-    engine, why = choose_voting(
-        voting, groups, n_public=n_public, n_classes=n_classes, nets=nets,
-        suited=not for_teachers and suits_ballots(variant, bound),
-    )  # fmt: skip
+    suited = not for_teachers and suits_ballots(variant, bound)
+    engine, why = choose_voting(voting, groups, n_public=n_public, n_classes=n_classes, nets=nets, suited=suited)
     if engine == BALLOTS:
         for name, value in for_teachers.items():
             stated = f"{name} is {show(value)}" if isinstance(value, str | int | float) else f"{name} is given"
@@ -236,7 +239,7 @@ def choose_settings(
     _check_test(bound, variant, stop, max_labels, described=reference is not None or design is not None)
     aggregator, kind = _kind_of_noise(aggregator, requested)
     own, other = ("sigma", "scale") if kind == "gaussian" else ("scale", "sigma")
-    checks = _has_check(aggregator) and (aggregator != "auto" or None not in (check_sigma, threshold))
+    checks = _has_check(aggregator, bound) and (aggregator != "auto" or None not in (check_sigma, threshold))
     for name in (other,) if checks else (other, "check_sigma", "threshold"):
         requested[name] = None if requested[name] == "auto" else requested[name]
     n_people, k = sum(group.people or 0 for group in groups), None if n_teachers == "auto" else int(n_teachers)
@@ -267,16 +270,21 @@ def choose_settings(
         raise InputError(f"{own} is None: it must be a number or 'auto'")
     n_found = int(found.pop("n_teachers"))
     noise: dict[str, Any] = {name: None if value is None else float(value) for name, value in found.items()}
+    with_counts = {"counts": True} if _has_counts(counts, spreads, bound, aggregator) else {}
     settings = Settings(
         variant=variant, n_teachers=n_found, **noise, meter=Meter(bound, conversion, orders), stop=cast("Stop", stop),
         max_labels=None if max_labels is None else int(max_labels), options=extra, reference=reference, design=design,
         reason="; ".join(filter(None, (why, _reason(choice, k, requested)))), aggregator_name=aggregator,
-        aggregator_options={"counts": True} if _has_counts(counts, spreads, bound, aggregator) else {},
+        aggregator_options={**find_aggregator(aggregator).run_options, **with_counts},
         queries=_query_rule(queries, student, bound),
         n_queries=choice.n_queries if choice is not None and few else None,
     )  # fmt: skip
-    check_supported(settings.meter, settings.aggregator().mechanism)  # refuse invalid noise before training
-    return settings
+    mechanism = settings.aggregator().mechanism  # refuse invalid noise before training
+    check_supported(settings.meter, mechanism)
+    if "student_probs" not in settings.aggregator_options:
+        return settings
+    layout = lay_out(variant, groups=groups, n_teachers=n_found, seed=seed, **extra)
+    return replace(settings, n_first=first_round(layout, mechanism, settings.meter, n_public=n_public))
 
 
 def _ballot_settings(
@@ -300,9 +308,8 @@ def _ballot_settings(
 
 def _has_counts(asked: bool | str, spreads: bool, bound: str, aggregator: str) -> bool:
     """Return whether noisy counts are released; "auto": for a student that uses them, where they cost nothing more."""
-    if asked != "auto":
-        return bool(asked)
-    return spreads and bound == "gdp" and aggregator in ("auto", "gnmax", "confident")
+    suits = spreads and bound == "gdp" and "counts" in find_aggregator(aggregator).takes
+    return suits if asked == "auto" else bool(asked)
 
 
 def _query_rule(asked: str, student: Student | None, bound: str) -> str:
@@ -330,22 +337,22 @@ def _kind_of_noise(aggregator: str, requested: Mapping[str, Any]) -> tuple[str, 
     return used.name, used.noise
 
 
-def _has_check(aggregator: str) -> bool:
-    """Refuse an aggregator that a run cannot use, and return whether it has a check; "auto" counts as confident."""
+def _has_check(aggregator: str, bound: str) -> bool:
+    """Refuse an aggregator that the bound does not cover, and return whether it has a check; "auto" counts as confident."""
     if aggregator == "auto":
         return True
     used = find_aggregator(aggregator)
-    if used.run_refusal is not None:
-        raise InputError(f"aggregator is {aggregator!r}: {used.run_refusal}")
+    if find_bound(bound).whole:
+        check_tested(used)
     return "check_sigma" in used.needs
 
 
 def _reason(choice: Choice | None, k: int | None, requested: Mapping[str, Any]) -> str:
     """Return a sentence with the chosen parameters and the reason."""
-    symbols = {"sigma": "σ", "check_sigma": "σ_T", "threshold": "T", "scale": "the scale of Laplace noise"}
-    given = [symbol for name, symbol in symbols.items() if requested[name] not in ("auto", None)]
     if choice is None:
         return "parameters as given"
+    symbols = {"sigma": "σ", "check_sigma": "σ_T", "threshold": "T", "scale": "the scale of Laplace noise"}
+    given = [symbol for name, symbol in symbols.items() if requested[name] not in ("auto", None)]
     if not given:
         return f"auto chose {choice.reason}"
     return f"auto chose {choice.n_teachers if k is None else k} teachers; {', '.join(given)} as given"

@@ -181,6 +181,7 @@ def _parameters(source: Source) -> Parameters:
         queries=settings.queries,
         n_queries=settings.n_queries,
         counts=settings.counts,
+        n_first=settings.n_first,
         design=None if design is None else design_facts(design),
     )
 
@@ -205,7 +206,8 @@ def _outcome(source: Source) -> Outcome:
     if set(by_id) != set(names):
         raise InputError("the record and the allocation name different groups: the files do not belong together")
     free = [query for query in record.queries if query in extract.reused]
-    reused_labels = int(np.count_nonzero(record.labels[free] >= 0))
+    labels = record.teachers_labels
+    reused_labels = int(np.count_nonzero(labels[free] >= 0))
     last = extract.history[-1]
     charged = last.queries + len(free), last.labels + reused_labels
     whole = source.settings.meter.whole or source.settings.ballots  # charged as one release
@@ -230,10 +232,11 @@ def _outcome(source: Source) -> Outcome:
         reused_queries=len(free),
         reused_labels=reused_labels,
         passed=record.passed,
-        by_class=label_counts(record.labels, source.classes),
+        by_class=label_counts(labels, source.classes),
         notes=label_notes(record.labels, source.classes),
         ballots=record.ballots,
         composition=extract.composition,
+        reinforced=len(record.reinforced),
     )
 
 

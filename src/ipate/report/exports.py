@@ -58,7 +58,8 @@ def recipe(facts: Facts) -> str | None:
         return None
     queries, labels = outcome.n_queries - outcome.reused_queries, outcome.n_labels - outcome.reused_labels
     without = ", without those of earlier runs" if outcome.reused_queries else ""
-    numbers = f"queries, labels = {queries}, {labels}  # rows of labels.csv; those answered{without}\n"
+    teachers = " and not reinforced" if outcome.reinforced else ""
+    numbers = f"queries, labels = {queries}, {labels}  # rows of labels.csv; those answered{teachers}{without}\n"
     if used.ballots:
         numbers = "labels = 1  # all labels were read off one histogram, which costs as much as one label\n"
     label, check = bound.recipe
@@ -104,8 +105,9 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
         return ("There is no figure to check. A run with secret noise and a bound that holds for all votes has one.",)
     found = ["This report reads every charge from the run's ledger; the costs are the sums of these charges."]
     if facts.publishable:
+        labels = "answered and not reinforced" if facts.outcome.reinforced else "answered"
         counted = (
-            "count the rows of labels.csv (queries) and those that were answered (labels), and take noise, weights"
+            f"count the rows of labels.csv (queries) and those that were {labels} (labels), and take noise, weights"
         )
         if facts.parameters.ballots:
             counted = "one histogram was released; take its noise, the weight of a ballot"
@@ -271,6 +273,7 @@ def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
         "balance": balance(outcome.groups),
         "labels": outcome.n_labels,
         "queries": outcome.n_queries,
+        "reinforced": outcome.reinforced,
         "by_class": dict(outcome.by_class),
         "notes": list(outcome.notes),
         "reused": {"labels": outcome.reused_labels, "queries": outcome.reused_queries},

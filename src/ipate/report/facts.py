@@ -96,6 +96,7 @@ class Parameters:
     queries: str = "random"  # the rule by which points are asked
     n_queries: int | None = None  # how many were to be asked; None: as many as the budgets afford
     counts: bool = False  # whether noisy counts are released with labels
+    n_first: int | None = None  # how many points were to be asked before a student was compared with the votes
 
     @property
     def ballots(self) -> bool:
@@ -145,6 +146,7 @@ class Outcome:
     notes: tuple[str, ...] = ()  # what the labels of each class mean for a student
     ballots: BallotFacts | None = None  # of the histogram that the labels were read off
     composition: Mapping[str, Composition] = field(default_factory=dict)  # the releases of this run, by group id
+    reinforced: int = 0  # points that kept a student's own class, because the votes did not contradict it
 
     @property
     def carried(self) -> bool:

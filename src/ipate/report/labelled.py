@@ -155,4 +155,5 @@ def _outcome(result: Labelling, extract: Extract, ids: Sequence[str], classes: t
         notes=label_notes(labels, classes),
         ballots=result.ballots,
         composition=extract.composition,
+        reinforced=int(np.count_nonzero(result.reinforced & asked)),
     )

@@ -50,6 +50,8 @@ def _engine_rows(facts: Facts) -> Iterator[list[object]]:
         return
     yield ["teachers k", f"{used.teachers:,} ({used.teacher_model})"]
     yield ["points asked", f"{used.queries}{'' if used.n_queries is None else f', {used.n_queries:,} at most'}"]
+    if used.n_first is not None:
+        yield ["rounds", f"{used.n_first:,} points; then a student of their labels is compared with the votes"]
     yield ["stops", _STOPS.get(used.stop, used.stop)]
     if used.max_labels is not None:
         yield ["labels at most", f"{used.max_labels:,}"]

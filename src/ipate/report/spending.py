@@ -32,6 +32,11 @@ def ending(facts: Facts, outcome: Outcome) -> str:
             f" ({outcome.reused_queries:,} of these points and {outcome.reused_labels:,} of the labels were paid by "
             "earlier runs, and given again for nothing)"
         )
+    if outcome.reinforced:
+        asked += (
+            f"; {outcome.reinforced:,} more kept the class of a student that had learnt from released labels, because "
+            "a noisy check found no clear contradiction by the votes: these were charged for the check alone"
+        )
     out = [spent.id for spent in outcome.groups if spent.labels_until_exhausted is not None]
     if facts.parameters.design is not None:
         return asked + _after_test(facts.parameters.design, outcome)

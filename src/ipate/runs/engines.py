@@ -1,6 +1,7 @@
 """The two engines of `PATEClassifier.fit`: teachers that vote, and people who cast ballots."""
 
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ipate.planning.settings import designed
 from ipate.public.features import Kind, fit_features
 from ipate.runs.asking import ask, plan_queries
 from ipate.runs.fitting import Label, charged_terms, run_labelling
+from ipate.students.confidence import guess
 from ipate.students.fitted import student_of
 from ipate.teachers.dry import dry_fit
 from ipate.teachers.engines import Engine
@@ -51,11 +53,14 @@ def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed:
     def label(ledger: Ledger | None) -> tuple[Labelling, Ledger]:
         book = MemoryLedger(charged_terms(allocation, settings)) if ledger is None else ledger
 
-        def answered(order: Ints) -> Labelling:
-            return run_labelling(votes, allocation, settings, noise_seed=model.noise_seed, ledger=book, order=order)[0]
+        def answered(order: Ints, after: Labelling | None = None, probs: Any = None) -> Labelling:
+            given = {"noise_seed": model.noise_seed, "order": order, "after": after, "student_probs": probs}
+            return run_labelling(votes, allocation, settings, ledger=book, **given)[0]
 
-        total_weight = float(allocation.weights.sum())
-        return ask(asking, answered, n_classes=n_classes, total_weight=total_weight), book
+        student, total_weight = student_of(model), float(allocation.weights.sum())
+        own = partial(guess, student, student.make({}, seed=seed), pool, classes=model.classes_.tolist())
+        taught = partial(own, total_weight=total_weight)
+        return ask(asking, answered, n_classes=n_classes, total_weight=total_weight, guess=taught), book
 
     return label
 

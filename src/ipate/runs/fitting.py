@@ -197,24 +197,30 @@ def run_labelling(
     *,
     noise_seed: int | None = None,
     ledger: Ledger | None = None,
-    order: NDArray[np.int64] | None = None,
+    order: Ints | None = None,
     overlap: bool = False,
     progress: Callable[[int], None] | None = None,
+    after: Labelling | None = None,
+    student_probs: NDArray[np.float64] | None = None,
 ) -> tuple[Labelling, Ledger]:
     """Label the pool with the votes of the teachers of an allocation; return the labelling and its ledger.
 
-    With `overlap`, private data is also in the pool or the test data, and the labelling has no guarantee.
+    With `overlap`, private data is also in the pool or the test data, and the labelling has no guarantee. `after` is
+    the labelling that this one continues. An aggregator that compares votes with a student needs `student_probs`;
+    without them its check compares votes alone, at the same cost.
     """
     aggregator = settings.aggregator(allocation.scale)
+    aggregator = aggregator.without_student() if student_probs is None else aggregator
     ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
     if allocation.participation is not None:
-        present = allocation.participation.in_order(votes.n_queries, order)
+        asked = order if after is None or order is None else np.concatenate([after.queries, order])
+        present = allocation.participation.in_order(votes.n_queries, asked)
         ballot = replace(ballot, participation=present, weights=None)
     panel = allocation.panel()
     book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
     if settings.meter.whole:
-        asked = np.arange(votes.n_queries) if order is None else order
-        chosen = designed(settings, allocation, n_classes=votes.n_classes, queries=[str(i) for i in asked.tolist()])
+        listed = np.arange(votes.n_queries) if order is None else order
+        chosen = designed(settings, allocation, n_classes=votes.n_classes, queries=[str(i) for i in listed.tolist()])
         if chosen.design is None:
             raise InputError("bound is 'ptr' without a design or a reference to make one from")
         tested = label_tested(
@@ -224,7 +230,8 @@ def run_labelling(
         return (tested.overlapping() if overlap else tested), book
     result = label(
         ballot, panel, aggregator, settings.meter, stop=settings.stop, max_labels=settings.max_labels,
-        order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
+        order=order, noise=make_noise(noise_seed), ledger=book, progress=progress, after=after,
+        student_probs=student_probs,
     )  # fmt: skip
     return (result.overlapping() if overlap else result), book
 

@@ -29,6 +29,7 @@ from ipate.runs.folder import RunFolder
 from ipate.runs.task import Task, embedding
 from ipate.votes import Votes
 
+Floats = NDArray[np.float64]
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]  # a title and a total
 
 
@@ -233,7 +234,8 @@ def student_folder(folder: RunFolder, record: Record) -> Path:
 def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
     """Write costs and labels, to the public folder if the record is publishable, else to the private one.
 
-    Labels are in the order asked; the id of a query is its row in the data.
+    Labels are in the order asked; the id of a query is its row in the data. A column `reinforced` says where the label
+    is a student's own class, if that is so anywhere.
     """
     shown = folder.public if record.publishable else folder.private
     stated = record.as_json(answers=False)
@@ -247,9 +249,12 @@ def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: N
         given = [query for query in record.queries if record.step[query] > 0]
         counted = {"queries": rows[given], "counts": record.noisy_votes[given], "step": record.step[given]}
         write_npz(shown / "counts.npz", {**counted, "labels": record.labels[given]})
-    labels = [(int(rows[query]), int(record.labels[query])) for query in record.queries]
-    cells = ([row, int(label >= 0), classes[label] if label >= 0 else ""] for row, label in labels)
-    write_csv(shown / "labels.csv", ["query", "answered", "label"], cells)
+    table, own = [], set(record.reinforced)
+    for query in record.queries:
+        label = int(record.labels[query])
+        cells = [int(rows[query]), int(label >= 0), classes[label] if label >= 0 else ""]
+        table.append([*cells, int(query in own)] if own else cells)
+    write_csv(shown / "labels.csv", ["query", "answered", "label", *(["reinforced"] if own else [])], table)
 
 
 def read_record(folder: RunFolder) -> Record | None:
@@ -267,12 +272,13 @@ def read_record(folder: RunFolder) -> Record | None:
 
 
 def label_once(
-    folder: RunFolder, votes: Votes, *, allocation: Allocation, settings: Settings, task: Task, bar: Bar
-) -> Record:
+    folder: RunFolder, votes: Votes, *, allocation: Allocation, settings: Settings, task: Task, bar: Bar,
+    guess: Callable[[Labelling], Floats | None],
+) -> Record:  # fmt: skip
     """Label the pool, or restore an earlier labelling: a charged label is never drawn twice.
 
     The ledger is authoritative: an interrupted run continues from its entries, and an existing record is checked
-    against them.
+    against them. `guess` returns a student's probabilities, for an aggregator that compares votes with a student.
     """
     record = read_record(folder)
     if record is not None:
@@ -285,14 +291,15 @@ def label_once(
         bar("queries labelled", len(asking.first) + asking.later) as progress,
     ):
 
-        def label(order: NDArray[np.int64]) -> Labelling:
+        def label(order: NDArray[np.int64], after: Labelling | None = None, probs: Floats | None = None) -> Labelling:
+            before = 0 if after is None else len(after.queries)
             return run_labelling(
                 votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, overlap=task.overlap,
-                order=order, progress=progress,
+                order=order, progress=lambda done: progress(before + done), after=after, student_probs=probs,
             )[0]  # fmt: skip
 
         result = ask(
-            asking, label, n_classes=votes.n_classes, total_weight=float(allocation.weights.sum()),
+            asking, label, n_classes=votes.n_classes, total_weight=float(allocation.weights.sum()), guess=guess,
             keep=lambda later: _kept(folder.private / "queries-later.json", later),  # labels decide them
         )  # fmt: skip
         return record_labelling(folder, result, ledger, n_public=votes.n_queries)
@@ -307,7 +314,9 @@ def _asking(folder: RunFolder, settings: Settings, task: Task) -> Asking:
         np.asarray(data.X[task.parts.public]), settings, n_classes=data.n_classes, seed=config.split_seed,
         n_jobs=config.teachers.n_jobs, kind=embedding(config),
     )  # fmt: skip
-    return replace(made, first=_kept(folder.path / "queries.json", made.first))
+    first = _kept(folder.path / "queries.json", made.first)
+    rest = None if made.rest is None else made.rest[~np.isin(made.rest, first)]
+    return replace(made, first=first, rest=rest)
 
 
 def _kept(path: Path, queries: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -230,7 +230,7 @@ class LabellingConfig(Section):
     power: float | None = None
     """The power of vanishing."""
     aggregator: str = "auto"
-    """gnmax, confident, interactive or lnmax; auto follows from the options and the student: a scale selects lnmax."""
+    """gnmax, confident, interactive (with a student of the first labels) or lnmax; auto: a scale selects lnmax."""
     sigma: Positive | Auto = "auto"
     """σ, the standard deviation of the noise of a label."""
     check_sigma: Positive | Auto = "auto"

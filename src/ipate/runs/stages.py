@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from ipate.runs.person import settle
 from ipate.runs.provenance import keep_provenance
 from ipate.runs.reporting import write_report
 from ipate.runs.task import Task, check_models, prepare
-from ipate.runs.teaching import public_metrics, taught, try_student
+from ipate.runs.teaching import first_guess, public_metrics, taught, try_student
 from ipate.runs.voting import collect_votes
 
 
@@ -87,7 +88,7 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
         told = _told(task, folder.config.budgets.min_group_size)
         for line in (*task.data.notes, told, *allocation.notes, settings.reason):
             logging.getLogger("ipate").info(line)
-        try_student(task, folder.config)
+        try_student(task, folder.config, settings)
         record, decoded = _labelled(folder, task, settings, allocation, bar)
         publish(folder, record, task.data.classes, task.queries)
         audience: Audience = "public" if record.publishable else "private"
@@ -116,7 +117,8 @@ def _labelled(
         publish_ballots(folder, record, decoded)
         return record, decoded
     votes = collect_votes(folder, "votes", task=task, allocation=allocation, bar=bar)
-    return label_once(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar), None
+    guess = partial(first_guess, folder, task, allocation)
+    return label_once(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar, guess=guess), None
 
 
 def _keep_facts(folder: RunFolder, task: Task) -> None:

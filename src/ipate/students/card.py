@@ -30,10 +30,11 @@ def origin(
         for g in record.groups
     ]
     labels = {"pool": len(record.labels), "queries": record.n_queries, "labels": record.n_labels}
+    labels |= {"reinforced": len(record.reinforced)} if record.reinforced else {}
     return {
         "made": {
             "data": data, **made, "bound": record.bound, "conversion": record.conversion, **labels,
-            "labels_by_class": label_counts(record.labels, classes),
+            "labels_by_class": label_counts(record.teachers_labels, classes),
         },
         "guarantee": {
             "kind": record.kind, "seeded": record.seeded, "publishable": open_, "statement": record.statement,
@@ -92,6 +93,11 @@ def _how(made: Mapping[str, Any]) -> list[str]:
         "Models (teachers) were each trained on private rows of some of the people. Their noisy votes labelled "
         f"{made['labels']:,} of {made['pool']:,} public points; the student was trained on these."
     )
+    if made.get("reinforced"):
+        way += (
+            f" {made['reinforced']:,} further points kept the class of a first student, which had learnt from some of "
+            "these labels, because the noisy votes did not contradict it; the student was trained on these points too."
+        )
     if made.get("voting") == "ballots":
         way = (
             "Every person cast one ballot, weighted by their budget, for the class of the public cell that their rows "
