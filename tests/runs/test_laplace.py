@@ -221,7 +221,10 @@ REFUSED = [
     ({"scale": 8.0, "counts": True}, "counts is True: lnmax has no vector of counts"),
     ({"scale": 8.0, "bound": "sup"}, "bound is 'sup': laplace noise .* is accounted by loose, gdp, tight"),
     ({"scale": 8.0, "bound": "exact"}, "bound is 'exact': laplace noise"),
-    ({"scale": 8.0, "bound": "ptr", "reference": 0.9}, "bound is 'ptr': laplace noise"),
+    (
+        {"scale": 8.0, "bound": "ptr", "reference": 0.9},
+        "bound is 'ptr': the test covers gnmax and confident, not lnmax",
+    ),
     ({"scale": 8.0, "voting": "ballots"}, "scale is 8.0: it is for teachers"),
     ({"scale": -1.0}, "scale is -1.0: it must be a finite number above 0"),
     ({"scale": "wide"}, "scale is 'wide': it must be a number or 'auto'"),

@@ -112,12 +112,14 @@ def test_guess_needs_labels_of_two_classes(labels):
 
 
 class Improper(GaussianNB):
-    """Its probabilities do not sum to 1."""
+    """Its probabilities do not sum to 1, and those of the first point are not numbers."""
 
     def predict_proba(self, X):
-        return 2 * super().predict_proba(X)
+        return np.where(np.arange(len(X))[:, None] == 0, np.nan, 2 * super().predict_proba(X))
 
 
-def test_improper_probabilities_of_a_student_are_refused():
-    with pytest.raises(InputError, match="student_probs"):
-        guessed([0, 1] * 6, Improper())
+def test_improper_probabilities_of_a_student_are_scaled():
+    """The labels that taught it are paid for, so that a run must not end here."""
+    found = guessed([0, 1] * 6, Improper())
+    np.testing.assert_allclose(found[0], 1 / 3)
+    np.testing.assert_allclose(found[1:], guessed([0, 1] * 6, GaussianNB())[1:])

@@ -338,7 +338,7 @@ def _kind_of_noise(aggregator: str, requested: Mapping[str, Any]) -> tuple[str, 
 
 
 def _has_check(aggregator: str, bound: str) -> bool:
-    """Refuse an aggregator that the bound does not cover, and return whether it has a check; "auto" counts as confident."""
+    """Refuse an aggregator that the bound does not cover, and return whether it checks; "auto" counts as confident."""
     if aggregator == "auto":
         return True
     used = find_aggregator(aggregator)

@@ -103,6 +103,8 @@ def guess(
     """Return the probabilities at every point of the pool of a student that learnt the labels found so far.
 
     None where these have fewer than two classes, which teach nothing. The labels are released, so this costs nothing.
+    Rows are scaled to 1, because the labels are paid for and must not be lost to a student whose rows are not (naive
+    Bayes with a feature that does not vary); a row without a finite probability above 0 has equal ones.
     """
     record = Record.of(found, n_public=n_rows(pool))
     if np.unique(record.labels[record.labels >= 0]).size < 2:
@@ -111,7 +113,10 @@ def guess(
     trained = student.teach(model, pool, record.labels, classes=classes, **known)
     seen = np.asarray(trained.classes_)
     probs = over_all_classes(trained.predict_proba(pool), seen, class_names(classes), empty=0.0)
-    return check_probs(probs, n_rows(pool), len(classes))
+    probs = np.where(np.isfinite(probs) & (probs > 0), probs, 0.0)
+    total = probs.sum(axis=1, keepdims=True)
+    equal = np.full(probs.shape, 1 / len(classes))
+    return check_probs(np.divide(probs, total, out=equal, where=total > 0), n_rows(pool), len(classes))
 
 
 def check_guesses(student: Student, model: Any) -> None:
