@@ -2732,6 +2732,34 @@ MUTANTS = (
         "use_stored = not settings.ballots",
         (f"{AUDITING}::test_run_of_people_is_audited_without_their_files",),
     ),
+    Mutant(
+        "predictions of private rows may lie in a public folder",
+        "runs/folder.py",
+        "place.is_relative_to((run",
+        "not place.is_relative_to((run",
+        ("tests/cli/test_predict.py::test_predictions_are_refused_in_public_folders",),
+    ),
+    Mutant(
+        "letters name an ε for seeded runs",
+        "report/statement.py",
+        '    if statement.seeded or statement.overlap:\n        why = "the noise of this run can be',
+        '    if False:\n        why = "the noise of this run can be',
+        ("tests/report/test_letter.py::test_letter_gives_one_reason_for_its_kind",),
+    ),
+    Mutant(
+        "the card of a student promises without a guarantee",
+        "students/card.py",
+        'if not promise["publishable"]:',
+        "if False:",
+        ("tests/cli/test_run.py::test_seeded_run_publishes_nothing_and_says_so",),
+    ),
+    Mutant(
+        "a pool that the student cannot learn from is charged",
+        "teachers/ensemble.py",
+        "if is_frame(X) and not allowed and",
+        "if False and",
+        ("tests/test_classifier_ballots.py::test_missing_public_values_are_refused_by_their_place",),
+    ),
 )
 
 GUARD = """

@@ -32,7 +32,7 @@ from ipate.runs.engines import by_ballots, by_teachers
 from ipate.students import usual_student
 from ipate.students.confidence import check_guesses
 from ipate.students.fitted import StudentMethods, student_of
-from ipate.teachers.ensemble import allows_missing
+from ipate.teachers.ensemble import allows_missing, check_public
 from ipate.teachers.models import as_teacher
 
 _CHOSEN = (  # parameters that the chooser of settings takes as they are
@@ -359,6 +359,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         try:
             X = self._validated(without(table, self._not_features))
         except ValueError as error:
+            check_public(self._teacher(), X if is_frame(X) else np.asarray(X), called=what)
             raise InputError(f"{what}: {' '.join(str(error).split())}") from error
         truth = found[target]
         if truth is not None and len(truth) != n_rows(X):

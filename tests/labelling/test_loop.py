@@ -17,8 +17,9 @@ from ipate.labelling.aggregators import Confident, GNMax, Interactive, LNMax, Me
 from ipate.labelling.audit import account_for
 from ipate.labelling.loop import label, open_ledger
 from ipate.labelling.noise import SecureNoise, SeededNoise
+from ipate.labelling.results import Record
 from ipate.ledger.base import MemoryLedger
-from ipate.people.budgets import Account, Budget, Group
+from ipate.people.budgets import Account, Budget, Group, strictest_first
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -154,7 +155,7 @@ def test_costs_respect_budgets_and_match_the_recorded_charges(case):
     )
     assert again.queries == result.n_queries
     assert again.answered == result.n_labels
-    for paid, recomputed in zip(result.groups, again.groups, strict=True):
+    for paid, recomputed in zip(result.groups, strictest_first(again.groups), strict=True):
         assert paid.id == recomputed.id
         if meter.bound in ("loose", "sup"):  # the filter fixed its order: at or above the best in hindsight
             assert paid.cost >= recomputed.cost * (1 - 1e-9)
@@ -194,6 +195,15 @@ def test_labelling_stops_at_the_last_affordable_query(rng, bound):
     orders = ledger.terms[broke[0]].meter.orders
     over = account_for(votes, panel, aggregator.mechanism, Meter(bound, "improved", orders), answered=mask)
     assert next(g.cost for g in over.groups if g.id == broke[0]) > budgets[broke[0]]
+
+
+def test_results_list_the_strictest_group_first(rng):
+    votes, panel = make_panel(make_votes(rng), {"a": 2.0, "b": 1.0}, "weighting")
+    result = label(votes, panel, make_aggregator("gnmax", 8.0), Meter("gdp"), noise=SeededNoise(1))
+    assert [group.id for group in result.groups] == ["b", "a"]
+    assert [group.budget.epsilon for group in result.groups] == [1.0, 2.0]
+    record = Record.of(result, n_public=votes.n_queries)
+    assert [group.id for group in replace(record, groups=record.groups[::-1]).groups] == ["b", "a"]
 
 
 def test_equal_budgets_make_all_variants_identical_to_standard(rng):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ipate.report.claims import assured
-from ipate.report.statement import Statement, Withdrawal, for_the_person, left, owed, sentences
+from ipate.report.statement import Statement, Withdrawal, for_the_person, left, owed, proposed, sentences
 
 STATEMENT = Statement(
     person="p7", run="march", asked="low", group="low", levels=True, budget=3.0, delta=1e-5, guaranteed=True,
@@ -26,6 +26,7 @@ def test_costs_round_up_and_remainders_round_down():
     text = sentences(STATEMENT)
     assert "ε = 1.235 was spent" in text[2]
     assert "ε = 1.765 is left" in text[3]
+    assert "less than a thousandth is left" in sentences(replace(STATEMENT, left=1.067e-5))[3]
 
 
 def test_merge_into_stricter_group_is_stated():
@@ -40,6 +41,25 @@ def test_withheld_cost_is_bounded_by_the_budget():
     assert "at most the budget of ε = 3" in text
     for figure in ("12", "20", "1.23", "1.76"):
         assert figure not in text
+
+
+def test_statement_without_promise_names_no_cost():
+    for kind in ({"seeded": True}, {"overlap": True}):
+        full = replace(STATEMENT, guaranteed=False, private=True, asked="tiny", **kind)
+        text = " ".join(sentences(for_the_person(full)))
+        assert "so no ε limits what was given away" in text
+        assert "own account" not in text
+        assert "protected" not in text
+        assert "and so not for this run, this cost ε = 1.235" in " ".join(sentences(full))
+
+
+def test_ballot_stays_in_a_released_histogram():
+    cast = replace(ENTRY, teachers=(), trained=False, labels=0, checks=0, ballots=1, labelling="complete")
+    for text in (left(cast, "march")[0], proposed(cast, "march")[0]):
+        assert "their ballot is in the released histogram and stays there" in text
+        assert "empty" not in text
+    early = replace(cast, ballots=0, labelling="not begun", epsilon=0.0)
+    assert "their ballot stays empty" in left(early, "march")[0]
 
 
 def test_withdrawal_text_states_effects_and_limits():

@@ -174,6 +174,7 @@ def test_letters_after_withdrawal_and_for_odd_ids(tmp_path):
     with_consent(tmp_path / "people.csv")
     path = tmp_path / "people.csv"
     path.write_text(path.read_text().replace(",p7,", ",a/b,").replace(",p8,", ",P9,"))
+    path.write_text(path.read_text().replace(",p10,", ",=1+1,").replace(",p11,", ",Con.1,").replace(",p12,", ",lpt1,"))
     made = RunFolder.create(tmp_path / "run", configured(path))
     go_on(made)
     gone = rows_of(made.private / "consent.csv")[0]["person"]
@@ -182,4 +183,8 @@ def test_letters_after_withdrawal_and_for_odd_ids(tmp_path):
     files = {row["person"]: row["file"] for row in rows_of(tmp_path / "letters" / "index.csv")}
     assert len({name.casefold() for name in files.values()}) == len(files)
     assert "/" not in files["a/b"]
+    assert "'=1+1" in files
+    assert not any(person.startswith(("=", "+", "-", "@")) for person in files)
+    for person in ("Con.1", "lpt1"):
+        assert files[person].startswith("letter-")
     assert "You withdrew on" in (tmp_path / "letters" / files[gone]).read_text()

@@ -5,6 +5,7 @@ from typing import Any
 
 FOUND = "ABOVE THE PROMISE"
 PASSED = "nothing above the promise"
+UNPROMISED = "the run promises nothing; nothing above what its settings promise with secure noise"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,7 @@ class Audit:
     @property
     def verdict(self) -> str:
         """The verdict in a few words."""
-        return FOUND if self.found else PASSED
+        return FOUND if self.found else PASSED if self.guarantee == "releasable" else UNPROMISED
 
     def as_json(self) -> dict[str, Any]:
         """Return the audit in JSON form."""

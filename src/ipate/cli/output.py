@@ -97,7 +97,9 @@ def budget_cells(group: "GroupResult") -> list[str]:
 
 def cost_cells(group: "GroupResult") -> list[str]:
     """Format the cells of `COST_COLUMNS` for one group."""
-    return [f"{group.sensitivity:.4g}", f"{group.cost:.4f}", f"{group.used:.0%}"]
+    from ipate.report.formats import used
+
+    return [f"{group.sensitivity:.4g}", f"{group.cost:.4f}", used(group.used)]
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def command(
     data_dir: Annotated[Path | None, Option(help="The folder with the data set's files.")] = None,
     file: Annotated[Path | None, Option(help="A file of people instead of a data set: csv, parquet or npz.")] = None,
     public_file: Annotated[Path | None, Option(help="The public points: a file with the same columns.")] = None,
-    test_file: Annotated[Path | None, Option(help="Labelled test rows, for private scores.")] = None,
+    test_file: Annotated[Path | None, Option(help="Labelled test rows, public: scores are published.")] = None,
     schema_file: Annotated[Path | None, Option(help="The schema.json of an earlier run.")] = None,
     label: Annotated[str | None, Option(help="The column of the class.")] = None,
     classes: Annotated[str | None, Option(help="The class set, which is public: A,B,C.")] = None,
@@ -312,6 +312,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
     record, compare = summary.record, summary.compare
     people, unprotected = summary.task.people.n_people, len(summary.task.unprotected)
     alone = f", {unprotected:,} more used without protection as pool or test data" if unprotected else ""
+    promised = "protected" if record.publishable else "without a guarantee"
     right = summary.released_metrics.get("student_accuracy")
     notes = []
     if record.ballots is None:
@@ -322,7 +323,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
         notes.append(f"The cost includes what earlier runs spent (before); the ledger is {summary.ledger}.")
     print_blocks(
         record.guarantee,
-        about=f"{summary.task.data.name}, {people:,} people protected{alone}; "
+        about=f"{summary.task.data.name}, {people:,} people {promised}{alone}; "
         f"{_voters(summary)}, {summary.allocation.variant}, {record.bound} bound",
         outcome=_outcome(summary),
         inputs=_inputs(summary),

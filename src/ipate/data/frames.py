@@ -38,6 +38,18 @@ def take(X: Any, rows: Any) -> Any:
     return _safe_indexing(X, np.asarray(rows))
 
 
+def incomplete(X: Any) -> list[str]:
+    """Return the names of a frame's numeric columns that have missing values."""
+    import narwhals as nw
+
+    frame = nw.from_native(X)
+    numeric = [column for column in frame.iter_columns() if column.dtype.is_numeric()]
+    gaps = [
+        column for column in numeric if column.is_null().any() or (column.dtype.is_float() and column.is_nan().any())
+    ]
+    return [column.name for column in gaps]
+
+
 def numbers_alone(X: Any) -> Any:
     """Return lists and arrays of text or objects as numbers, each cell alone; NaN where a cell is none."""
     if not isinstance(X, list | tuple) and not (isinstance(X, np.ndarray) and X.dtype.kind in "OUST"):

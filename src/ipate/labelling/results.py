@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
-from ipate.people.budgets import Budget, Group
+from ipate.people.budgets import Budget, Group, strictest_first
 
 Kind: TypeAlias = Literal["releasable", "private", "none"]
 StoppedBy: TypeAlias = Literal["fixed", "account", "other"]
@@ -261,6 +261,9 @@ class Labelling:
     noisy_votes: NDArray[np.int64] | None = None
     step: NDArray[np.float64] | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", strictest_first(self.groups))
+
     def overlapping(self) -> Self:
         """Return the same labelling without a guarantee, because private data is also in the pool or test data."""
         return replace(self, guarantee=state_guarantee(self.meter, seeded=self.seeded, overlap=True))
@@ -298,6 +301,9 @@ class Record:
     noisy_votes: NDArray[np.int64] | None = None  # (pool, classes): counts in multiples of `step`, if asked for
     step: NDArray[np.float64] | None = None  # (pool,): σ/8 of the counts, 0 where none were released
     reinforced: tuple[int, ...] = ()  # positions whose label is a student's own class, which cost no label
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", strictest_first(self.groups))
 
     @property
     def guarantee(self) -> Guarantee:

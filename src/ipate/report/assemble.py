@@ -12,6 +12,7 @@ from ipate.errors import InputError
 from ipate.files import write_text
 from ipate.labelling.history import Extract
 from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
+from ipate.people.budgets import strictest_first
 from ipate.planning.settings import Settings
 from ipate.report.events import group_events
 from ipate.report.exports import as_json
@@ -25,7 +26,6 @@ from ipate.report.facts import (
     Owner,
     Parameters,
     for_audience,
-    strictest_first,
 )
 from ipate.report.page import page
 from ipate.students.scores import label_counts, label_notes

@@ -9,7 +9,7 @@ from ipate.files import json_text
 from ipate.labelling.results import GroupResult
 from ipate.report import claims
 from ipate.report.events import events_payload, group_events
-from ipate.report.facts import Facts, GroupFacts, Identity, Outcome, Owner, Scores, for_audience
+from ipate.report.facts import HAS_FIGURE, Facts, GroupFacts, Identity, Outcome, Owner, Scores, for_audience
 from ipate.report.layers import layers_of
 from ipate.report.odds import RATES, Odds, odds
 from ipate.report.questions import questions
@@ -102,7 +102,7 @@ def _table(facts: Facts, outcome: Outcome) -> str:
 def ways_to_check(facts: Facts) -> tuple[str, ...]:
     """Return sentences on how a reader can check the report."""
     if facts.outcome is None:
-        return ("There is no figure to check. A run with secret noise and a bound that holds for all votes has one.",)
+        return (f"There is no figure to check. {HAS_FIGURE}",)
     found = ["This report reads every charge from the run's ledger; the costs are the sums of these charges."]
     if facts.publishable:
         labels = "answered and not reinforced" if facts.outcome.reinforced else "answered"

@@ -4,7 +4,7 @@
 every public report, so text that is written from public facts cannot contain a private number.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from ipate.planning.voting import BALLOTS, Voting
 
 Audience: TypeAlias = Literal["public", "private"]
 WITHHELD = "There is no figure for this run that may be published."
+HAS_FIGURE = "A run has one with secret noise, a bound that holds for all votes, and a pool without private rows."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,11 +316,6 @@ class Facts(About):
     def outcome(self) -> Outcome | None:
         """The outcome that this audience may see, or None."""
         return self.owner.outcome if self.owner is not None else self.released
-
-
-def strictest_first(groups: Iterable[GroupFacts]) -> tuple[GroupFacts, ...]:
-    """Return groups in the order in which every page and file lists them: by budget, the smallest ε first."""
-    return tuple(sorted(groups, key=lambda group: (group.budget.epsilon, group.budget.delta, group.id)))
 
 
 def for_audience(facts: Facts, audience: Audience) -> Facts:

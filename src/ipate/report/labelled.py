@@ -16,9 +16,9 @@ from ipate.errors import InputError
 from ipate.labelling.history import Extract
 from ipate.labelling.results import GroupResult, Labelling
 from ipate.ledger.base import Ledger
-from ipate.people.budgets import Account
+from ipate.people.budgets import Account, strictest_first
 from ipate.report.assemble import design_facts
-from ipate.report.facts import Facts, GroupFacts, Identity, Outcome, Parameters, for_audience, strictest_first
+from ipate.report.facts import Facts, GroupFacts, Identity, Outcome, Parameters, for_audience
 from ipate.students.scores import label_counts, label_notes
 
 ELSEWHERE = "trained elsewhere"

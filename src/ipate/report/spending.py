@@ -11,6 +11,11 @@ CARRIED = (
     "everything that was spent, counted together, so the columns need not add up."
 )
 
+DIFFERENCE = (
+    "This is the budget less the cost; releases are counted together, and their ε do not simply add up or subtract, so "
+    "a further run may be able to spend more than this."
+)
+
 
 def ending(facts: Facts, outcome: Outcome) -> str:
     """Describe how labelling ended."""

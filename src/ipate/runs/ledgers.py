@@ -25,7 +25,7 @@ from ipate.people.budgets import shown_counts
 from ipate.planning.settings import Settings
 from ipate.runs.asking import Asking, ask, plan_queries
 from ipate.runs.fitting import charged_terms, run_labelling
-from ipate.runs.folder import RunFolder
+from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.task import Task, embedding
 from ipate.votes import Votes
 
@@ -45,8 +45,7 @@ def ledger_path(folder: RunFolder) -> Path:
     path = folder.config.ledger
     if path is None:
         return folder.private / "ledger.sqlite"
-    if path.resolve().is_relative_to(folder.public.resolve()):
-        raise InputError(f"ledger is {str(path)!r}: a ledger is private and must not lie in the run's public folder")
+    refuse_public(path, "a ledger is private and", near=folder.path)
     return path
 
 

@@ -65,7 +65,7 @@ class DataConfig(Section):
     public_file: Path | None = None
     """The pool: a file with the same columns, labels optional."""
     test_file: Path | None = None
-    """Labelled test rows, for scores."""
+    """Labelled test rows, which must be public: the scores on them are published."""
     schema_file: Path | None = None
     """The schema.json of an earlier run, used instead of the keys that describe columns."""
     data_dir: Path | None = None

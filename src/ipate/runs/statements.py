@@ -27,12 +27,13 @@ from ipate.report.letter import letter
 from ipate.report.odds import power
 from ipate.report.statement import Agreement, RunEntry, Statement, Unprotected, Use, for_the_person
 from ipate.runs.balances import Balance, Balances
-from ipate.runs.folder import RunFolder
+from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.ledgers import Bar
 from ipate.runs.person import find_person, withdrawals
 from ipate.runs.provenance import consents_of
 
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")  # ids that are names of files on every platform
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")  # ids that are names of files
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)  # names of devices on Windows
 
 
 class Statements:
@@ -157,8 +158,7 @@ def _entry(record: PersonRecord) -> RunEntry:
 
 def check_letters(folder: RunFolder, target: Path) -> None:
     """Refuse a place for letters in the run's public folder, or in a folder that does not exist."""
-    if target.resolve().is_relative_to(folder.public.resolve()):
-        raise InputError(f"{target}: letters are private and must not lie in the run's public folder")
+    refuse_public(target, "letters are private and", near=folder.path)
     if not target.absolute().parent.is_dir():
         raise InputError(f"{target.parent}: no such folder")
 
@@ -187,7 +187,7 @@ def write_letters(folder: RunFolder, target: Path, *, bar: Bar) -> int:
             for number, statement in enumerate(book.everybody(), start=1):
                 name = _file_name(statement.person, number, taken)
                 _write(target / name, letter(statement, date=today))
-                index.append((statement.person, name))
+                index.append((_harmless(statement.person), name))
                 progress(number)
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows(index)
@@ -197,12 +197,18 @@ def write_letters(folder: RunFolder, target: Path, *, bar: Bar) -> int:
 
 def _file_name(person: str, number: int, taken: set[str]) -> str:
     """Return a name for a person's letter that is free on every platform, also where capitals do not count."""
-    name = f"{person}.html" if _PLAIN.fullmatch(person) else f"letter-{number}.html"
+    plain = _PLAIN.fullmatch(person) and not _DEVICE.fullmatch(person)
+    name = f"{person}.html" if plain else f"letter-{number}.html"
     while name.casefold() in taken:
         name = f"letter-{number}-{len(taken)}.html"
         number += 1
     taken.add(name.casefold())
     return name
+
+
+def _harmless(cell: str) -> str:
+    """Return a cell that no spreadsheet takes for a formula: one that begins like one gets an apostrophe."""
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def _write(path: Path, text: str) -> None:

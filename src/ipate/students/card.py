@@ -116,6 +116,12 @@ def _promise(promise: Mapping[str, Any]) -> list[str]:
     for group in promise["groups"]:
         cost = "—" if group["cost"] is None else f"{group['cost']:.4f}"
         table.append(f"| {group['group']} | {group['epsilon']:.6g} | {group['delta']:g} | {cost} |")
+    if not promise["publishable"]:
+        who = (
+            f"Nobody is protected: neither the {promise['people']:,} people whose rows voted or taught teachers, nor "
+            "anybody whose rows were used as public or test data."
+        )
+        return ["## No promise holds", promise["statement"], who, "What people had allowed:", "\n".join(table)]
     who = f"It holds for the {promise['people']:,} people whose rows voted or taught teachers."
     if promise["unprotected"]:
         who += (
