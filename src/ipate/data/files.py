@@ -127,7 +127,7 @@ class Sources:
         roles = _npz_roles(self)
         if roles.label is None:
             raise InputError(f"{self.name}: label is not given: name the column of the class")
-        roles.match(header, file=self.name)
+        roles.match(header, file=self.name, declared=self.declared.names())
         if self.schema is not None:
             return list(self.schema.names)
         taken = [column for _, column in roles.named()]

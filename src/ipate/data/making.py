@@ -11,7 +11,8 @@ from ipate.data import cells
 from ipate.data.cells import MISSING
 from ipate.data.schema import LIMIT, ORIGIN, Feature, Schema
 from ipate.data.tables import Table, open_table
-from ipate.errors import InputError, nearest, show
+from ipate.errors import InputError, show
+from ipate.files import no_column
 
 MOST_VALUES = 100
 """A text column with more different values than this is free text, unless its values are declared."""
@@ -70,6 +71,11 @@ class Declared:
             origin=origin,
         )
 
+    def names(self) -> list[str]:
+        """Return all columns that are named."""
+        listed = [*(self.features or ()), *self.drop, *self.missing, *self.categories, *self.dates, *self.numbers]
+        return list(dict.fromkeys(listed))
+
 
 def _named(given: Any) -> list[tuple[str, Any]]:
     return list(given.items()) if isinstance(given, Mapping) else [(str(name), None) for name in given]
@@ -94,12 +100,10 @@ def _range(name: str, pair: Sequence[float]) -> tuple[float, float]:
 
 def feature_columns(header: Sequence[str], roles: Collection[str], declared: Declared, *, source: str) -> list[str]:
     """Return the feature columns: the declared ones, or all that have no role and are not dropped."""
-    stated = [*(declared.features or ()), *declared.drop, *declared.missing]
-    stated += [*declared.categories, *declared.dates, *declared.numbers]
+    stated = declared.names()
     for name in stated:
         if name not in header:
-            close = f": nearest is {show(nearest(name, header))}" if header else ""
-            raise InputError(f"{source} has no column {show(name)} (feature){close}")
+            raise no_column(source, name, header, known=[*roles, *stated], role="feature")
         if name in roles and name not in declared.drop:
             raise InputError(f"column {show(name)} is declared as a feature, and has another role: it can be one")
     if declared.features is not None and not declared.features:

@@ -12,7 +12,8 @@ from ipate.data import cells
 from ipate.data.making import FEW_VALUES, MOST_VALUES, kind_of, type_of
 from ipate.data.tables import Table, header_of, open_table
 from ipate.errors import InputError, show
-from ipate.files import FilePath
+from ipate.files import FilePath, no_column, plain_number
+from ipate.files.tables import is_csv, separator
 
 UNKNOWN = "?"
 _NAMES = {  # what columns of this role are often called, in small letters
@@ -58,10 +59,12 @@ def propose(
     of a parquet file; roles are guessed from the names of columns, unless `roles` states them.
     """
     header = header_of(path)
+    table = None if public is None else open_table(public)
+    if is_csv(path) and not any((roles or {}).values()):  # a stated role that is not there is refused below
+        _check_header(path, header, known=() if table is None else table.names)
     repeated = [name for place, name in enumerate(header) if name in header[:place]]
     if repeated:
         raise InputError(f"{path}: duplicate column {show(repeated[0])}: column names must be unique")
-    table = None if public is None else open_table(public)
     named = _roles(header, table, roles or {}, source=str(path))
     entries: list[tuple[str, Any, str]] = [("file", str(path), "")]
     stated = UNKNOWN if public is None else str(public)
@@ -76,6 +79,17 @@ def propose(
     return Proposal(entries=tuple(entries), notes=_notes(path, public, named))
 
 
+def _check_header(path: FilePath, header: Sequence[str], *, known: Sequence[str]) -> None:
+    """Refuse a first line that does not look like a header, without a word of it: it may be a person's row."""
+    usual = {name for names in _NAMES.values() for name in names}
+    if set(header).intersection(known) or (not known and any(name.casefold() in usual for name in header)):
+        return
+    mark = separator(header)
+    if known or mark or any(plain_number(name) is not None for name in header):
+        hint = "the first line must have the names of the columns" if mark is None else f"is its separator {mark}?"
+        raise InputError(f"{path}: its first line does not look like a header, and is not shown: {hint}")
+
+
 def _roles(
     header: Sequence[str], table: Table | None, given: Mapping[str, str | None], *, source: str
 ) -> dict[str, str]:
@@ -83,7 +97,8 @@ def _roles(
     named = {role: column for role, column in given.items() if column is not None}
     for role, column in named.items():
         if column not in header:
-            raise InputError(f"{source} has no column {show(column)} ({role}); it has {', '.join(header[:20])}")
+            known = [*named.values(), *(() if table is None else table.names)]
+            raise no_column(source, column, header, known=known, role=role)
     for role, names in _NAMES.items():
         if role in named or (role == "epsilon" and "level" in named):
             continue
