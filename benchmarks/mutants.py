@@ -1215,8 +1215,8 @@ MUTANTS = (
     Mutant(
         "people of the pool get no statement",
         "runs/statements.py",
-        "            if not uses:\n                find_person(allocation, person)",
-        "            find_person(allocation, person)",
+        "            if not uses:\n                raise InputError(",
+        "            if True:\n                raise InputError(",
         (f"{STATEMENT}::test_person_of_pool_or_test_rows_gets_an_answer",),
     ),
     # What an officer and a person are told.
@@ -1258,8 +1258,8 @@ MUTANTS = (
     Mutant(
         "consent to another version of the policy is accepted",
         "runs/task.py",
-        "column[private][column[private] != wanted]",
-        "column[private][:0]",
+        "np.sort(private[column[private] != wanted])",
+        "private[:0]",
         ("tests/runs/test_provenance.py::test_consent_of_another_version_is_refused",),
     ),
     Mutant(

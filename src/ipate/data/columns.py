@@ -175,7 +175,10 @@ def check_classes(classes: Sequence[object] | None, *, source: str) -> tuple[str
         raise InputError(f"classes is {show(classes)}: it must be a list of names")
     named = tuple(cells.text(name) for name in classes)
     if len(set(named)) < max(2, len(named)) or "" in named:
-        raise InputError(f"classes are {show(named)}: there must be at least two, all different")
+        stated = ", ".join(map(show, named)) or "empty"
+        raise InputError(
+            f'classes are {stated}: there must be at least two, all different, as in classes = ["no", "yes"]'
+        )
     return named
 
 

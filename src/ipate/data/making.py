@@ -1,6 +1,6 @@
 """Make a schema from public rows and declared values: kinds of columns, categories, medians and scales."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -165,6 +165,26 @@ def type_of(column: Any) -> str:
     if pa.types.is_temporal(column.type):
         return "date"
     return "number" if pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type) else "text"
+
+
+def unreadable(table: Table, schema: Schema) -> Iterator[str]:
+    """Yield a note for each column of numbers or dates of a public file with cells that are none, which are missing."""
+    for feature in schema.features:
+        column = table.column(feature.name)
+        if feature.kind == "category" or type_of(column) != "text":
+            continue
+        values, index = cells.distinct(column)
+        found = feature.read(np.array(values, dtype=object))
+        given = np.array([cells.text(value).casefold() not in MISSING for value in values])
+        rows = np.flatnonzero((np.isnan(found) & given)[index])
+        if len(rows):
+            first = int(rows[0])
+            stated = show(cells.text(values[index[first]]))
+            many = f", the first of {len(rows):,} such cells" if len(rows) > 1 else ""
+            yield (
+                f"{table.where(first)}: column {show(feature.name)} is {stated}, which is no {feature.kind}{many}: "
+                "taken as missing"
+            )
 
 
 def _feature(public: Table | None, name: str, declared: Declared) -> Feature:

@@ -21,6 +21,15 @@ _NAMES = {  # what columns of this role are often called, in small letters
     "level": ("consent", "consent_level", "level", "levels", "privacy", "privacy_level"),
     "epsilon": ("epsilon", "eps", "ε", "budget", "privacy_budget"),
     "label": ("label", "class", "target", "y", "outcome", "diagnosis", "truth"),
+    "consent_date": (
+        "consent_date", "consent_day", "consented", "consented_on", "date_of_consent", "agreed_on", "signed",
+        "signed_on",
+    ),
+    "consent_version": ("consent_version", "policy", "policy_version", "version"),
+}  # fmt: skip
+_GUESSED = {
+    "consent_date": "by its name the day of each person's consent; if it is not, drop it",
+    "consent_version": "by its name the policy version that each person agreed to; if it is not, drop it",
 }
 
 
@@ -69,9 +78,10 @@ def propose(
     entries: list[tuple[str, Any, str]] = [("file", str(path), "")]
     stated = UNKNOWN if public is None else str(public)
     entries.append(("public_file", stated, "" if public else "a file with public rows of the same columns"))
-    for role in ("person", "level", "epsilon", "label"):
+    for role in ("person", "level", "epsilon", "consent_date", "consent_version", "label"):
         if role in named or role == "label":
-            entries.append((role, named.get(role, UNKNOWN), "" if role in named else "name the column of the class"))
+            comment = _GUESSED.get(role, "") if role in named else "name the column of the class"
+            entries.append((role, named.get(role, UNKNOWN), comment))
     found = list(classes or _public_classes(table, named.get("label")))
     entries.append(("classes", found, "" if classes else "all classes in your order; they are public"))
     others = [name for name in header if name not in named.values()]
