@@ -80,6 +80,7 @@ INTERRUPTED = f"{LEAVING}::test_interrupted_withdrawal_is_completed_before_next_
 LEARN_AGAIN = f"{LEAVING}::test_withdrawal_retrains_only_teachers_of_that_person"
 FAILING = "tests/attacks/test_01_failing_teacher.py::test_failing_teacher_is_not_visible"
 ODD = "tests/attacks/test_01_odd_cells_in_memory.py"
+QUOTED = "tests/attacks/test_18_errors_quote_no_cells.py"
 SMALL = "tests/attacks/test_17_small_groups.py"
 DRAWS = "tests/attacks/test_06_shared_random_state.py"
 SHARED = f"{DRAWS}::test_one_person_moves_only_their_own_teacher"
@@ -1322,8 +1323,8 @@ MUTANTS = (
     Mutant(
         "people of the pool get no statement",
         "runs/statements.py",
-        "            if not uses:\n                find_person(allocation, person)",
-        "            find_person(allocation, person)",
+        "            if not uses:\n                raise InputError(",
+        "            if True:\n                raise InputError(",
         (f"{STATEMENT}::test_person_of_pool_or_test_rows_gets_an_answer",),
     ),
     # What an officer and a person are told.
@@ -1365,8 +1366,8 @@ MUTANTS = (
     Mutant(
         "consent to another version of the policy is accepted",
         "runs/task.py",
-        "column[private][column[private] != wanted]",
-        "column[private][:0]",
+        "np.sort(private[column[private] != wanted])",
+        "private[:0]",
         ("tests/runs/test_provenance.py::test_consent_of_another_version_is_refused",),
     ),
     Mutant(
@@ -1750,6 +1751,34 @@ MUTANTS = (
         "        X = numbers_alone(X)\n",
         "",
         (f"{ODD}::test_odd_feature_in_memory_is_one_unusable_row",),
+    ),
+    Mutant(
+        "an error quotes private features of one dimension",
+        "data/frames.py",
+        '    if len(shape) < 2:\n        raise InputError(\n            f"{what} has',
+        '    if len(shape) < 2:\n        raise InputError(\n            f"{X} {what} has',
+        (f"{QUOTED}::test_features_and_labels_of_wrong_form_are_refused_without_cells",),
+    ),
+    Mutant(
+        "an error of scikit-learn quotes a private cell",
+        "runs/fitting.py",
+        "    except Exception as error:\n        line, typed",
+        "    except ZeroDivisionError as error:\n        line, typed",
+        (f"{QUOTED}::test_cells_that_scikit_learn_refuses_are_not_quoted",),
+    ),
+    Mutant(
+        "a first line that is a person's row is compared with names",
+        "files/tables.py",
+        "(not is_csv(source) or (found and 2 * len(found) >= len(others)))",
+        "True",
+        (f"{QUOTED}::test_first_line_that_is_no_header_is_not_shown",),
+    ),
+    Mutant(
+        "a proposal names columns after a person's row",
+        "data/proposal.py",
+        "    if known or mark or any(",
+        "    if known and mark and any(",
+        (f"{QUOTED}::test_first_line_that_is_no_header_is_not_shown",),
     ),
     Mutant(
         "one cell of a mapping changes the type of its column",

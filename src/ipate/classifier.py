@@ -10,12 +10,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ipate._version import library_versions
 from ipate.data import cells
-from ipate.data.frames import is_frame, matched, n_rows, parts, take, without
+from ipate.data.frames import check_form, is_frame, matched, n_rows, parts, take, without
 from ipate.errors import InputError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
@@ -250,7 +249,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         y = y if self.classes is None else cells.alone(y)
         given = {"y": y, "budgets": budgets, "levels": levels, "person_id": person_id}
         X, self._not_features, by_row = matched(X, given)
-        X, codes = self._private_rows(X, by_row.pop("y"))
+        X, codes = fitting.hiding_values(partial(self._private_rows, X, by_row.pop("y")))
         uniform = self.epsilon if budgets is None and levels is None else None
         rules: dict[str, Any] = {
             "policy": policy, "epsilon": uniform, "delta": self.delta, "merge_within": self.merge_within,
@@ -335,12 +334,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     def _validated(self, X: Any, **options: Any) -> Any:
         """Validate X (and y) with scikit-learn; without y, X must match the fitted data. Frames stay as they are."""
         first = "y" in options
+        if first:
+            options["y"] = fitting.check_targets(check_form(X, "X"), options["y"])
         if is_frame(X):
-            found = validate_data(self, X, reset=first, skip_check_array=True, **options)
-            if not first:
-                return found
-            check_consistent_length(X, options["y"])
-            return X, column_or_1d(options["y"], warn=True)
+            return validate_data(self, X, reset=first, skip_check_array=True, **options)
         if first:
             options["ensure_min_samples"] = 2
         finite = "allow-nan" if allows_missing(self._teacher()) else True
@@ -356,14 +353,15 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             raise InputError(f"X and {what} must both be DataFrames with the same columns, or both be arrays")
         target = what.replace("X", "y")
         table, _, found = matched(X, {target: y})
+        rows = check_form(without(table, self._not_features), what)
         try:
-            X = self._validated(without(table, self._not_features))
+            X = self._validated(rows)
         except ValueError as error:
             check_public(self._teacher(), X if is_frame(X) else np.asarray(X), called=what)
             raise InputError(f"{what}: {' '.join(str(error).split())}") from error
         truth = found[target]
-        if truth is not None and len(truth) != n_rows(X):
-            raise InputError(f"{target} has {len(truth)} entries and {what} {n_rows(X)}: one per row is needed")
+        if truth is not None and truth.shape != (n_rows(X),):
+            raise InputError(f"{target} has the shape {truth.shape} and {what} {n_rows(X)} rows: one per row is needed")
         if not self.allow_overlap:
             fitting.check_copies(like, X, table, what=what, ids=self._ids)
         return X, None if truth is None else fitting.encode(self.classes_, truth, target)
@@ -374,7 +372,6 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             X, self.classes_, y = fitting.declared_rows(self, X, y, self.classes)
             return X, y
         X, y = self._validated(X, y=y)
-        check_classification_targets(y)
         self.classes_ = fitting.find_classes(y, None)
         return X, fitting.encode(self.classes_, y, "y")
 

@@ -66,7 +66,8 @@ def test_statement_has_latest_consent_of_the_person(folder):
 def test_consent_of_another_version_is_refused(tmp_path):
     with_consent(tmp_path / "people.csv", version="1")
     made = RunFolder.create(tmp_path / "run", configured(tmp_path / "people.csv"))
-    with pytest.raises(InputError, match=r"version is '1' in .* rows, and the policy is version '2'"):
+    said = r"people\.csv, line 3: consent_version 'version' is '1', the first of .* rows, and the policy is version '2'"
+    with pytest.raises(InputError, match=said):
         go_on(made)
 
 

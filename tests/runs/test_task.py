@@ -48,3 +48,22 @@ def test_configuration_limits_number_and_size_of_groups(tmp_path):
     merged = people(max_groups=40, min_group_size=12)
     assert sorted(group.people for group in merged.groups)[1] >= 12
     assert len(people(merge_within=1.0).groups) == 3
+
+
+def test_text_in_number_column_of_pool_is_noted(tmp_path):
+    people = _file(tmp_path / "people.csv", [f"p{index}" for index in range(120)])
+    people.write_text(people.read_text().replace("p7,0,", "p7,martian,"))
+    pool = tmp_path / "pool.csv"
+    pool.write_text('x\n1\n""\nold\nnan\nolder\n' + "5\n6\n" * 20)
+    task = _task(
+        people,
+        person="person",
+        numbers=["x"],
+        public=None,
+        test=None,
+        public_file=pool,
+        public_without_protection=False,
+    )
+    assert task.data.notes == (
+        f"{pool}, line 4: column 'x' is 'old', which is no number, the first of 2 such cells: taken as missing",
+    )

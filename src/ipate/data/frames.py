@@ -25,8 +25,12 @@ def is_frame(X: Any) -> bool:
 
 
 def n_rows(X: Any) -> int:
-    """Return the number of rows of an array, a sparse matrix or a frame."""
-    return int(X.shape[0])
+    """Return the number of rows of an array, a sparse matrix, a frame or a list of rows."""
+    return int(_shape(X)[0])
+
+
+def _shape(X: Any) -> tuple[int, ...]:
+    return tuple(X.shape) if hasattr(X, "shape") else np.array(X, dtype=object).shape
 
 
 def take(X: Any, rows: Any) -> Any:
@@ -48,6 +52,21 @@ def incomplete(X: Any) -> list[str]:
         column for column in numeric if column.is_null().any() or (column.dtype.is_float() and column.is_nan().any())
     ]
     return [column.name for column in gaps]
+
+
+def check_form(X: Any, what: str) -> Any:
+    """Return features that are rows of a table or images; refuse others by their shape or type, without a value."""
+    if is_frame(X):
+        return X
+    shape = _shape(X)
+    if len(shape) < 2:
+        raise InputError(
+            f"{what} has the shape {shape}: it must be (rows, features), or (rows, height, width) for images. Reshape "
+            f"your data, for example by reshape(-1, 1) if it is one feature; rows of a list must be equally long"
+        )
+    if np.dtype(getattr(X, "dtype", object)).kind == "c":
+        raise InputError(f"{what} holds complex numbers. Complex data not supported: give real numbers")
+    return X
 
 
 def numbers_alone(X: Any) -> Any:
@@ -226,7 +245,10 @@ def _permuted(index: Any) -> bool:
 def _in_order(name: str, values: Any, index: Any) -> NDArray[Any]:
     """Return the values as an array in the order of the index, or as given if they have no labels."""
     own = _index(values)
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} has entries of different lengths: one value per row is needed") from None
     if own is None or index is None or own.equals(index):
         return array
     for what, labels in ((name, own), ("X", index)):

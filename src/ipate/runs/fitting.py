@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation
 from ipate.ballots.design import ballot_terms
-from ipate.data.frames import column_of, is_frame, n_rows, numbers_alone
+from ipate.data.frames import check_form, column_of, is_frame, n_rows, numbers_alone
 from ipate.data.overlap import check_overlap
 from ipate.errors import ClassesWarning, InputError, IpateError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
 from ipate.labelling.history import Extract
@@ -40,6 +40,7 @@ _REPEATS = (  # modules that fit clones of an estimator, or call a function that
     "sklearn.model_selection.", "sklearn.calibration", "sklearn.ensemble.", "sklearn.feature_selection.",
     "sklearn.multiclass", "sklearn.multioutput", "dask_ml.", "hyperopt.", "optuna.", "ray.tune.", "skopt.",
 )  # fmt: skip
+_VALUE_FREE = ("Found array with ", "Input X contains ", "Input y contains ")  # of scikit-learn, without cells
 
 
 def find_classes(y: NDArray[Any], classes: Sequence[Any] | None) -> NDArray[Any]:
@@ -142,6 +143,47 @@ def warn_in_search(*, shared: bool) -> None:
             return
 
 
+def check_targets(X: Any, y: Any) -> NDArray[Any]:
+    """Return labels whose set is taken as public, one per row; refuse others by shape or kind, without a value."""
+    from sklearn.utils.multiclass import type_of_target
+    from sklearn.utils.validation import column_or_1d
+
+    if y is None:
+        raise InputError("fit requires y to be passed, but the target y is None: give one class per row")
+    labels, rows = np.asarray(y), n_rows(X)
+    if labels.shape not in ((rows,), (rows, 1)):
+        raise InputError(f"y has the shape {labels.shape} and X {rows} rows: one label per row is needed")
+    kind = type_of_target(column_or_1d(labels, warn=True), input_name="y")
+    if kind not in ("binary", "multiclass"):
+        raise InputError(
+            f"y is {'of mixed or unusual types' if kind == 'unknown' else kind}. Unknown label type: {kind}; a "
+            "classifier needs a class per row, as text or as whole numbers"
+        )
+    return np.ravel(labels)
+
+
+def hiding_values(validate: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Return validated private rows; an error of scikit-learn or numpy may quote cells, and is replaced.
+
+    It is raised outside of the handler, so that the error with the cells is not its context.
+    """
+    try:
+        return validate()
+    except InputError:
+        raise
+    except Exception as error:
+        line, typed = str(error).partition("\n")[0], isinstance(error, TypeError)
+    if typed:
+        raise TypeError("X or y holds bytes or other Python objects: each argument must be a string or a real number")
+    if line.startswith(_VALUE_FREE):
+        advice = " Rows with such cells are left out if classes=[…] names the classes" if "contains" in line else ""
+        raise InputError(line + advice)
+    raise InputError(
+        "X and y cannot be read as numbers and classes, and the cell in question is private, so it is not shown: "
+        "convert text to numbers, or pass classes=[…], with which a cell that is no number is a missing one"
+    )
+
+
 def declared_rows(model: Any, X: Any, y: Any, classes: Sequence[Any]) -> tuple[Any, NDArray[Any], Ints]:
     """Return private features, the declared classes and class ids, −1 for a label that is no class.
 
@@ -153,6 +195,7 @@ def declared_rows(model: Any, X: Any, y: Any, classes: Sequence[Any]) -> tuple[A
         validate_data(model, X, reset=True, skip_check_array=True)
     else:
         X = numbers_alone(X)
+        check_form(X, "X")
         X = validate_data(model, X, ensure_all_finite=False, accept_sparse="csr", allow_nd=True, ensure_min_samples=2)
     labels = np.asarray(y, dtype=object)
     if labels.shape != (n_rows(X),):

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from ipate.data.proposal import UNKNOWN
 from ipate.data.schema import ORIGIN
 from ipate.errors import InputError, check_number
 from ipate.people.budgets import MIN_GROUP_SIZE
@@ -111,7 +112,15 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> "DataConfig":
-        if (self.name is None) == (self.file is None):
+        for key in sorted(self.model_fields_set):
+            if str(getattr(self, key)) == UNKNOWN:
+                raise ValueError(f"{key} is {UNKNOWN!r}, as ipate schema proposed: set it, or leave it out")
+        if self.name is not None and self.file is not None:
+            raise ValueError(
+                f"name and file are both given, {self.name!r} (--dataset) and {str(self.file)!r} (--file): the data "
+                "comes from one of them; leave out the other"
+            )
+        if self.name is None and self.file is None:
             raise ValueError("data needs either a name or a file")
         if self.file is None:
             for key in sorted(set(type(self).model_fields) - {"name", "data_dir", "public", "test"}):
@@ -124,8 +133,14 @@ class DataConfig(Section):
             raise ValueError("a file needs label, the name of the class column")
         if self.classes is None and self.file.suffix.lower() != ".npz":
             raise ValueError(
-                'a file needs classes, the public class set: classes = ["no", "yes"], or --classes no,yes; it is not '
-                "read off private labels"
+                'a file needs classes, the public class set: classes = ["no", "yes"] in [data], or --classes no,yes; '
+                "it is not read off private labels"
+            )
+        if self.classes is not None and len(set(self.classes)) < max(2, len(self.classes)):
+            stated = f"are {', '.join(map(repr, self.classes))}" if self.classes else "are empty"
+            raise ValueError(
+                f'classes {stated}: set all classes, at least two and all different, as in classes = ["no", "yes"] in '
+                "[data], or --classes no,yes"
             )
         return self._public_source()
 

@@ -18,7 +18,7 @@ from typing import Self
 import numpy as np
 
 from ipate.allocation.allocation import Allocation
-from ipate.errors import InputError
+from ipate.errors import InputError, show
 from ipate.files import write_text
 from ipate.ledger.records import PersonRecord
 from ipate.people.budgets import Account
@@ -29,7 +29,7 @@ from ipate.report.statement import Agreement, RunEntry, Statement, Unprotected, 
 from ipate.runs.balances import Balance, Balances
 from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.ledgers import Bar
-from ipate.runs.person import find_person, withdrawals
+from ipate.runs.person import withdrawals
 from ipate.runs.provenance import consents_of
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")  # ids that are names of files
@@ -82,7 +82,11 @@ class Statements:
             index = allocation.people.index_of(person)
         except InputError:
             if not uses:
-                find_person(allocation, person)
+                raise InputError(
+                    f"person is {show(person)}: nobody has this id among the {allocation.people.n_people:,} people "
+                    "with private data in this run, nor among those whose rows are its pool or test data; write the id "
+                    "as in the data file"
+                ) from None
             agreement = self._agreement(plain_id(person))
             return Unprotected(person=plain_id(person), run=run, unprotected=uses, agreement=agreement)
         config, known = folder.config, str(allocation.people.ids[index])

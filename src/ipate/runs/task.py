@@ -1,5 +1,7 @@
 """The input of a run: the partitioned data, the people with their budgets, and the requested settings."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,12 +131,19 @@ def _check_version(data: Dataset, private: Ints, config: RunConfig) -> None:
     wanted, column = config.budgets.policy_version, data.consent_version
     if wanted is None or column is None:
         return
-    other = column[private][column[private] != wanted]
+    other = np.sort(private[column[private] != wanted])
     if len(other):
+        first, many = int(other[0]), f", the first of {len(other):,} such rows" if len(other) > 1 else ""
         raise InputError(
-            f"{config.data.consent_version} is {show(str(other[0]))} in {len(other):,} rows, and the policy is version "
-            f"{show(wanted)}: ask these people for new consent, or leave their rows out"
+            f"{_place(data, first)}: consent_version {show(config.data.consent_version)} is "
+            f"{show(str(column[first]))}{many}, and the policy is version {show(wanted)}: ask these people for new "
+            "consent, or leave their rows out"
         )
+
+
+def _place(data: Dataset, row: int) -> str:
+    """Name a row in a message by its file and line where it has one."""
+    return row_name(row) if data.where is None else data.where(row)
 
 
 def _unprotected(data: Dataset, parts: Partition) -> NDArray[np.str_]:
@@ -172,7 +181,7 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
     people = make_people(
         len(private), budgets=epsilon, levels=levels, policy=policy, epsilon=given.epsilon, delta=given.delta,
         person_id=persons, source=data.name if config.data.file is None else config.data.file.name,
-        merge_within=given.merge_within,
+        merge_within=given.merge_within, place=lambda row: _place(data, int(private[row])),
     )  # fmt: skip
     most = group_limit(
         given.max_groups, n_people=people.n_people, n_classes=data.n_classes, n_teachers=config.teachers.number,
@@ -232,6 +241,15 @@ def make_student(config: RunConfig, *, image_shape: tuple[int, ...] | None = Non
     return student.make(options, seed=config.split_seed, n_jobs=config.teachers.n_jobs)
 
 
+@contextmanager
+def _about(what: str) -> Iterator[None]:
+    """Say in an error whose model it concerns, and where that is set."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
+
+
 def check_models(config: RunConfig) -> None:
     """Refuse an invalid student, teacher or engine before anything is written."""
     from ipate.teachers.engines import Engine
@@ -239,8 +257,10 @@ def check_models(config: RunConfig) -> None:
     if config.code is not None:
         import_from(config.code)
     wanted = config.teachers
-    make_student(config)
-    make_model(wanted.model, wanted.options)
+    with _about("the student ([student] model, or --student)"):
+        make_student(config)
+    with _about("the teachers ([teachers] model, or --teacher)"):
+        make_model(wanted.model, wanted.options)
     if wanted.model in NETS and (wanted.backend is not None or wanted.address is not None):
         raise InputError(
             f"backend is {wanted.backend!r}: {wanted.model} trains in one batched model on a GPU, or in its own "
