@@ -246,7 +246,7 @@ def test_statement_includes_cost_of_failed_test(config, run, says):
     said = run("statement", "r", person).out
     assert "This run released the answer of a private test, 0 labels" in said
     assert "Of their latest budget" in said
-    assert "ε = 0 is left" in said
+    assert "nothing is left" in said
     assert "the answer of a private test, 0 labels had been released" in run("withdraw", "r", person, "--yes").out
 
 

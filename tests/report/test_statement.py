@@ -27,6 +27,7 @@ def test_costs_round_up_and_remainders_round_down():
     assert "ε = 1.235 was spent" in text[2]
     assert "ε = 1.765 is left" in text[3]
     assert "less than a thousandth is left" in sentences(replace(STATEMENT, left=1.067e-5))[3]
+    assert "nothing is left" in sentences(replace(STATEMENT, left=0.0))[3]
 
 
 def test_merge_into_stricter_group_is_stated():

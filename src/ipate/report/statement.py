@@ -309,7 +309,9 @@ def _later(statement: Statement) -> Iterator[str]:
 def remaining(rest: float, budget: float) -> str:
     """Say what is left of a budget."""
     found = left_of(rest, budget)
-    return "less than a thousandth is left" if found == "nothing" else f"ε = {found} is left"
+    if found != "nothing":
+        return f"ε = {found} is left"
+    return "less than a thousandth is left" if rest > 0 else "nothing is left"
 
 
 def _listed(statement: Statement) -> str:

@@ -10,6 +10,7 @@ from ipate.students.scores import label_counts
 
 _LIMITS = (
     "The guarantee does not cover rows that were used as public or test data.",
+    "The guarantee does not cover predictions for private rows: such a prediction is as private as its row.",
     "The guarantee says nothing about whether predictions are right or fair.",
     "A prediction about a person is no statement about whether their data was used.",
     "The student learnt from noisy labels of public points. Rows that differ from those points may be predicted badly.",
