@@ -91,7 +91,7 @@ def test_shared_index_is_taken_by_position_beside_array():
             pd.DataFrame(COLUMNS),
             {"budgets": "epsilon", "person_id": "patient"},
             "no such column; its columns are age, ward, patient",
-        ),  # fmt: skip
+        ),
     ],
 )
 def test_values_of_unclear_rows_are_refused(X, given, words):
