@@ -176,7 +176,7 @@ CLASSES = ["ape", "bee", "cat"]
         ({"epsilon": 1.0, "n_teachers": 601}, {"X_public": "pool"}, "601 and there are 600 people"),
         ({"epsilon": 1.0, "sigma": "some"}, {"X_public": "pool"}, "'some'"),
         ({"epsilon": 1.0, "classes": ["ape"]}, {"X_public": "pool"}, "at least 2 classes"),
-        ({"epsilon": 1.0}, {"X_public": "pool", "y_public": ["ape"]}, "1 entries"),
+        ({"epsilon": 1.0}, {"X_public": "pool", "y_public": ["ape"]}, r"y_public has the shape \(1,\)"),
         ({"epsilon": 1.0, "variant": "weigthing"}, {"X_public": "pool"}, "'weighting'"),
         ({"epsilon": 1.0, "stop": "later"}, {"X_public": "pool"}, "'later'"),
         ({"epsilon": 1.0, "stop": "count"}, {"X_public": "pool"}, "max_labels"),

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ipate._version import library_versions
 from ipate.data import cells
-from ipate.data.frames import check_form, is_frame, matched, n_rows, parts, take, without
+from ipate.data.frames import check_form, check_shared, is_frame, matched, n_rows, parts, take, without
 from ipate.errors import InputError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
@@ -354,6 +354,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         target = what.replace("X", "y")
         table, _, found = matched(X, {target: y})
         rows = check_form(without(table, self._not_features), what)
+        check_shared(rows, like, what)
         try:
             X = self._validated(rows)
         except ValueError as error:

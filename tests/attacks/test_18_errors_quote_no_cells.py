@@ -87,6 +87,17 @@ def test_cells_that_scikit_learn_refuses_are_not_quoted(features, labels, words)
     assert str(CELL) not in text
 
 
+def test_frame_without_header_shows_no_name():
+    headless = pd.DataFrame([[CELL, CELL + 1]] * ROWS, columns=[f"{CELL}", f"{CELL + 1}"])
+    error, text = complaint(headless, "outcome", classes=[0, 1])
+    assert "X has no such column" in str(error)
+    assert str(CELL) not in text
+    model = PATEClassifier(epsilon=3.0, classes=[0, 1], verbose=0, noise_seed=1)
+    with pytest.raises(InputError, match="X_public shares no column with X") as caught:
+        model.fit(headless, Y, X_public=pd.DataFrame(POOL, columns=["age", "dose"]))
+    assert str(CELL) not in str(caught.value)
+
+
 def test_prediction_with_wrong_columns_is_an_input_error():
     model = PATEClassifier(
         LogisticRegression(), epsilon=40.0, classes=[0, 1], verbose=0, noise_seed=1, random_state=1, voting="ballots"

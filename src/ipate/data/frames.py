@@ -104,6 +104,14 @@ def parts(X: Any) -> tuple[Any, ...]:
     return matrix.shape, matrix.data, matrix.indices, matrix.indptr
 
 
+def check_shared(X: Any, like: Any, what: str) -> None:
+    """Refuse a public frame that shares no column with the private one, whose names may be a person's row."""
+    import narwhals as nw
+
+    if is_frame(X) and set(nw.from_native(X).columns).isdisjoint(nw.from_native(like).columns):
+        raise InputError(f"{what} shares no column with X: both need the same names; do their files have a header?")
+
+
 def without(X: Any, names: tuple[str, ...]) -> Any:
     """Return a frame without those of the named columns that it has; anything else is returned as it is."""
     import narwhals as nw
@@ -131,7 +139,7 @@ def matched(X: Any, given: Mapping[str, Any]) -> tuple[Any, tuple[str, ...], dic
     Returns the features, the names of the columns that are no features, and the values by name.
     """
     named = {name: value for name, value in given.items() if isinstance(value, str)}
-    columns = {name: _column(X, name, value) for name, value in named.items()}
+    columns = {name: _column(X, name, value, known=list(named.values())) for name, value in named.items()}
     features = without(X, tuple(named.values()))
     index = _reference(X, given)
     found: dict[str, Any] = {}
@@ -150,16 +158,21 @@ def matched(X: Any, given: Mapping[str, Any]) -> tuple[Any, tuple[str, ...], dic
     return features, tuple(named.values()), found
 
 
-def _column(X: Any, name: str, column: str) -> NDArray[Any]:
-    """Return a column of X that an argument names."""
+def _column(X: Any, name: str, column: str, *, known: list[str]) -> NDArray[Any]:
+    """Return a column of X that an argument names; others are told if one of those that are named is there.
+
+    Otherwise the frame may come from a file without a header, and its names may be a person's row.
+    """
     import narwhals as nw
 
     if not is_frame(X):
         raise InputError(f"{name} is {show(column)}: a text names a column, but X has none; give one value per row")
     frame = nw.from_native(X)
     if column not in frame.columns:
-        known = ", ".join(map(str, frame.columns[:20]))
-        raise InputError(f"{name} is {show(column)}: X has no such column; its columns are {known}")
+        told = f"its columns are {', '.join(map(str, frame.columns[:20]))}"
+        if not set(known).intersection(frame.columns):
+            told = "its names are not shown, since they may be a person's row: does its file have a header?"
+        raise InputError(f"{name} is {show(column)}: X has no such column; {told}")
     return np.asarray(frame[column].to_numpy())
 
 
