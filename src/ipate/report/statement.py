@@ -278,8 +278,8 @@ def _later(statement: Statement) -> Iterator[str]:
     if statement.withdrawn is not None:
         kept = ", and the promise about it stands" if statement.guaranteed else ""
         yield (
-            f"They withdrew on {statement.withdrawn}. Their place stays empty and nothing more is charged to them in "
-            f"this run; what had been released by then stays released{kept}."
+            f"They withdrew on {statement.withdrawn}. Their place stays empty and nothing more is charged to them, in "
+            f"this run and in every later one on this ledger; what had been released by then stays released{kept}."
         )
     if len(statement.entries) > 1 and (statement.spent is None or statement.private):
         yield f"Runs on this ledger that they took part in, in order: {_listed(statement)}."
@@ -303,7 +303,13 @@ def _entry(entry: RunEntry) -> str:
 def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
     """Return sentences on the effects of a withdrawal and on what it cannot undo."""
     teachers, place = _places(entry)
-    found = [f"Person {entry.person} has withdrawn from {run}: {place} stays empty, and nobody else moves."]
+    found = [
+        f"Person {entry.person} has withdrawn from {run}: {place} stays empty, and nobody else moves.",
+        (
+            "The ledger of this run records it: no later run on it, and no earlier one that is resumed, uses their "
+            f"data, unless they consent again (ipate withdraw {run} {entry.person} --consented-again)."
+        ),
+    ]
     if entry.trained:
         found.append(
             f"What {teachers} had learnt and voted is erased, and no label is given before they have learnt again "
@@ -323,6 +329,7 @@ def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
     found = [
         f"If person {entry.person} (group {entry.group}) withdraws from {run}, {place} stays empty.",
         "Nobody else moves. This cannot be undone.",
+        "No later run on the same ledger would use their data, unless they consent again.",
     ]
     if entry.trained:
         found.append(
@@ -342,6 +349,19 @@ def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
             f"ε = {up(entry.epsilon, 4)} at δ = {small(entry.delta)} stays charged."
         )
     return tuple(found)
+
+
+def stayed_out(person: str, when: str) -> str:
+    """Return a sentence on somebody who had withdrawn before a run began."""
+    return f"Person {person} withdrew {when}, before this run: their place is empty and nothing is charged to them."
+
+
+def returned(person: str, run: str) -> tuple[str, ...]:
+    """Return sentences on the effects of a consent that a person gives again."""
+    return (
+        f"Person {person} has consented again: runs on the ledger of {run} that begin from now on use their data.",
+        "Runs that began before go on without them, and what was spent before still counts.",
+    )
 
 
 def owed(entry: Withdrawal) -> str:
