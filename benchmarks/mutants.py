@@ -73,6 +73,7 @@ OWN_WEIGHT = f"{AUDIT}::test_group_is_charged_for_its_own_weight"
 CHARGED = f"{CHARGING}::test_all_checks_and_released_labels_are_charged"
 LEAVING = "tests/runs/test_withdrawal.py"
 LEFT = "tests/runs/test_left_for_good.py"
+PROVENANCE = "tests/runs/test_provenance.py"
 WITHDRAWING = "tests/ledger/test_withdrawing.py"
 STATEMENT = "tests/runs/test_statement.py"
 TOLD = f"{STATEMENT}::test_private_figures_are_shown_to_owner_only"
@@ -1537,6 +1538,41 @@ MUTANTS = (
         "enumerate(ids) if person in gone))",
         "enumerate(ids) if False))",
         (f"{LEFT}::test_fit_leaves_out_whoever_withdrew_from_its_ledger",),
+    ),
+    Mutant(
+        "a version of the policy changes its meaning",
+        "ledger/admission.py",
+        "if name in new and was[name] != new[name]",
+        "if False",
+        ("tests/ledger/test_people.py::test_version_of_a_policy_keeps_its_meaning",),
+    ),
+    Mutant(
+        "a run does not tell the ledger its policy",
+        "runs/ledgers.py",
+        "        policy=_policy(folder),\n",
+        "",
+        (f"{PROVENANCE}::test_version_that_stood_for_another_budget_is_refused",),
+    ),
+    Mutant(
+        "a run uses people who agreed before the policy",
+        "runs/task.py",
+        "    _check_days(data, parts.private, people, config)\n",
+        "",
+        (f"{PROVENANCE}::test_consent_before_the_policy_is_refused",),
+    ),
+    Mutant(
+        "a run accepts a consent of the future",
+        "data/columns.py",
+        "days.append(check_consent_day(value, what=what).isoformat())",
+        "days.append(str(value))",
+        (f"{PROVENANCE}::test_day_of_consent_in_the_future_is_refused",),
+    ),
+    Mutant(
+        "a run promises a delta of one over the people",
+        "people/grouping.py",
+        '            warnings.simplefilter("error", DeltaWarning)\n',
+        '            warnings.simplefilter("ignore", DeltaWarning)\n',
+        ("tests/runs/test_task.py::test_delta_of_one_over_the_people_is_refused",),
     ),
     # The reproduction charges right, but where it shows what the published code does.
     Mutant(
