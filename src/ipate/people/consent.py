@@ -228,8 +228,8 @@ def check_consent(
     if person is not None:
         unnamed, named = read_ids(table, person)
         problems, good = (*unnamed, *problems), good & named
-    days, versions = partial(_read_days, policy.date, person), partial(_read_versions, policy.version)
-    for name, read in ((consent_date, days), (consent_version, versions)):
+    of_days, of_versions = partial(_read_days, policy.date, person), partial(_read_versions, policy.version)
+    for name, read in ((consent_date, of_days), (consent_version, of_versions)):
         if name is not None:
             wrong, right = read(table, name)
             problems, good = (*problems, *wrong), good & right

@@ -303,13 +303,7 @@ def _entry(entry: RunEntry) -> str:
 def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
     """Return sentences on the effects of a withdrawal and on what it cannot undo."""
     teachers, place = _places(entry)
-    found = [
-        f"Person {entry.person} has withdrawn from {run}: {place} stays empty, and nobody else moves.",
-        (
-            "The ledger of this run records it: no later run on it, and no earlier one that is resumed, uses their "
-            f"data, unless they consent again (ipate withdraw {run} {entry.person} --consented-again)."
-        ),
-    ]
+    found = [f"Person {entry.person} has withdrawn from {run}: {place} stays empty, and nobody else moves."]
     if entry.trained:
         found.append(
             f"What {teachers} had learnt and voted is erased, and no label is given before they have learnt again "
@@ -320,6 +314,10 @@ def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
     if entry.labelling == "complete":
         found.append("Labelling was complete: nothing more is drawn, and the labels and the student stay as they are.")
     found.append(owed(entry))
+    found.append(
+        "The ledger of this run records it: no later run on it, and no earlier one that is resumed, uses their data, "
+        f"unless they consent again (ipate withdraw {run} {entry.person} --consented-again)."
+    )
     return tuple(found)
 
 
@@ -329,7 +327,6 @@ def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
     found = [
         f"If person {entry.person} (group {entry.group}) withdraws from {run}, {place} stays empty.",
         "Nobody else moves. This cannot be undone.",
-        "No later run on the same ledger would use their data, unless they consent again.",
     ]
     if entry.trained:
         found.append(
@@ -348,6 +345,7 @@ def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
             f"Released so far, and possibly changed by their data: {what}. This stays released, and "
             f"ε = {up(entry.epsilon, 4)} at δ = {small(entry.delta)} stays charged."
         )
+    found.append("No later run on the same ledger would use their data, unless they consent again.")
     return tuple(found)
 
 

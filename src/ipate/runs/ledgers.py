@@ -90,12 +90,14 @@ def _policy(folder: RunFolder) -> PolicyTerms | None:
     return PolicyTerms(given.policy_version, tuple(sorted(levels.items())), delta)
 
 
-def ledger_ahead(folder: RunFolder, allocation: Allocation) -> Path | None:
+def ledger_ahead(
+    folder: RunFolder, allocation: Allocation, *, unprotected: NDArray[np.str_] | None = None
+) -> Path | None:
     """Return the ledger that a run is or will be charged to; None if it begins a new one when it is opened."""
     config = folder.config
     if config.fresh_ledger and config.ledger is None and not (folder.private / "ledger.json").is_file():
         return None
-    return choose(folder, roster_of(folder, allocation, np.zeros(0, dtype=np.str_))).path
+    return choose(folder, roster_of(folder, allocation, np.array(() if unprotected is None else unprotected))).path
 
 
 def heads_beside(folder: RunFolder, path: Path) -> tuple[Head, ...]:

@@ -14,6 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError, show
 from ipate.ledger.withdrawing import Withdrawals, record_withdrawals, withdrawals_on
@@ -100,9 +103,10 @@ def readmit(folder: RunFolder, allocation: Allocation, person: str) -> Path:
     return path
 
 
-def begin_without(folder: RunFolder, allocation: Allocation) -> Allocation:
+def begin_without(folder: RunFolder, allocation: Allocation, *, unprotected: NDArray[np.str_]) -> Allocation:
     """Return the allocation of a new run, saved, with empty places for the people who withdrew from its ledger."""
-    ids, gone = set(allocation.people.ids.tolist()), _on_ledger(folder, allocation).withdrawn
+    gone = _on_ledger(folder, ledger_ahead(folder, allocation, unprotected=unprotected)).withdrawn
+    ids = set(allocation.people.ids.tolist())
     before = {person: when for person, when in gone.items() if person in ids}
     if before:
         _keep(folder, (), before)
@@ -116,11 +120,11 @@ def settle(folder: RunFolder, allocation: Allocation) -> Allocation:
 
     A run that began before somebody withdrew goes on without them, also if they have consented again since.
     """
-    entries, found = withdrawals(folder), _on_ledger(folder, allocation)
+    path, entries = ledger_ahead(folder, allocation), withdrawals(folder)
+    found = _on_ledger(folder, path)
     begun = datetime.fromisoformat(folder.facts["begun"])
     missing = [entry.person for entry in entries if not _since(found, entry.person, datetime.fromisoformat(entry.when))]
-    path = ledger_ahead(folder, allocation) if missing else None
-    if path is not None:  # the ledger was new, or the run was restored from a copy
+    if missing and path is not None:  # the ledger was new, or the run was restored from a copy
         record_withdrawals(path, missing)
     gone, ids = {entry.person for entry in entries}, set(allocation.people.ids.tolist())
     later = [
@@ -142,8 +146,7 @@ def settle(folder: RunFolder, allocation: Allocation) -> Allocation:
     return left
 
 
-def _on_ledger(folder: RunFolder, allocation: Allocation) -> Withdrawals:
-    path = ledger_ahead(folder, allocation)
+def _on_ledger(folder: RunFolder, path: Path | None) -> Withdrawals:
     return Withdrawals(withdrawn={}, latest={}) if path is None else withdrawals_on(path, head=newest_head(folder))
 
 

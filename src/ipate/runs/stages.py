@@ -197,7 +197,7 @@ def _allocation(folder: RunFolder, task: Task, settings: Settings) -> Allocation
     path = folder.private / "allocation.npz"
     made = _dealt(folder, task, settings)
     if not path.is_file():
-        return begin_without(folder, made)
+        return begin_without(folder, made, unprotected=task.unprotected)
     kept = settle(folder, Allocation.load(path))
     if not _same(kept, made.without(kept.withdrawn)):
         raise InputError(
