@@ -89,8 +89,9 @@ def _promise(statement: Statement) -> Iterator[str]:
     if statement.withdrawn is not None:
         kept = ", and the promise about it stands" if statement.guaranteed else ""
         yield (
-            f"You withdrew on {statement.withdrawn[:10]}. Your data is not used any more, in this run or in a later "
-            f"one on this ledger, and nothing more is charged to you; what had been released stays released{kept}."
+            f"You withdrew on {statement.withdrawn[:10]}. Your data is not used any more in this run nor, unless you "
+            "consent again, in a later one on this ledger, and nothing more is charged to you; what had been released "
+            f"stays released{kept}."
         )
 
 

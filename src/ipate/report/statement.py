@@ -278,8 +278,9 @@ def _later(statement: Statement) -> Iterator[str]:
     if statement.withdrawn is not None:
         kept = ", and the promise about it stands" if statement.guaranteed else ""
         yield (
-            f"They withdrew on {statement.withdrawn}. Their place stays empty and nothing more is charged to them, in "
-            f"this run and in every later one on this ledger; what had been released by then stays released{kept}."
+            f"They withdrew on {statement.withdrawn}. Their place stays empty and nothing more is charged to them in "
+            "this run nor, unless they consent again, in a later one on this ledger; what had been released by then "
+            f"stays released{kept}."
         )
     if len(statement.entries) > 1 and (statement.spent is None or statement.private):
         yield f"Runs on this ledger that they took part in, in order: {_listed(statement)}."
