@@ -74,6 +74,9 @@ ATTACK = f"{AUDIT}::test_attack_never_exceeds_the_claimed_epsilon"
 OWN_WEIGHT = f"{AUDIT}::test_group_is_charged_for_its_own_weight"
 CHARGED = f"{CHARGING}::test_all_checks_and_released_labels_are_charged"
 LEAVING = "tests/runs/test_withdrawal.py"
+LEFT = "tests/runs/test_left_for_good.py"
+PROVENANCE = "tests/runs/test_provenance.py"
+WITHDRAWING = "tests/ledger/test_withdrawing.py"
 STATEMENT = "tests/runs/test_statement.py"
 TOLD = f"{STATEMENT}::test_private_figures_are_shown_to_owner_only"
 INTERRUPTED = f"{LEAVING}::test_interrupted_withdrawal_is_completed_before_next_release"
@@ -473,9 +476,9 @@ MUTANTS = (
     ),
     Mutant(
         "others can count the charges of a ledger by its head",
-        "ledger/sqlite.py",
-        'f"{self.head}\\n", private=True)',
-        'f"{self.head}\\n")',
+        "ledger/verified.py",
+        'f"{head}\\n", private=True)',
+        'f"{head}\\n")',
         ("tests/ledger/test_durable.py::test_transcript_view_lists_every_release",),
     ),
     Mutant(
@@ -1531,7 +1534,7 @@ MUTANTS = (
         "ledger/carry.py",
         "pasts[account] = {past[person] for person in last_members(account, runs)}",
         "pasts[account] = set()",
-        (f"{LEAVING}::test_empty_group_keeps_its_earlier_cost",),
+        (f"{WITHDRAWING}::test_account_without_members_keeps_its_last_cost",),
     ),
     Mutant(
         "a statement tells a private cost to anybody",
@@ -1567,6 +1570,118 @@ MUTANTS = (
         '        parent=parent,\n        reason=None if parent is None else "withdrawal",\n',
         "",
         (f"{LEAVING}::test_public_report_counts_withdrawals_without_identifying_anyone",),
+    ),
+    Mutant(
+        "a withdrawal is not recorded on the ledger",
+        "runs/person.py",
+        "    if path is not None:\n        record_withdrawals(path, [entry.person])\n",
+        "",
+        (f"{LEFT}::test_interrupted_record_of_the_ledger_completes_the_withdrawal",),
+    ),
+    Mutant(
+        "a new run uses people who withdrew",
+        "runs/person.py",
+        "left = allocation.without(tuple(map(allocation.people.index_of, before)))",
+        "left = allocation",
+        (f"{LEFT}::test_later_run_leaves_out_whoever_withdrew",),
+    ),
+    Mutant(
+        "a resumed run goes on with people who withdrew",
+        "runs/person.py",
+        "if person in ids - gone and (person in found.withdrawn or _since(found, person, begun))",
+        "if False",
+        (f"{LEFT}::test_unfinished_run_is_resumed_without_whoever_withdrew",),
+    ),
+    Mutant(
+        "a run that began before a withdrawal takes the person back",
+        "runs/person.py",
+        "(person in found.withdrawn or _since(found, person, begun))",
+        "person in found.withdrawn",
+        (f"{LEFT}::test_person_who_consents_again_is_in_later_runs_only",),
+    ),
+    Mutant(
+        "the ledger charges people who withdrew",
+        "ledger/sqlite.py",
+        "if gone and not gone.keys().isdisjoint(dict(run.members)):",
+        "if False:",
+        (f"{WITHDRAWING}::test_run_with_somebody_who_withdrew_is_refused",),
+    ),
+    Mutant(
+        "the ledger goes on charging a run with people who withdrew",
+        "ledger/sqlite.py",
+        "            if not readonly:\n                _refuse_withdrawn(str(file), contents, chosen)\n",
+        "",
+        (f"{WITHDRAWING}::test_run_with_somebody_who_withdrew_is_refused",),
+    ),
+    Mutant(
+        "the number of a published head counts withdrawals",
+        "ledger/storage.py",
+        "counted = len(self.hashes) - 1 - len(self.withdrawals)",
+        "counted = len(self.hashes) - 1",
+        (f"{WITHDRAWING}::test_number_of_published_head_counts_no_withdrawal",),
+    ),
+    Mutant(
+        "an opening balance shows that somebody left",
+        "ledger/sqlite.py",
+        "opened = openings(kept, roster.counted, contents.runs",
+        "opened = openings(kept, roster.people, contents.runs",
+        (f"{WITHDRAWING}::test_opening_balance_does_not_show_that_somebody_left",),
+    ),
+    Mutant(
+        "the public report of a later run counts who had left",
+        "report/assemble.py",
+        "withdrawn=source.withdrawn,",
+        "withdrawn=len(allocation.withdrawn),",
+        (f"{LEFT}::test_nothing_public_of_later_run_shows_the_withdrawal",),
+    ),
+    Mutant(
+        "people who withdrew become public data",
+        "ledger/admission.py",
+        "for person, _ in run.members}.union(withdrawn)",
+        "for person, _ in run.members}",
+        (f"{WITHDRAWING}::test_whoever_withdrew_cannot_become_public_data",),
+    ),
+    Mutant(
+        "a fit trains on people who withdrew",
+        "runs/engines.py",
+        "enumerate(ids) if person in gone))",
+        "enumerate(ids) if False))",
+        (f"{LEFT}::test_fit_leaves_out_whoever_withdrew_from_its_ledger",),
+    ),
+    Mutant(
+        "a version of the policy changes its meaning",
+        "ledger/admission.py",
+        "if name in new and was[name] != new[name]",
+        "if False",
+        ("tests/ledger/test_people.py::test_version_of_a_policy_keeps_its_meaning",),
+    ),
+    Mutant(
+        "a run does not tell the ledger its policy",
+        "runs/ledgers.py",
+        "        policy=_policy(folder),\n",
+        "",
+        (f"{PROVENANCE}::test_version_that_stood_for_another_budget_is_refused",),
+    ),
+    Mutant(
+        "a run uses people who agreed before the policy",
+        "runs/task.py",
+        "    _check_days(data, parts.private, people, config)\n",
+        "",
+        (f"{PROVENANCE}::test_consent_before_the_policy_is_refused",),
+    ),
+    Mutant(
+        "a run accepts a consent of the future",
+        "data/columns.py",
+        "days.append(check_consent_day(value, what=what).isoformat())",
+        "days.append(str(value))",
+        (f"{PROVENANCE}::test_day_of_consent_in_the_future_is_refused",),
+    ),
+    Mutant(
+        "a run promises a delta of one over the people",
+        "people/grouping.py",
+        '            warnings.simplefilter("error", DeltaWarning)\n',
+        '            warnings.simplefilter("ignore", DeltaWarning)\n',
+        ("tests/runs/test_task.py::test_delta_of_one_over_the_people_is_refused",),
     ),
     # The reproduction charges right, but where it shows what the published code does.
     Mutant(
@@ -1669,7 +1784,7 @@ MUTANTS = (
     ),
     Mutant(
         "older copy of a ledger tells the number of private charges",
-        "ledger/sqlite.py",
+        "ledger/verified.py",
         "if any(not row.terms.meter.data_independent for run in contents.runs.values() for row in run.accounts):",
         "if False:",
         ("tests/ledger/test_tampering.py::test_older_copy_states_no_number_of_private_charges",),
@@ -2546,7 +2661,7 @@ MUTANTS = (
     Mutant(
         "pool or test data may become protected",
         "ledger/admission.py",
-        "(bare & (self.people or {}).keys(), ",
+        "(bare & (self.counted or {}).keys(), ",
         "(bare & set(), ",
         (f"{PROTECTED}::test_public_people_cannot_become_protected",),
     ),
@@ -2609,7 +2724,7 @@ MUTANTS = (
     Mutant(
         "the head beside a ledger is not read",
         "ledger/sqlite.py",
-        "expected_head, str) else expected_head, _kept_head(file)]",
+        "expected_head, str) else expected_head, kept_head(file)]",
         "expected_head, str) else expected_head]",
         ("tests/ledger/test_tampering.py::test_older_copy_is_refused_by_expected_head",),
     ),
@@ -2637,7 +2752,7 @@ MUTANTS = (
     Mutant(
         "every run chooses its Rényi orders",
         "ledger/sqlite.py",
-        "kept = keep_orders(terms, roster.people, contents.runs, parent)",
+        "kept = keep_orders(terms, roster.counted, contents.runs, parent)",
         "kept = tuple(terms)",
         ("tests/attacks/test_12_renyi_order.py::test_person_keeps_the_order_under_a_smaller_budget",),
     ),

@@ -68,6 +68,8 @@ def test_withdrawal_text_states_effects_and_limits():
     assert text[0].startswith("Person p7 has withdrawn from march: their place in teachers 3, 9 stays empty")
     assert "ipate run --resume march" in text[1]
     assert "12 labels and 20 checks had been released and cannot be called back; by then ε = 1.235" in text[2]
+    assert "no later run on it" in text[3]
+    assert "ipate withdraw march p7 --consented-again" in text[3]
     done = left(replace(ENTRY, labelling="complete"), "march")
     assert "nothing more is drawn" in done[2]
     early = left(replace(ENTRY, trained=False, labels=0, checks=0, epsilon=0.0), "march")

@@ -1,7 +1,11 @@
 """The input of a run: who is protected and who is not."""
 
+import pytest
+
+from ipate.errors import InputError
 from ipate.runs.config import RunConfig
 from ipate.runs.task import prepare
+from runs.leaving import people_file, settings
 
 
 def _file(path, ids):
@@ -67,3 +71,14 @@ def test_text_in_number_column_of_pool_is_noted(tmp_path):
     assert task.data.notes == (
         f"{pool}, line 4: column 'x' is 'old', which is no number, the first of 2 such cells: taken as missing",
     )
+
+
+def test_delta_of_one_over_the_people_is_refused(tmp_path):
+    path = tmp_path / "people.csv"
+    people_file(path)
+    values = settings(path).model_dump()
+    values["budgets"]["delta"] = 0.1
+    with pytest.raises(InputError, match=r"delta is 0\.1 .* N = 250 people.*choose at most 1/\(10·N\) = 0\.0004"):
+        prepare(RunConfig.from_mapping(values))
+    values["budgets"]["delta"] = 0.0039
+    assert prepare(RunConfig.from_mapping(values)).people.groups[0].delta == 0.0039

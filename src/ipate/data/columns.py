@@ -12,7 +12,7 @@ from ipate.data import cells
 from ipate.errors import LIMITS, InputError, show
 from ipate.files import no_column
 from ipate.people.ids import ALLOWED, all_plain, plain_ids
-from ipate.people.policy import check_date
+from ipate.people.policy import check_consent_day
 
 Where = Callable[[int], str]
 """Returns the place of a row for a message: its line in a csv file, its row number in other formats."""
@@ -91,13 +91,13 @@ def read_texts(column: Any, what: str, where: Where) -> NDArray[np.str_]:
 
 
 def read_dates(column: Any, what: str, where: Where) -> NDArray[np.str_]:
-    """Return days as text such as 2026-01-31; a cell that is no day is refused."""
+    """Return days of consent as text such as 2026-01-31; a cell that is no day, or in the future, is refused."""
     texts = read_texts(column, what, where)
     values, index = np.unique(texts, return_inverse=True)
     days = []
     for place, value in enumerate(values.tolist()):
         try:
-            days.append(check_date(value, what=what).isoformat())
+            days.append(check_consent_day(value, what=what).isoformat())
         except InputError as error:
             raise InputError(f"{where(int(np.flatnonzero(index == place)[0]))}: {error}") from None
     return np.array(days)[index]

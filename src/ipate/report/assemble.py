@@ -43,6 +43,7 @@ class Source(About):
     extract: Extract
     teacher_model: str
     student_model: str
+    withdrawn: int = 0  # who left this run; that somebody had left before it is not told
 
 
 def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owner]) -> Facts:
@@ -98,7 +99,7 @@ def _public(source: Source) -> Facts:
         n_pool=len(record.labels),
         groups=strictest_first(_groups(source)),
         merged=allocation.merged,
-        withdrawn=len(allocation.withdrawn),
+        withdrawn=source.withdrawn,
         notes=allocation.notes,
         parameters=_parameters(source),
         guarantee=guarantee,

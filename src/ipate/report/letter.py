@@ -109,8 +109,9 @@ def _promise(statement: Statement) -> Iterator[str]:
     if statement.withdrawn is not None:
         kept = ", and the promise about it stands" if statement.guaranteed else ""
         yield (
-            f"You withdrew on {statement.withdrawn[:10]}. Nothing more is charged to you in this run; what had been "
-            f"released stays released{kept}."
+            f"You withdrew on {statement.withdrawn[:10]}. Your data is not used any more in this run nor, unless you "
+            "consent again, in a later one on this ledger, and nothing more is charged to you; what had been released "
+            f"stays released{kept}."
         )
 
 
@@ -180,7 +181,7 @@ def _leaving(statement: Statement | Unprotected) -> Iterator[Markup | str]:
         return
     yield bullets(
         [
-            "From then on your data is not used in this run any more, and nothing more is charged to you.",
+            "From then on your data is not used any more, in this run or a later one, and nothing more is charged.",
             "What was released before cannot be called back.",
         ]
     )

@@ -206,31 +206,26 @@ def _promise(statement: Statement) -> Iterator[str]:
         why = "the noise of this run was seeded" if statement.seeded else "private data was also used as public data"
         yield f"{who}, allowed {budget} and is promised nothing: {why}."
     else:
-        yield (
-            f"{who}, allowed {budget}. No guarantee can be stated: {private_costs(statement)}, and that is not "
-            "differential privacy."
-        )
+        why = f"{private_costs(statement)}, and that is not differential privacy"
+        yield f"{who}, allowed {budget}. No guarantee can be stated: {why}."
     if statement.asked != statement.group:
-        yield (
-            f"They asked for {statement.asked} and count with the stricter {statement.group}"
-            + (": they are protected at least as well as they asked." if statement.guaranteed else ".")
-        )
+        kept = ": they are protected at least as well as they asked" if statement.guaranteed else ""
+        yield f"They asked for {statement.asked} and count with the stricter {statement.group}{kept}."
 
 
 def private_costs(statement: Statement) -> str:
     """Say the costs of which run were computed from private votes."""
     which = statement.private_costs or "this run"
-    return (
-        f"the costs of {which}{'' if which == 'this run' else ' on the same ledger'} were computed from private votes"
-    )
+    where = "" if which == "this run" else " on the same ledger"
+    return f"the costs of {which}{where} were computed from private votes"
 
 
 def untold(statement: Statement) -> str:
     """Say why it is not told what was spent; no ε is named where no ε exists."""
     if statement.seeded or statement.overlap:
-        why = "the noise of this run can be repeated"
-        if not statement.seeded:
-            why = "private data was also used as public data"
+        why = (
+            "the noise of this run can be repeated" if statement.seeded else "private data was also used as public data"
+        )
         return f"There is no figure for what was spent: {why}, so no ε limits what was given away."
     return (
         "What was spent is not told, because it was computed from votes, other people's among them. By the run's own "
@@ -293,8 +288,9 @@ def _later(statement: Statement) -> Iterator[str]:
     if statement.withdrawn is not None:
         kept = ", and the promise about it stands" if statement.guaranteed else ""
         yield (
-            f"They withdrew on {statement.withdrawn}. From then on their data is not used in this run, and nothing "
-            f"more is charged to them; what had been released by then stays released{kept}."
+            f"They withdrew on {statement.withdrawn}. From then on their data is not used, and nothing is charged to "
+            "them, in this run nor, unless they consent again, in a later one on this ledger; what had been released "
+            f"by then stays released{kept}."
         )
     if len(statement.entries) > 1 and (statement.spent is None or statement.private):
         yield f"Runs on this ledger that they took part in, in order: {_listed(statement)}."
@@ -336,8 +332,9 @@ def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
         found.append("Nothing had been learnt from their data.")
     if entry.labelling == "complete":
         found.append("Labelling was complete: nothing more is drawn, and the labels and the student stay as they are.")
-    found.append(owed(entry))
-    return tuple(found)
+    again = f"unless they consent again (ipate withdraw {run} {entry.person} --consented-again)"
+    recorded = "The ledger of this run records it: no later run on it, and no earlier one that is resumed, uses their"
+    return (*found, owed(entry), f"{recorded} data, {again}.")
 
 
 def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
@@ -364,7 +361,21 @@ def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
             f"Released so far, and possibly changed by their data: {what}. This stays released, and "
             f"ε = {up(entry.epsilon, 4)} at δ = {small(entry.delta)} stays charged."
         )
+    found.append("No later run on the same ledger would use their data, unless they consent again.")
     return tuple(found)
+
+
+def stayed_out(person: str, when: str) -> str:
+    """Return a sentence on somebody who had withdrawn before a run began."""
+    return f"Person {person} withdrew {when}, before this run: their place is empty and nothing is charged to them."
+
+
+def returned(person: str, run: str) -> tuple[str, ...]:
+    """Return sentences on the effects of a consent that a person gives again."""
+    return (
+        f"Person {person} has consented again: runs on the ledger of {run} that begin from now on use their data.",
+        "Runs that began before go on without them, and what was spent before still counts.",
+    )
 
 
 def owed(entry: Withdrawal) -> str:

@@ -101,6 +101,7 @@ def roster_of(model: Any, everybody: Sequence[str]) -> Roster:
     return Roster(
         people=model.allocation_.members(), unprotected=set(everybody) - set(people), new_people=model.new_people,
         accept_larger_budgets=model.accept_larger_budgets, overlap=model.allow_overlap,
+        withdrawn=model.allocation_.former(),
     )  # fmt: skip
 
 

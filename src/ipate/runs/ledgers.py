@@ -19,8 +19,8 @@ from ipate.labelling.results import Labelling, Record
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger
 from ipate.ledger.finding import Choice, choose_ledger
-from ipate.ledger.records import PRIVATE_COSTS, Head
-from ipate.ledger.sqlite import SqliteLedger, opening_accounts, run_names
+from ipate.ledger.records import PRIVATE_COSTS, Head, PolicyTerms, RunRow
+from ipate.ledger.sqlite import SqliteLedger, opening_accounts, runs_on
 from ipate.people.budgets import shown_counts
 from ipate.planning.settings import Settings
 from ipate.runs.asking import Asking, ask, plan_queries
@@ -71,11 +71,33 @@ def roster_of(folder: RunFolder, allocation: Allocation, unprotected: NDArray[np
     return Roster(
         people=allocation.members(),
         unprotected=unprotected.tolist(),
+        withdrawn=allocation.former(),
+        policy=_policy(folder),
         rows=config.data.file is None or config.data.person is None,
         overlap=config.data.allow_overlap,
         new_people=config.new_people,
         accept_larger_budgets=config.accept_larger_budgets,
     )
+
+
+def _policy(folder: RunFolder) -> PolicyTerms | None:
+    """Return what the people of a run agreed to; None without a version, or where everybody chose their own ε."""
+    given = folder.config.budgets
+    levels = given.policy or ({} if given.epsilon is None else {"everybody": given.epsilon})
+    if given.policy_version is None or not levels:
+        return None
+    delta = None if given.delta == "auto" else given.delta
+    return PolicyTerms(given.policy_version, tuple(sorted(levels.items())), delta)
+
+
+def ledger_ahead(
+    folder: RunFolder, allocation: Allocation, *, unprotected: NDArray[np.str_] | None = None
+) -> Path | None:
+    """Return the ledger that a run is or will be charged to; None if it begins a new one when it is opened."""
+    config = folder.config
+    if config.fresh_ledger and config.ledger is None and not (folder.private / "ledger.json").is_file():
+        return None
+    return choose(folder, roster_of(folder, allocation, np.array(() if unprotected is None else unprotected))).path
 
 
 def heads_beside(folder: RunFolder, path: Path) -> tuple[Head, ...]:
@@ -108,19 +130,23 @@ def newest_head(folder: RunFolder) -> Head | None:
     return max(known_heads(folder).values(), key=lambda head: head.entries, default=None)
 
 
-def run_name(folder: RunFolder, left: int) -> str:
-    """Return the run's name in its ledger after `left` people have withdrawn.
+def _part(folder: RunFolder, path: Path, roster: Roster) -> tuple[str, str | None]:
+    """Return the name of the run on its ledger, and the name of the part that it continues, if any.
 
-    After each withdrawal the run continues as a new run of the ledger: balances of the others carry over, answers are
-    shared, and the person who withdrew is in no account any more.
+    After a withdrawal the run continues as a new run of the ledger: balances of the others carry over, answers are
+    shared, and the person who withdrew is in no account any more. Whoever left before the run was opened is in none of
+    its parts, and its name does not show that they left.
     """
-    return f"{folder.id} (part {left + 1})" if left else folder.id
-
-
-def _parent(folder: RunFolder, left: int) -> str | None:
-    """Return the name of the latest part of this run before the last withdrawals; None if there was none."""
-    known = run_names(ledger_path(folder)) if left else ()
-    return next((name for number in reversed(range(left)) if (name := run_name(folder, number)) in known), None)
+    parts: list[RunRow] = []
+    for row in runs_on(path) if roster.withdrawn else ():
+        if row.name == folder.id or (parts and row.parent == parts[-1].name):
+            parts.append(row)
+    if not parts:
+        return folder.id, None
+    last, people = parts[-1], set((roster.people or {}).items())
+    if people < set(last.members):
+        return f"{folder.id} (part {len(parts) + 1})", last.name
+    return last.name, last.parent
 
 
 @contextmanager
@@ -131,14 +157,14 @@ def opened(
 
     `pool` is the fingerprint of the public points, from `data.json`: runs on the same pool share answers.
     """
-    left = len(allocation.withdrawn)
     roster = roster_of(folder, allocation, unprotected)
     chosen = choose(folder, roster)
-    path, parent = chosen.path, _parent(folder, left)
+    path = chosen.path
+    name, parent = _part(folder, path, roster)
     with SqliteLedger.open(
         path,
         charged_terms(allocation, settings),
-        run=run_name(folder, left),
+        run=name,
         pool=pool,
         people=roster,
         noise=folder.config.noise,

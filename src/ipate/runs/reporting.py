@@ -14,11 +14,11 @@ from ipate.report.events import events_payload, group_events, why_no_events
 from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
 from ipate.report.modelcard import model_card as card_of
 from ipate.report.registry import as_yaml, registry_record
-from ipate.report.statement import owed
+from ipate.report.statement import owed, stayed_out
 from ipate.runs.comparison import OTHERS
 from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.ledgers import read_record, reading, student_folder
-from ipate.runs.person import withdrawals
+from ipate.runs.person import left_before, withdrawals
 from ipate.runs.provenance import consent_facts, identity_of, private_fingerprint
 
 
@@ -150,6 +150,7 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
         by_row=not data.get("person_ids", config.data.person is not None),
         identity=identity_of(folder, data),
         extract=extract,
+        withdrawn=len(withdrawals(folder)),
     )
 
 
@@ -190,7 +191,7 @@ def _owner(folder: RunFolder, outcome: Outcome) -> Owner:
         teacher_accuracy=teachers.get("accuracy"),
         plurality_accuracy=teachers.get("plurality_accuracy"),
         comparison=comparison,
-        owed=tuple(owed(entry) for entry in withdrawals(folder)),
+        owed=(*map(owed, withdrawals(folder)), *(stayed_out(*entry) for entry in left_before(folder).items())),
         consent=consent_facts(folder),
         fingerprint=private_fingerprint(folder),
     )

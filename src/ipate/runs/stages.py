@@ -24,7 +24,7 @@ from ipate.runs.comparison import compared
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, publish, student_folder
 from ipate.runs.outlook import chosen_settings
-from ipate.runs.person import settle
+from ipate.runs.person import begin_without, settle
 from ipate.runs.provenance import keep_provenance
 from ipate.runs.reporting import write_report
 from ipate.runs.task import Task, check_models, prepare
@@ -90,6 +90,8 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
             logging.getLogger("ipate").info(line)
         try_student(task, folder.config, settings)
         record, decoded = _labelled(folder, task, settings, allocation, bar)
+        if allocation.withdrawn:
+            settle(folder, allocation)  # a ledger that this run began does not have its withdrawals yet
         publish(folder, record, task.data.classes, task.queries)
         audience: Audience = "public" if record.publishable else "private"
         if record.passed is False and not record.n_labels:
@@ -197,8 +199,7 @@ def _allocation(folder: RunFolder, task: Task, settings: Settings) -> Allocation
     path = folder.private / "allocation.npz"
     made = _dealt(folder, task, settings)
     if not path.is_file():
-        made.save(path)
-        return settle(folder, made)
+        return begin_without(folder, made, unprotected=task.unprotected)
     kept = settle(folder, Allocation.load(path))
     if not _same(kept, made.without(kept.withdrawn)):
         raise InputError(

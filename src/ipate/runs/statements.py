@@ -29,7 +29,7 @@ from ipate.report.statement import Agreement, RunEntry, Statement, Unprotected, 
 from ipate.runs.balances import Balance, Balances
 from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.ledgers import Bar
-from ipate.runs.person import withdrawals
+from ipate.runs.person import left_before, withdrawals
 from ipate.runs.provenance import consents_of
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")  # ids that are names of files
@@ -47,7 +47,7 @@ class Statements:
                 f"{folder.path}"
             )
         self._folder, self._allocation = folder, Allocation.load(path)
-        self._left = {entry.person: entry.when for entry in withdrawals(folder)}
+        self._left = {**left_before(folder), **{entry.person: entry.when for entry in withdrawals(folder)}}
         self._consents = consents_of(folder)
         self._stack, self._balances = ExitStack(), Balances(folder)
         self._odds: dict[tuple[object, ...], tuple[float, ...]] = {}
@@ -106,7 +106,7 @@ class Statements:
             overlap=config.data.allow_overlap,
             private=not guaranteed,
             private_costs=balance.private_costs,
-            withdrawn=self._left.get(known),
+            withdrawn=self._left.get(known, self._balances.withdrawn.get(known)),
             allowed=balance.budget,
             labels=balance.labels,
             checks=balance.checks,

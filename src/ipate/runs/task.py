@@ -16,9 +16,10 @@ from ipate.data.making import Declared
 from ipate.data.schema import Schema
 from ipate.errors import InputError, show
 from ipate.files import fingerprint
-from ipate.people.grouping import find_rows, row_name
+from ipate.people.grouping import find_rows, refusing_large_delta, row_name
 from ipate.people.ids import warn_alike
 from ipate.people.people import People, make_people
+from ipate.people.policy import agreed_before
 from ipate.planning.choose import group_limit
 from ipate.planning.reference import Reference, Simulator, read_design
 from ipate.public.features import Kind
@@ -88,6 +89,7 @@ def prepare(config: RunConfig) -> Task:
     pool = fingerprint(data.classes, data.X[parts.public])
     _check_version(data, parts.private, config)
     people = _people(data, parts.private, config)
+    _check_days(data, parts.private, people, config)
     unprotected = _unprotected(data, parts)
     if data.person_id is not None:
         warn_alike([*people.ids.tolist(), *unprotected.tolist()], where=data.name)
@@ -146,6 +148,21 @@ def _place(data: Dataset, row: int) -> str:
     return row_name(row) if data.where is None else data.where(row)
 
 
+def _check_days(data: Dataset, private: Ints, people: People, config: RunConfig) -> None:
+    """Refuse people whose latest consent is older than the policy: they cannot have agreed to it."""
+    since, column = config.budgets.policy_date, data.consent_date
+    if since is None or column is None:
+        return
+    early = np.flatnonzero(agreed_before(column[private], people.person_of_row, since))
+    if early.size:
+        who = people.person_of_row[early]
+        raise InputError(
+            f"{config.data.consent_date} is {show(str(column[private][early[0]]))} for person "
+            f"{show(str(people.ids[who[0]]))}, and the policy is valid from {since}: {len(np.unique(who)):,} of "
+            f"{people.n_people:,} people agreed before that; ask them for new consent, or leave their rows out"
+        )
+
+
 def _unprotected(data: Dataset, parts: Partition) -> NDArray[np.str_]:
     """Return the ids of the people whose rows are pool or test data, in the form of the ids of `People`."""
     rows = np.concatenate([parts.public, parts.test])
@@ -178,11 +195,12 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
                 "levels at random"
             )
         levels, policy = _drawn(given.shares, len(private), config.split_seed), given.policy or DEFAULT_POLICY
-    people = make_people(
-        len(private), budgets=epsilon, levels=levels, policy=policy, epsilon=given.epsilon, delta=given.delta,
-        person_id=persons, source=data.name if config.data.file is None else config.data.file.name,
-        merge_within=given.merge_within, place=lambda row: _place(data, int(private[row])),
-    )  # fmt: skip
+    with refusing_large_delta():
+        people = make_people(
+            len(private), budgets=epsilon, levels=levels, policy=policy, epsilon=given.epsilon, delta=given.delta,
+            person_id=persons, source=data.name if config.data.file is None else config.data.file.name,
+            merge_within=given.merge_within, place=lambda row: _place(data, int(private[row])),
+        )  # fmt: skip
     most = group_limit(
         given.max_groups, n_people=people.n_people, n_classes=data.n_classes, n_teachers=config.teachers.number,
         points_per_teacher=config.teachers.points, voting=config.labelling.voting,
