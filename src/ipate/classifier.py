@@ -297,6 +297,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         if truth is not None and given_label.any():
             self.vote_accuracy_ = float(np.mean(self.labels_[given_label] == truth[given_label]))
         self._teach(pool, extra, seed=seed)
+        self._tell("notes for the data owner alone are in private_notes_: read them before the student is used")
         self.guarantee_, self.guarantees_ = self.labelling_.guarantee, self.labelling_.groups
         self._by_level, self._by_row, self._versions = levels is not None, person_id is None, library_versions()
         return self

@@ -134,3 +134,22 @@ def test_cells_of_one_person_change_nothing_visible(tmp_path, monkeypatch, run):
         seen.append((ran.err.replace(name, ""), public, kept))
     assert seen[0] == seen[1]
     assert "no label or one that is no class" in Path("out/private/notes.json").read_text()
+
+
+def test_output_names_private_notes_whatever_data_is(tmp_path, monkeypatch, run):
+    """Misspelt classes make labels of noise, and neighbouring data must look the same: the notes are always named."""
+    said = []
+    for name, outcome in (("right", "{}"), ("misspelt", "{}?")):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        hospital.files(folder)
+        rows = [row | {"outcome": outcome.format(row["outcome"])} for row in hospital.rows(600, seed=1)]
+        hospital.write(folder / "private.csv", rows)
+        ran = run("run", hospital.config(folder), "--out", "out")
+        assert ran.code == 0, ran.err
+        said.append([line for line in ran.out.splitlines() if "private/notes.json" in line])
+        assert Path("out/private/notes.json").is_file()
+    assert said[0] == said[1]
+    assert "read them before the student is used" in said[0][0]
+    assert "no label or one that is no class" in Path("out/private/notes.json").read_text()

@@ -65,7 +65,7 @@ def test_page_lists_keys_of_run_commands(tmp_path, capsys):
     public, private = documented_blocks("run")
     assert set(made["publishable"]) == public
     assert set(made["private"]) - scores == private - scores
-    assert set(made["files"]) == {"run", "ledger", "report", "student"}
+    assert set(made["files"]) == {"run", "ledger", "report", "student", "notes"}
     audit = printed(capsys, "audit", run, "--draws", "1000")
     (group, *_), (measured, *_) = audit["groups"], audit["noise"]
     assert set(audit) | set(group) | set(measured) | set(group["attacks"][0]) == documented("audit")

@@ -285,7 +285,7 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
         least=summary.least,
     )
     files = {"run": str(path), "ledger": str(summary.ledger), "report": str(summary.report)}
-    files["student"] = str(summary.student)
+    files |= {"student": str(summary.student), "notes": str(summary.notes)}
     return {**found, "files": files}
 
 
@@ -343,6 +343,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
     else:
         echo(f"The run is in {path}. There is no guarantee, so everything is in its folder 'private': publish nothing.")
     echo(f"The report is {summary.report}.")
+    echo(f"Notes for the data owner alone are in {summary.notes}: read them before the student is used.")
     echo(f"The student is in {summary.student}; predict with: ipate predict {path} DATA.csv --out predictions.csv")
 
 

@@ -106,10 +106,14 @@ class RunFolder:
             found["resumed_with"] = [*later, here]
             self.write(self.path / "run.json", found)
 
+    @property
+    def notes(self) -> Path:
+        """The file of what private rows made fail, warn or unusable, for the data owner alone."""
+        return self.private / "notes.json"
+
     def note_privately(self, **sections: Any) -> None:
-        """Add sections to `private/notes.json`: what private rows made fail, warn or unusable, for the owner alone."""
-        path = self.private / "notes.json"
-        self.write(path, {**(self.read(path) or {}), **sections})
+        """Add sections to the private notes."""
+        self.write(self.notes, {**(self.read(self.notes) or {}), **sections})
 
     def discard(self) -> None:
         """Remove a new run that was refused before its teachers voted; other files in its folder stay."""

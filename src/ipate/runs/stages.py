@@ -45,6 +45,7 @@ class RunSummary:
     ledger: Path
     report: Path
     student: Path
+    notes: Path  # for the data owner alone; every run has them
     least: int  # people of a group that is counted in what leaves the data owner
 
     @property
@@ -77,8 +78,7 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
         task = task or prepare(folder.config)
         _keep_facts(folder, task)
         keep_provenance(folder, task)
-        if task.data.private_notes:
-            folder.note_privately(data=list(task.data.private_notes))
+        folder.note_privately(data=list(task.data.private_notes))  # whatever they are: every run has the file
         settings = resolve_settings(folder, task)
         allocation = _allocation(folder, task, settings)
         check_affordable(
@@ -106,7 +106,7 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
     return RunSummary(
         task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare,
         ledger=ledger_path(folder), report=report, student=student_folder(folder, record),
-        least=folder.config.budgets.min_group_size,
+        notes=folder.notes, least=folder.config.budgets.min_group_size,
     )  # fmt: skip
 
 

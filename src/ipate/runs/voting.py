@@ -80,7 +80,7 @@ def _note_teachers(
     folder: RunFolder, name: str, notes: dict[int, list[str]], trained: Sequence[int], single: Sequence[SingleClass]
 ) -> None:
     """Replace the private notes about the teachers that were trained now."""
-    kept = (folder.read(folder.private / "notes.json") or {}).get(name, {})
+    kept = (folder.read(folder.notes) or {}).get(name, {})
     kept = {teacher: lines for teacher, lines in kept.items() if int(teacher) not in set(trained)}
     found = kept | {str(teacher): lines for teacher, lines in sorted(notes.items())}
     folder.note_privately(**{name: found, "groups": [str(group) for group in single]})
