@@ -152,6 +152,23 @@ def test_second_request_starts_from_remaining_budget(files, capsys):
     assert [g["epsilon"] for g in again["groups"]] == pytest.approx([g["epsilon"] for g in whole["groups"]])
 
 
+def test_stored_answers_name_their_run_and_noise(files, capsys):
+    plain = ["--sigma", "20", "--max-queries", "20"]
+    assert run_json(files, capsys, *plain, checked=False)["stored"] == []
+    with SqliteLedger.open(files / "votes.ledger.sqlite", readonly=True) as ledger:
+        (first,) = ledger.runs
+    other = [*plain[2:], "--sigma", "9", "--out", str(files / "again.csv")]
+    assert run_json(files, capsys, *other, checked=False)["stored"] == [
+        {"run": first, "noise": "gaussian", "sigma": 20.0, "queries": 20, "labels": 20}
+    ]
+    assert _run(arguments(files, *other, checked=False)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"20 labels from 20 queries: 20 stored answers of run '{first}' at σ = 20, 0 new" in shown
+    more = run_json(files, capsys, "--sigma", "30", "--max-queries", "24", checked=False)
+    assert [(entry["sigma"], entry["labels"]) for entry in more["stored"]] == [(20.0, 20)]
+    assert more["labels"] == 24
+
+
 def test_labels_after_private_release_are_not_releasable(files, capsys):
     run_json(files, capsys, "--bound", "tight", "--max-labels", "3")
     second = run_json(files, capsys, "--max-labels", "5")

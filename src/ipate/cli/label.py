@@ -3,7 +3,7 @@
 Charges are kept in a ledger on disk, by default beside the file; the same command continues an interrupted run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from ipate.cli.output import (
 
 if TYPE_CHECKING:
     from ipate.ballots.given import GivenBallots
+    from ipate.labelling.history import StoredAnswers
     from ipate.labelling.noise import NoiseSource
     from ipate.labelling.results import Labelling
     from ipate.ledger.base import Ledger
@@ -121,6 +122,7 @@ def command(
     from ipate.errors import InputError, check_number
     from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.costs import check_supported
+    from ipate.labelling.history import stored_answers
     from ipate.labelling.loop import Stop, account_terms, label
     from ipate.labelling.noise import make_noise
     from ipate.labelling.tested import label_tested
@@ -190,6 +192,7 @@ def command(
                 ballot, panel, chosen, meter, stop=cast("Stop", stop), max_labels=max_labels, max_queries=max_queries,
                 order=order, student_probs=probs, noise=noise, ledger=book, progress=progress,
             )  # fmt: skip
+        stored = stored_answers(result, book, ballot.queries)
         describer.write(
             result, book, n_pool=ballot.n_queries, n_classes=ballot.n_classes, queries=ballot.queries, variant=name,
             teachers=len(panel.weights), **chosen.mechanism.parameters, stop=stop, max_labels=max_labels,
@@ -197,7 +200,7 @@ def command(
         )  # fmt: skip
     _write_counts(_counts_file(out), ballot, result)
     counted = None if result.noisy_votes is None else str(_counts_file(out))
-    _finish(result, ballot, {"variant": name, "voting": "teachers"}, out, book, as_json, counts=counted)
+    _finish(result, ballot, {"variant": name, "voting": "teachers"}, out, book, as_json, stored, counts=counted)
 
 
 def _label_ballots(
@@ -255,13 +258,13 @@ def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
 
 def _finish(
     result: "Labelling", votes: "Votes | GivenBallots", inputs: dict[str, Any], out: Path, book: "Ledger | None",
-    as_json: bool, **files: str | None,
+    as_json: bool, stored: "Sequence[StoredAnswers]" = (), **files: str | None,
 ) -> None:  # fmt: skip
     """Write the labels, record the ledger's head beside them, and print the result."""
     _write_labels(out, votes, result)
     if book is not None:
         write_head(out, book)
-    _show(result, votes, inputs, out, book, as_json, files)
+    _show(result, votes, inputs, out, book, as_json, stored, files)
 
 
 def _write_labels(path: Path, votes: "Votes | GivenBallots", result: "Labelling") -> None:
@@ -306,11 +309,14 @@ def _write_counts(path: Path, votes: "Votes", result: "Labelling") -> None:
 
 def _show(
     result: "Labelling", votes: "Votes | GivenBallots", inputs: dict[str, Any], out: Path, book: "Ledger | None",
-    as_json: bool, files: dict[str, str | None],
+    as_json: bool, stored: "Sequence[StoredAnswers]", files: dict[str, str | None],
 ) -> None:  # fmt: skip
+    from dataclasses import asdict
+
     import numpy as np
 
     from ipate.labelling.blocks import blocks
+    from ipate.labelling.history import told_stored
     from ipate.people.budgets import shown_counts
 
     labelled = result.answered | result.reinforced
@@ -321,6 +327,7 @@ def _show(
         outcome = {
             "labels": result.n_labels,
             "queries": result.n_queries,
+            "stored": [asdict(answers) for answers in stored],
             "reinforced": int(np.count_nonzero(result.reinforced & ~result.repeated)),
             "stopped_by": result.stopped_by,
             "passed": result.passed,
@@ -344,7 +351,7 @@ def _show(
     print_blocks(
         result.guarantee,
         about=f"{inputs['variant'] or engine}, {result.meter.bound} bound",
-        outcome=f"{result.n_labels} labels from {result.n_queries} queries",
+        outcome=f"{result.n_labels} labels from {result.n_queries} queries{told_stored(result.n_labels, stored)}",
         inputs=(
             ["group", who, "weight", *BUDGET_COLUMNS],
             [

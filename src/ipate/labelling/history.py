@@ -1,5 +1,6 @@
 """Costs of a run and of the runs before it, read from the charges that its ledger recorded."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -7,9 +8,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.labelling.results import Labelling
 from ipate.ledger.base import Ledger
 from ipate.ledger.carry import Releases
-from ipate.ledger.records import QUERIES, Charge, Terms
+from ipate.ledger.records import QUERIES, Charge, Noise, Terms
 
 Floats = NDArray[np.float64]
 Composition: TypeAlias = tuple[tuple[str, float, int], ...]  # noise, σ over what a person moves, number of releases
@@ -23,6 +25,47 @@ class Point:
     queries: int
     labels: int
     costs: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredAnswers:
+    """Answers that an earlier run had paid for with its own noise, and that a labelling gave again at no cost."""
+
+    run: str
+    noise: Noise
+    sigma: float  # of the earlier run; the scale of Laplace noise
+    queries: int
+    labels: int
+
+    def __str__(self) -> str:
+        noise = "σ" if self.noise == "gaussian" else "scale"
+        return f"{self.labels:,} stored answers of run {self.run!r} at {noise} = {self.sigma:g}"
+
+
+def stored_answers(
+    result: Labelling, ledger: Ledger | None, queries: Sequence[str] | None
+) -> tuple[StoredAnswers, ...]:
+    """Return which runs had paid for answers of this labelling; `queries` are the ids of the pool's points."""
+    payers = {} if ledger is None else ledger.payers()
+    asked: Counter[tuple[str, Noise, float]] = Counter()
+    labels: Counter[tuple[str, Noise, float]] = Counter()
+    for place, answered, repeated in zip(result.queries.tolist(), result.answered, result.repeated, strict=True):
+        found = payers.get(str(place) if queries is None else queries[place])
+        if found is not None and not repeated:
+            run, charge = found
+            asked[run, charge.noise, charge.sigma] += 1
+            labels[run, charge.noise, charge.sigma] += int(answered)
+    return tuple(
+        StoredAnswers(run=run, noise=noise, sigma=sigma, queries=count, labels=labels[run, noise, sigma])
+        for (run, noise, sigma), count in asked.items()
+    )
+
+
+def told_stored(labels: int, stored: Sequence[StoredAnswers]) -> str:
+    """Return, as the end of a sentence, how many of so many labels were stored and how many are new."""
+    if not stored:
+        return ""
+    return f": {', '.join(map(str, stored))}, {labels - sum(answers.labels for answers in stored):,} new"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -217,6 +217,19 @@ class Ledger(ABC):
         """Return the name and the time of every run that used a person's rows as pool or test data."""
         return self.histories().unprotected_in(person)
 
+    def payers(self) -> dict[str, tuple[str, Charge]]:
+        """Return the run and the charge that paid for every inherited query: its noise may be another than this run's.
+
+        Of several runs on one pool the first one paid, because later ones were given its answers.
+        """
+        wanted, own, found = self.inherited(), set(self.parts()), dict[str, tuple[str, Charge]]()
+        for entry, charge in self._charged() if wanted else ():
+            run = self._runs[entry]
+            if run.pool == self._run.pool and run.name not in own:
+                for query in wanted.intersection(charge.queries):
+                    found.setdefault(query, (run.name, charge))
+        return found
+
     @property
     def unprotected(self) -> frozenset[str]:
         """The people whose rows some run used as pool or test data, without protection."""
