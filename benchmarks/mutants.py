@@ -2886,8 +2886,8 @@ MUTANTS = (
     Mutant(
         "letters name an ε for seeded runs",
         "report/statement.py",
-        '    if statement.seeded or statement.overlap:\n        why = "the noise of this run can be',
-        '    if False:\n        why = "the noise of this run can be',
+        "    if statement.seeded or statement.overlap:\n        why = (",
+        "    if False:\n        why = (",
         ("tests/report/test_letter.py::test_letter_gives_one_reason_for_its_kind",),
     ),
     Mutant(

@@ -20,8 +20,7 @@ from ipate.files import fingerprint
 from ipate.labelling.results import Record
 from ipate.ledger.records import noise_kind
 from ipate.people.budgets import MIN_GROUP_SIZE, Group
-from ipate.people.grouping import refusing_large_delta
-from ipate.people.people import People, make_people
+from ipate.people.people import People
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit
 from ipate.planning.outlook import check_useful
@@ -255,8 +254,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             "policy": policy, "epsilon": uniform, "delta": self.delta, "merge_within": self.merge_within,
         }  # fmt: skip
         fitting.check_ledger_use(self.ledger, seeded=self.noise_seed is not None, named=person_id is not None)
-        make = refusing_large_delta()(make_people)  # which refuses bad budgets before anything else
-        people = make(len(codes), **by_row, **rules)
+        people = fitting.make_people(len(codes), **by_row, **rules)  # refuses bad budgets before anything else
         everybody = fitting.check_ids(people, named=person_id is not None)
         self._ids = (person_id, everybody) if isinstance(person_id, str) else None
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
@@ -269,7 +267,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             pool, truth = take(X, public), codes[public]
             X, codes = take(X, private), codes[private]
             by_row = {name: None if values is None else values[private] for name, values in by_row.items()}
-            people = make(len(codes), **by_row, **rules)
+            people = fitting.make_people(len(codes), **by_row, **rules)
         extra = None if labelled is None else self._public(*labelled, "labelled X", like=X)
         self._usual_student = usual_student(getattr(pool, "shape", ())[1:])
         people = self._merged(people)

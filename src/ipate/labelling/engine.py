@@ -74,8 +74,9 @@ class Engine:
         for group in earlier.groups:
             if group.labels_until_exhausted is not None:
                 self.exhausted[group.id] = group.labels_until_exhausted
+        before = {group.id: group.sensitivity for group in earlier.groups}
         for account, index in zip(self.panel.account_ids, self.panel.account_group, strict=True):
-            self.sensitivity[account] = max(self.sensitivity[account], earlier.groups[index].sensitivity)
+            self.sensitivity[account] = max(self.sensitivity[account], before[self.panel.groups[index].id])
 
     def ask(self, chunk: NDArray[np.int64], labels: float, queries: float) -> tuple[int, frozenset[str]]:
         """Ask these queries until one cannot be paid or `labels` or `queries` more have been reached.

@@ -29,8 +29,10 @@ from ipate.ledger.finding import choose_ledger
 from ipate.ledger.records import NoiseKind, Terms
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
+from ipate.people.grouping import refusing_large_delta
 from ipate.people.ids import plain_ids, warn_alike
 from ipate.people.people import People
+from ipate.people.people import make_people as group_people
 from ipate.planning.settings import Settings, designed
 from ipate.votes import Votes
 
@@ -41,6 +43,7 @@ _REPEATS = (  # modules that fit clones of an estimator, or call a function that
     "sklearn.multiclass", "sklearn.multioutput", "dask_ml.", "hyperopt.", "optuna.", "ray.tune.", "skopt.",
 )  # fmt: skip
 _VALUE_FREE = ("Found array with ", "Input X contains ", "Input y contains ")  # of scikit-learn, without cells
+make_people = refusing_large_delta()(group_people)
 
 
 def find_classes(y: NDArray[Any], classes: Sequence[Any] | None) -> NDArray[Any]:
