@@ -20,7 +20,7 @@ import nbformat
 from nbclient import NotebookClient
 
 TUTORIALS = Path(__file__).parents[1] / "tutorial"
-_FEW = 3  # words that may differ by chance: a sentence that depends on a figure
+_FEW = 8  # words that may differ by chance: a sentence that depends on a figure
 
 
 def main() -> None:

@@ -214,7 +214,7 @@ def test_seed_repeats_the_run_with_a_note(config, tmp_path, capsys):
     other = run_json(capsys, config, "--out", tmp_path / "b", "--seed", 3)
     assert one["seeded"]
     assert "not private" in one["statement"]
-    own = dict.fromkeys(("run", "ledger", "ledger_head", "report", "student"))  # every folder has its own
+    own = dict.fromkeys(("run", "ledger", "ledger_head", "report", "student", "notes"))  # every folder has its own
     assert {**one, **own} == {**other, **own}
 
 
