@@ -32,6 +32,7 @@ LONGEST = 600
 EXACT = "tests/accounting/test_exact.py"
 TIGHT = "tests/accounting/test_loose_tight.py"
 LAWS = "tests/labelling/test_laws.py"
+LAPLACE = "tests/runs/test_laplace.py"
 CHARGING = "tests/labelling/test_charging.py"
 AUDIT = "tests/labelling/test_hockey_stick.py"
 AUDITING = "tests/audit/test_auditing.py"
@@ -51,6 +52,7 @@ CELLS = "tests/data/test_private_cells.py"
 MISALIGNED = "tests/attacks/test_03_misaligned_budgets.py"
 PTR = "tests/accounting/ptr"
 STUDENT = "tests/runs/test_student.py"
+INTERACTIVE = "tests/runs/test_interactive.py"
 DEPLOYED = "tests/students/test_deployed.py"
 COUNTS = "tests/labelling/test_counts.py"
 COUNTS_LAW = "tests/labelling/test_counts_law.py"
@@ -73,12 +75,16 @@ ATTACK = f"{AUDIT}::test_attack_never_exceeds_the_claimed_epsilon"
 OWN_WEIGHT = f"{AUDIT}::test_group_is_charged_for_its_own_weight"
 CHARGED = f"{CHARGING}::test_all_checks_and_released_labels_are_charged"
 LEAVING = "tests/runs/test_withdrawal.py"
+LEFT = "tests/runs/test_left_for_good.py"
+PROVENANCE = "tests/runs/test_provenance.py"
+WITHDRAWING = "tests/ledger/test_withdrawing.py"
 STATEMENT = "tests/runs/test_statement.py"
 TOLD = f"{STATEMENT}::test_private_figures_are_shown_to_owner_only"
 INTERRUPTED = f"{LEAVING}::test_interrupted_withdrawal_is_completed_before_next_release"
 LEARN_AGAIN = f"{LEAVING}::test_withdrawal_retrains_only_teachers_of_that_person"
 FAILING = "tests/attacks/test_01_failing_teacher.py::test_failing_teacher_is_not_visible"
 ODD = "tests/attacks/test_01_odd_cells_in_memory.py"
+QUOTED = "tests/attacks/test_18_errors_quote_no_cells.py"
 SMALL = "tests/attacks/test_17_small_groups.py"
 DRAWS = "tests/attacks/test_06_shared_random_state.py"
 SHARED = f"{DRAWS}::test_one_person_moves_only_their_own_teacher"
@@ -119,6 +125,77 @@ MUTANTS = (
         '_kept(folder.private / "queries-later.json", later)',
         '_kept(folder.path / "queries-later.json", later)',
         ("tests/runs/test_asking.py::test_second_round_of_seeded_run_stays_private",),
+    ),
+    # The two rounds of interactive, with a student between them.
+    Mutant(
+        "a student of private labels is public",
+        "runs/teaching.py",
+        'folder.private / "student-probs.npz"',
+        'folder.public / "student-probs.npz"',
+        (f"{INTERACTIVE}::test_files_tell_teachers_labels_from_own_classes",),
+    ),
+    Mutant(
+        "a resumed second round has another student",
+        "runs/teaching.py",
+        "    if not path.is_file():\n        known = guess(",
+        "    if path:\n        known = guess(",
+        (f"{INTERACTIVE}::test_interrupted_second_round_keeps_its_student",),
+    ),
+    Mutant(
+        "the second round asks before its student is stored",
+        "runs/teaching.py",
+        '        write_npz(path, {"probs": np.zeros((0, task.data.n_classes)) if known is None else known})\n',
+        "        return known\n",
+        (f"{INTERACTIVE}::test_interrupted_second_round_keeps_its_student",),
+    ),
+    Mutant(
+        "a student's own class costs no check",
+        "labelling/engine.py",
+        "paid = checks + outcome.answered[:, None, None] * label_cost",
+        "paid = ~outcome.reinforced[:, None, None] * checks + outcome.answered[:, None, None] * label_cost",
+        (f"{INTERACTIVE}::test_every_check_and_every_vote_label_is_charged",),
+    ),
+    Mutant(
+        "the second round forgets the labels of the first",
+        "labelling/engine.py",
+        "        self.n_labels, self.n_asked = earlier.n_labels, earlier.n_queries\n",
+        "",
+        ("tests/test_classifier.py::test_interactive_serves_every_variant_and_stop",),
+    ),
+    Mutant(
+        "the second round begins without the first, in a result",
+        "labelling/engine.py",
+        "        self.parts.append((earlier.queries, answers, earlier.repeated))\n",
+        "",
+        ("tests/labelling/test_loop.py::test_labelling_in_two_parts_equals_one",),
+    ),
+    Mutant(
+        "a run without probabilities is charged",
+        "runs/fitting.py",
+        "        check_guesses(student, model)\n",
+        "        pass\n",
+        (f"{INTERACTIVE}::test_student_without_probabilities_is_refused_uncharged",),
+    ),
+    Mutant(
+        "a fit without probabilities is charged",
+        "runs/fitting.py",
+        "    if settings.n_first is not None:\n",
+        "    if settings.n_first is None:\n",
+        ("tests/test_classifier.py::test_student_without_probabilities_cannot_be_asked",),
+    ),
+    Mutant(
+        "own classes of earlier fits count as paid labels",
+        "report/assemble.py",
+        "    labels = record.teachers_labels\n",
+        "    labels = record.labels\n",
+        ("tests/test_classifier.py::test_reinforced_answers_of_earlier_fits_are_reported",),
+    ),
+    Mutant(
+        "interactive is allowed under ptr",
+        "planning/settings.py",
+        "        check_tested(used)\n",
+        "        pass\n",
+        (f"{INTERACTIVE}::test_interactive_is_refused_under_ptr",),
     ),
     Mutant(
         "notes on private labels are logged",
@@ -400,9 +477,9 @@ MUTANTS = (
     ),
     Mutant(
         "others can count the charges of a ledger by its head",
-        "ledger/sqlite.py",
-        'f"{self.head}\\n", private=True)',
-        'f"{self.head}\\n")',
+        "ledger/verified.py",
+        'f"{head}\\n", private=True)',
+        'f"{head}\\n")',
         ("tests/ledger/test_durable.py::test_transcript_view_lists_every_release",),
     ),
     Mutant(
@@ -517,6 +594,41 @@ MUTANTS = (
         "self.mechanism.sigma * noise.laplace",
         "self.mechanism.sigma / 2 * noise.laplace",
         (f"{LAWS}::test_lnmax_label_law_matches_quadrature",),
+    ),
+    Mutant(
+        "a run charges Laplace labels as Gaussian ones",
+        "labelling/costs.py",
+        "        noise=mechanism.noise,\n        counts=mechanism.counts,\n",
+        '        noise="gaussian",\n        counts=mechanism.counts,\n',
+        (f"{LAPLACE}::test_charges_are_those_of_laplace_noise",),
+    ),
+    Mutant(
+        "a plan prices Laplace labels as Gaussian ones",
+        "planning/plan.py",
+        "        noise=noise.noise,\n        answer_rate=rate,\n",
+        "        answer_rate=rate,\n",
+        ("tests/planning/test_plan.py::test_plans_price_laplace_labels_by_their_scale",),
+    ),
+    Mutant(
+        "a report claims Gaussian noise for Laplace labels",
+        "report/facts.py",
+        'return "gaussian" if self.laplace_scale is None else "laplace"',
+        'return "gaussian"',
+        (f"{LAPLACE}::test_documents_state_laplace_noise_and_no_gaussian",),
+    ),
+    Mutant(
+        "the scale of Laplace noise is stated as σ",
+        "labelling/aggregators.py",
+        'normal = self.noise == "gaussian"',
+        "normal = True",
+        (f"{LAPLACE}::test_documents_state_laplace_noise_and_no_gaussian",),
+    ),
+    Mutant(
+        "events of Laplace labels count one of two counts",
+        "ledger/carry.py",
+        '(2 if noise == "laplace" else',
+        '(1 if noise == "laplace" else',
+        (f"{LAPLACE}::test_program_and_events_agree_with_laplace_costs",),
     ),
     Mutant(
         "Laplace cost lost in rounding",
@@ -1066,8 +1178,8 @@ MUTANTS = (
     Mutant(
         "a run takes any ledger",
         "runs/ledgers.py",
-        "        expected_head=newest_head(folder),\n",
-        "",
+        "    return max(known_heads(folder).values(), key=lambda head: head.entries, default=None)\n",
+        "    return None\n",
         (f"{RUN_LEDGERS}::test_replaced_or_missing_ledger_is_refused",),
     ),
     Mutant(
@@ -1236,8 +1348,8 @@ MUTANTS = (
     Mutant(
         "people of the pool get no statement",
         "runs/statements.py",
-        "            if not uses:\n                find_person(allocation, person)",
-        "            find_person(allocation, person)",
+        "            if not uses:\n                raise InputError(",
+        "            if True:\n                raise InputError(",
         (f"{STATEMENT}::test_person_of_pool_or_test_rows_gets_an_answer",),
     ),
     # What an officer and a person are told.
@@ -1279,8 +1391,8 @@ MUTANTS = (
     Mutant(
         "consent to another version of the policy is accepted",
         "runs/task.py",
-        "column[private][column[private] != wanted]",
-        "column[private][:0]",
+        "np.sort(private[column[private] != wanted])",
+        "private[:0]",
         ("tests/runs/test_provenance.py::test_consent_of_another_version_is_refused",),
     ),
     Mutant(
@@ -1314,8 +1426,8 @@ MUTANTS = (
     Mutant(
         "events forget what a person moves",
         "ledger/carry.py",
-        "                found[sigma / (_ROOT2 * moved)] += labels + counted\n",
-        "                found[sigma / moved] += labels + counted\n",
+        '(2 if noise == "laplace" else _ROOT2) * moved)] += labels + counted',
+        '(2 if noise == "laplace" else 1) * moved)] += labels + counted',
         ("tests/report/test_exports.py::test_dp_accounting_finds_the_same_epsilon",),
     ),
     Mutant(
@@ -1444,7 +1556,7 @@ MUTANTS = (
         "ledger/carry.py",
         "pasts[account] = {past[person] for person in last_members(account, runs)}",
         "pasts[account] = set()",
-        (f"{LEAVING}::test_empty_group_keeps_its_earlier_cost",),
+        (f"{WITHDRAWING}::test_account_without_members_keeps_its_last_cost",),
     ),
     Mutant(
         "a statement tells a private cost to anybody",
@@ -1480,6 +1592,118 @@ MUTANTS = (
         '        parent=parent,\n        reason=None if parent is None else "withdrawal",\n',
         "",
         (f"{LEAVING}::test_public_report_counts_withdrawals_without_identifying_anyone",),
+    ),
+    Mutant(
+        "a withdrawal is not recorded on the ledger",
+        "runs/person.py",
+        "    if path is not None:\n        record_withdrawals(path, [entry.person])\n",
+        "",
+        (f"{LEFT}::test_interrupted_record_of_the_ledger_completes_the_withdrawal",),
+    ),
+    Mutant(
+        "a new run uses people who withdrew",
+        "runs/person.py",
+        "left = allocation.without(tuple(map(allocation.people.index_of, before)))",
+        "left = allocation",
+        (f"{LEFT}::test_later_run_leaves_out_whoever_withdrew",),
+    ),
+    Mutant(
+        "a resumed run goes on with people who withdrew",
+        "runs/person.py",
+        "if person in ids - gone and (person in found.withdrawn or _since(found, person, begun))",
+        "if False",
+        (f"{LEFT}::test_unfinished_run_is_resumed_without_whoever_withdrew",),
+    ),
+    Mutant(
+        "a run that began before a withdrawal takes the person back",
+        "runs/person.py",
+        "(person in found.withdrawn or _since(found, person, begun))",
+        "person in found.withdrawn",
+        (f"{LEFT}::test_person_who_consents_again_is_in_later_runs_only",),
+    ),
+    Mutant(
+        "the ledger charges people who withdrew",
+        "ledger/sqlite.py",
+        "if gone and not gone.keys().isdisjoint(dict(run.members)):",
+        "if False:",
+        (f"{WITHDRAWING}::test_run_with_somebody_who_withdrew_is_refused",),
+    ),
+    Mutant(
+        "the ledger goes on charging a run with people who withdrew",
+        "ledger/sqlite.py",
+        "            if not readonly:\n                _refuse_withdrawn(str(file), contents, chosen)\n",
+        "",
+        (f"{WITHDRAWING}::test_run_with_somebody_who_withdrew_is_refused",),
+    ),
+    Mutant(
+        "the number of a published head counts withdrawals",
+        "ledger/storage.py",
+        "counted = len(self.hashes) - 1 - len(self.withdrawals)",
+        "counted = len(self.hashes) - 1",
+        (f"{WITHDRAWING}::test_number_of_published_head_counts_no_withdrawal",),
+    ),
+    Mutant(
+        "an opening balance shows that somebody left",
+        "ledger/sqlite.py",
+        "opened = openings(kept, roster.counted, contents.runs",
+        "opened = openings(kept, roster.people, contents.runs",
+        (f"{WITHDRAWING}::test_opening_balance_does_not_show_that_somebody_left",),
+    ),
+    Mutant(
+        "the public report of a later run counts who had left",
+        "report/assemble.py",
+        "withdrawn=source.withdrawn,",
+        "withdrawn=len(allocation.withdrawn),",
+        (f"{LEFT}::test_nothing_public_of_later_run_shows_the_withdrawal",),
+    ),
+    Mutant(
+        "people who withdrew become public data",
+        "ledger/admission.py",
+        "for person, _ in run.members}.union(withdrawn)",
+        "for person, _ in run.members}",
+        (f"{WITHDRAWING}::test_whoever_withdrew_cannot_become_public_data",),
+    ),
+    Mutant(
+        "a fit trains on people who withdrew",
+        "runs/engines.py",
+        "enumerate(ids) if person in gone))",
+        "enumerate(ids) if False))",
+        (f"{LEFT}::test_fit_leaves_out_whoever_withdrew_from_its_ledger",),
+    ),
+    Mutant(
+        "a version of the policy changes its meaning",
+        "ledger/admission.py",
+        "if name in new and was[name] != new[name]",
+        "if False",
+        ("tests/ledger/test_people.py::test_version_of_a_policy_keeps_its_meaning",),
+    ),
+    Mutant(
+        "a run does not tell the ledger its policy",
+        "runs/ledgers.py",
+        "        policy=_policy(folder),\n",
+        "",
+        (f"{PROVENANCE}::test_version_that_stood_for_another_budget_is_refused",),
+    ),
+    Mutant(
+        "a run uses people who agreed before the policy",
+        "runs/task.py",
+        "    _check_days(data, parts.private, people, config)\n",
+        "",
+        (f"{PROVENANCE}::test_consent_before_the_policy_is_refused",),
+    ),
+    Mutant(
+        "a run accepts a consent of the future",
+        "data/columns.py",
+        "days.append(check_consent_day(value, what=what).isoformat())",
+        "days.append(str(value))",
+        (f"{PROVENANCE}::test_day_of_consent_in_the_future_is_refused",),
+    ),
+    Mutant(
+        "a run promises a delta of one over the people",
+        "people/grouping.py",
+        '            warnings.simplefilter("error", DeltaWarning)\n',
+        '            warnings.simplefilter("ignore", DeltaWarning)\n',
+        ("tests/runs/test_task.py::test_delta_of_one_over_the_people_is_refused",),
     ),
     # The reproduction charges right, but where it shows what the published code does.
     Mutant(
@@ -1582,7 +1806,7 @@ MUTANTS = (
     ),
     Mutant(
         "older copy of a ledger tells the number of private charges",
-        "ledger/sqlite.py",
+        "ledger/verified.py",
         "if any(not row.terms.meter.data_independent for run in contents.runs.values() for row in run.accounts):",
         "if False:",
         ("tests/ledger/test_tampering.py::test_older_copy_states_no_number_of_private_charges",),
@@ -1664,6 +1888,34 @@ MUTANTS = (
         "        X = numbers_alone(X)\n",
         "",
         (f"{ODD}::test_odd_feature_in_memory_is_one_unusable_row",),
+    ),
+    Mutant(
+        "an error quotes private features of one dimension",
+        "data/frames.py",
+        '    if len(shape) < 2:\n        raise InputError(\n            f"{what} has',
+        '    if len(shape) < 2:\n        raise InputError(\n            f"{X} {what} has',
+        (f"{QUOTED}::test_features_and_labels_of_wrong_form_are_refused_without_cells",),
+    ),
+    Mutant(
+        "an error of scikit-learn quotes a private cell",
+        "runs/fitting.py",
+        "    except Exception as error:\n        line, typed",
+        "    except ZeroDivisionError as error:\n        line, typed",
+        (f"{QUOTED}::test_cells_that_scikit_learn_refuses_are_not_quoted",),
+    ),
+    Mutant(
+        "a first line that is a person's row is compared with names",
+        "files/tables.py",
+        "(not is_csv(source) or (found and 2 * len(found) >= len(others)))",
+        "True",
+        (f"{QUOTED}::test_first_line_that_is_no_header_is_not_shown",),
+    ),
+    Mutant(
+        "a proposal names columns after a person's row",
+        "data/proposal.py",
+        "    if known or mark or any(",
+        "    if known and mark and any(",
+        (f"{QUOTED}::test_first_line_that_is_no_header_is_not_shown",),
     ),
     Mutant(
         "one cell of a mapping changes the type of its column",
@@ -1999,7 +2251,7 @@ MUTANTS = (
     Mutant(
         "ballots are charged before their student is tried",
         "classifier.py",
-        "        student_of(self).try_on(student_of(self).make({}, seed=seed), pool, n_classes=len(self.classes_))\n",
+        "        fitting.try_student(student_of(self), untrained, pool, settings=settings, n_classes=len(self.classes_))\n",
         "",
         ("tests/test_classifier_ballots.py::test_student_that_cannot_learn_is_refused_before_charging",),
     ),
@@ -2431,7 +2683,7 @@ MUTANTS = (
     Mutant(
         "pool or test data may become protected",
         "ledger/admission.py",
-        "(bare & (self.people or {}).keys(), ",
+        "(bare & (self.counted or {}).keys(), ",
         "(bare & set(), ",
         (f"{PROTECTED}::test_public_people_cannot_become_protected",),
     ),
@@ -2494,7 +2746,7 @@ MUTANTS = (
     Mutant(
         "the head beside a ledger is not read",
         "ledger/sqlite.py",
-        "expected_head, str) else expected_head, _kept_head(file)]",
+        "expected_head, str) else expected_head, kept_head(file)]",
         "expected_head, str) else expected_head]",
         ("tests/ledger/test_tampering.py::test_older_copy_is_refused_by_expected_head",),
     ),
@@ -2522,7 +2774,7 @@ MUTANTS = (
     Mutant(
         "every run chooses its Rényi orders",
         "ledger/sqlite.py",
-        "kept = keep_orders(terms, roster.people, contents.runs, parent)",
+        "kept = keep_orders(terms, roster.counted, contents.runs, parent)",
         "kept = tuple(terms)",
         ("tests/attacks/test_12_renyi_order.py::test_person_keeps_the_order_under_a_smaller_budget",),
     ),
@@ -2645,6 +2897,34 @@ MUTANTS = (
         "use_stored = not settings.ballots and (on_real_people or not real)",
         "use_stored = not settings.ballots",
         (f"{AUDITING}::test_run_of_people_is_audited_without_their_files",),
+    ),
+    Mutant(
+        "predictions of private rows may lie in a public folder",
+        "runs/folder.py",
+        "place.is_relative_to((run",
+        "not place.is_relative_to((run",
+        ("tests/cli/test_predict.py::test_predictions_are_refused_in_public_folders",),
+    ),
+    Mutant(
+        "letters name an ε for seeded runs",
+        "report/statement.py",
+        "    if statement.seeded or statement.overlap:\n        why = (",
+        "    if False:\n        why = (",
+        ("tests/report/test_letter.py::test_letter_gives_one_reason_for_its_kind",),
+    ),
+    Mutant(
+        "the card of a student promises without a guarantee",
+        "students/card.py",
+        'if not promise["publishable"]:',
+        "if False:",
+        ("tests/cli/test_run.py::test_seeded_run_publishes_nothing_and_says_so",),
+    ),
+    Mutant(
+        "a pool that the student cannot learn from is charged",
+        "teachers/ensemble.py",
+        "if is_frame(X) and not allowed and",
+        "if False and",
+        ("tests/test_classifier_ballots.py::test_missing_public_values_are_refused_by_their_place",),
     ),
 )
 

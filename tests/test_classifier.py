@@ -176,7 +176,7 @@ CLASSES = ["ape", "bee", "cat"]
         ({"epsilon": 1.0, "n_teachers": 601}, {"X_public": "pool"}, "601 and there are 600 people"),
         ({"epsilon": 1.0, "sigma": "some"}, {"X_public": "pool"}, "'some'"),
         ({"epsilon": 1.0, "classes": ["ape"]}, {"X_public": "pool"}, "at least 2 classes"),
-        ({"epsilon": 1.0}, {"X_public": "pool", "y_public": ["ape"]}, "1 entries"),
+        ({"epsilon": 1.0}, {"X_public": "pool", "y_public": ["ape"]}, r"y_public has the shape \(1,\)"),
         ({"epsilon": 1.0, "variant": "weigthing"}, {"X_public": "pool"}, "'weighting'"),
         ({"epsilon": 1.0, "stop": "later"}, {"X_public": "pool"}, "'later'"),
         ({"epsilon": 1.0, "stop": "count"}, {"X_public": "pool"}, "max_labels"),
@@ -473,3 +473,86 @@ def test_notes_on_released_labels_are_logged(caplog):
     caplog.clear()
     small(classes=[*CLASSES, "dog"], bound="exact", sigma=4.0).fit(X, y, X_public=pool)
     assert "no label was released" not in caplog.text  # those labels are private
+
+
+def contradicted(**options):
+    """Return a classifier whose votes are compared with a student, and its data."""
+    X, y = task(1200)
+    given = {
+        "aggregator": "interactive", "n_teachers": 24, "sigma": 3.0, "check_sigma": 5.0, "threshold": 9.0,
+        "classes": ["ape", "bee", "cat"], "random_state": 0, "noise_seed": 4, "verbose": 0, "epsilon": 14.0,
+        "student": GaussianNB(),
+    }  # fmt: skip
+    model = PATEClassifier(GaussianNB(), **given | options)
+    return model, {"X": X, "y": y, "X_public": task(300, seed=1)[0]}
+
+
+@pytest.mark.parametrize("bound", ["gdp", "sup", "loose", "tight", "exact"])
+def test_interactive_asks_a_student_under_all_bounds(bound):
+    model, data = contradicted(bound=bound)
+    found = model.fit(**data).labelling_
+    first = model.choice_.n_first
+    assert 3 < first < found.n_queries
+    assert found.reinforced[first:].any()
+    assert not found.reinforced[:first].any()
+    assert not (found.reinforced & found.answered).any()
+    np.testing.assert_array_equal(model.labels_[found.queries], found.labels)
+    assert np.count_nonzero(model.labels_ >= 0) == found.n_labels + int(found.reinforced.sum())
+    for group in model.guarantees_:
+        assert 0 < group.cost <= group.budget.epsilon
+    again = contradicted(bound=bound)[0].fit(**data).labelling_
+    np.testing.assert_array_equal(again.labels, found.labels)
+    np.testing.assert_array_equal(again.reinforced, found.reinforced)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"variant": "upsampling"},
+        {"variant": "vanishing"},
+        {"stop": "drop"},
+        {"stop": "count", "max_labels": 12},
+        {"counts": True},
+        {"queries": "coverage"},
+        {"student": "graph"},
+    ],
+    ids=str,
+)
+def test_interactive_serves_every_variant_and_stop(options):
+    model, data = contradicted(**options)
+    levels = np.random.default_rng(2).choice(["high", "low"], size=1200)
+    model.fit(**data, levels=levels, policy={"high": 10.0, "low": 16.0})
+    found = model.labelling_
+    assert found.n_queries > model.choice_.n_first
+    assert len(set(found.queries.tolist())) == len(found.queries)
+    for group in model.guarantees_:
+        assert 0 < group.cost <= group.budget.epsilon
+    if "max_labels" in options:
+        assert (found.n_labels, found.stopped_by) == (12, "count")
+    if options.get("counts"):
+        counted = found.step > 0
+        np.testing.assert_array_equal(counted, found.answered)
+        np.testing.assert_array_equal(found.noisy_votes[counted].argmax(axis=1), found.labels[counted])
+    charged = sum(len(charge.queries) for charge in model.ledger_.charges)
+    assert charged == found.n_queries
+
+
+def test_reinforced_answers_of_earlier_fits_are_reported(tmp_path):
+    model, data = contradicted(ledger=tmp_path / "people.sqlite", epsilon=20.0, max_labels=20)
+    people = np.arange(1200)
+    model.fit(**data, person_id=people)
+    own = int(model.labelling_.reinforced.sum())
+    assert own
+    again, _ = contradicted(ledger=tmp_path / "people.sqlite", epsilon=20.0)
+    again.fit(**data, person_id=people)
+    assert int(again.labelling_.reinforced.sum()) >= own
+    path = again.report(tmp_path / "report.html", private=True)
+    told = json.loads(path.with_suffix(".json").read_text())
+    assert f'"reinforced": {int(again.labelling_.reinforced.sum())}' in json.dumps(told)
+
+
+def test_student_without_probabilities_cannot_be_asked(tmp_path):
+    model, data = contradicted(student=LinearSVC(), ledger=tmp_path / "people.sqlite")
+    with pytest.raises(InputError, match=r"student is 'LinearSVC': it has no probabilities.*confident"):
+        model.fit(**data, person_id=np.arange(1200))
+    assert not list(tmp_path.iterdir())

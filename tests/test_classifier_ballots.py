@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -81,6 +82,22 @@ def test_missing_cells_of_private_rows_stay_silent(recwarn):
     assert model.private_notes_["rows_without_class"] == len(labels[2::40])
     assert [group.cost for group in model.guarantees_] == [group.cost for group in fitted().guarantees_]
     assert {str(warning.category.__name__) for warning in recwarn} <= {"LedgerWarning"}
+
+
+def test_missing_public_values_are_refused_by_their_place(tmp_path):
+    gap = X_POOL.copy()
+    gap[150, 1] = np.nan
+    with pytest.raises(
+        InputError, match="X_public: nan in row 150, column 1; fill or drop such rows, or put an imputer"
+    ):
+        fitted(pool=gap)
+    private, public = (pd.DataFrame(rows, columns=["a", "b"]) for rows in (X, gap))
+    model = PATEClassifier(voting="ballots", classes=[0, 1, 2], ledger=tmp_path / "people.sqlite", verbose=0)
+    with pytest.raises(InputError, match="missing values in the column 'b', and the student is LogisticRegression"):
+        model.fit(private, Y, budgets=EPSILON, X_public=public, person_id=np.arange(N))
+    assert not (tmp_path / "people.sqlite").exists()
+    pipe = make_pipeline(SimpleImputer(), LogisticRegression())
+    assert fitted(pool=gap, teacher=pipe, student=pipe).score(X, Y) > 0.8
 
 
 def test_students_that_know_no_weights_learn_without_them():

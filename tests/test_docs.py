@@ -6,7 +6,9 @@ import warnings
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from ipate.cli.app import app
 from ipate.runs.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,3 +55,12 @@ def test_links_between_pages_point_to_files():
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             found = (page.parent / target).resolve()
             assert found.exists() or found in generated, f"{page.name} links to {target}"
+
+
+def test_pages_say_that_scores_of_test_files_are_published():
+    (option,) = [found for found in get_command(app).commands["run"].params if found.name == "test_file"]
+    lines = [line for page in ("data", "classifier") for line in (ROOT / f"docs/{page}.md").read_text().splitlines()]
+    said = [option.help, *(line for line in lines if line.startswith("test_file ="))]
+    assert len(said) == 3
+    for text in said:
+        assert re.search(r"\bpublic\b.* published", text)

@@ -350,14 +350,10 @@ def test_untested_aggregator_is_refused_under_ptr(registered):
         model.fit(X, y, X_public=task(60, 1)[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [("lnmax", "know Gaussian noise only"), ("interactive", "no student before"), ("mean", "allowed are auto, gnmax")],
-)
-def test_aggregators_without_a_run_are_refused(name, part):
+def test_unknown_aggregator_is_refused():
     X, y = task(600, 0)
-    with pytest.raises(InputError, match=f"aggregator is '{name}'.*{part}"):
-        PATEClassifier(aggregator=name, epsilon=1.0, classes=[0, 1, 2], verbose=0).fit(X, y, X_public=task(50, 1)[0])
+    with pytest.raises(InputError, match=r"aggregator is 'mean'.*allowed are auto, gnmax"):
+        PATEClassifier(aggregator="mean", epsilon=1.0, classes=[0, 1, 2], verbose=0).fit(X, y, X_public=task(50, 1)[0])
 
 
 def test_unregistered_names_are_refused_with_what_exists(tmp_path, capsys):

@@ -56,6 +56,19 @@ def commands():
     return walk(typer.main.get_command(app), "ipate")
 
 
+def test_commands_and_first_example_fit_their_column():
+    lines = [
+        line
+        for block in PYTHON_BLOCK.findall((DOCS / "index.md").read_text(encoding="utf-8"))
+        for line in block.splitlines()
+    ]
+    for path in sorted((DOCS / "tutorial").glob("*.ipynb")):
+        cells = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+        lines += [line for cell in cells if cell.startswith("%%bash") for line in cell.splitlines() if "ipate " in line]
+    assert len(lines) > 40
+    assert [line for line in lines if len(line) > 78] == []
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """Build the site strictly, once for all workers: a broken link, a broken anchor or a page outside nav fails."""

@@ -30,10 +30,11 @@ def test_five_tutorials_exist_and_are_listed():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_runs_from_first_to_last_cell(path):
+def test_notebook_runs_and_prints_the_stored_words(path):
     pytest.importorskip("nbclient")
+    steady = path.stem in ("hospital", "parties")  # in the others chance decides which sentences are printed
     ran = subprocess.run(
-        [sys.executable, str(DOCS / "hooks" / "notebooks.py"), path.stem],
+        [sys.executable, str(DOCS / "hooks" / "notebooks.py"), path.stem, *(["--check"] if steady else [])],
         capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:]

@@ -91,22 +91,22 @@ def ten() -> str:
             low, high = chance(epsilon)
             axes.plot([100 * low, 100 * high], [place, place], color=_SERIES[0], linewidth=7, solid_capstyle="butt")
             axes.annotate(
-                f"{down(100 * low)}% to {up(100 * high)}%", (100 * high, place), xytext=(6, 0),
+                f"{down(100 * low)}% to {up(100 * high)}%", (100, place), xytext=(6, 0), annotation_clip=False,
                 textcoords="offset points", va="center", color=_INK, fontsize=10,
             )  # fmt: skip
         axes.axvline(10, color=_INK, linewidth=1, linestyle=":")
         axes.set_yticks(range(len(levels)), [f"ε = {epsilon:g}" for epsilon in levels])
         axes.invert_yaxis()
         axes.grid(False, axis="y")
-        axes.set(xlabel="probability with the person's data, in %", xlim=(0, 190))
+        axes.set(xlabel="probability with the person's data, in %", xlim=(0, 100))
         axes.set_xticks([0, 10, 25, 50, 75, 100])
 
     words = "; ".join(f"ε = {e:g}: {down(100 * chance(e)[0])}% to {up(100 * chance(e)[1])}%" for e in (0.1, 1.0, 3.0))
-    return plot("ten", draw, "An outcome that has a probability of 10% without the person's data.", words)
+    return plot("ten", draw, "An outcome that has a probability of 10% with the person's data replaced.", words)
 
 
 def chance(epsilon: float, before: float = 0.1) -> tuple[float, float]:
-    """Return the least and the largest probability with the person's data, if it is `before` without; δ is left out."""
+    """Return the least and the largest probability with the data, if it is `before` with it replaced; δ is left out."""
     factor = float(np.exp(epsilon))
     return max(before / factor, 1 - (1 - before) * factor), min(before * factor, 1 - (1 - before) / factor)
 

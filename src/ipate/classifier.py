@@ -10,18 +10,17 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ipate._version import library_versions
 from ipate.data import cells
-from ipate.data.frames import is_frame, matched, n_rows, parts, take, without
+from ipate.data.frames import check_form, check_shared, is_frame, matched, n_rows, parts, take, without
 from ipate.errors import InputError
 from ipate.files import fingerprint
 from ipate.labelling.results import Record
 from ipate.ledger.records import noise_kind
 from ipate.people.budgets import MIN_GROUP_SIZE, Group
-from ipate.people.people import People, make_people
+from ipate.people.people import People
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit
 from ipate.planning.outlook import check_useful
@@ -31,11 +30,11 @@ from ipate.runs import fitting
 from ipate.runs.engines import by_ballots, by_teachers
 from ipate.students import usual_student
 from ipate.students.fitted import StudentMethods, student_of
-from ipate.teachers.ensemble import allows_missing
+from ipate.teachers.ensemble import allows_missing, check_public
 from ipate.teachers.models import as_teacher
 
 _CHOSEN = (  # parameters that the chooser of settings takes as they are
-    "variant", "n_teachers", "aggregator", "sigma", "check_sigma", "threshold", "points_per_teacher", "bound",
+    "variant", "n_teachers", "aggregator", "sigma", "check_sigma", "threshold", "scale", "points_per_teacher", "bound",
     "conversion", "stop", "max_labels", "voting", "queries", "counts",
 )  # fmt: skip
 
@@ -74,12 +73,13 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         is a tenth of the teachers, at least 8 and at most 32. `allocation_.notes` states the loss.
     min_group_size : int
         Smaller groups join the next stricter one; the strictest group never does.
-    n_teachers, sigma, check_sigma, threshold : number or "auto"
-        The number of teachers, the noise and the threshold. "auto" chooses them from public information: sizes,
-        classes, budgets, `points_per_teacher`, `proxy`.
+    n_teachers, sigma, check_sigma, threshold, scale : number or "auto"
+        The number of teachers, the noise (`scale`: of Laplace noise, for "lnmax") and the threshold. "auto" chooses
+        them from public information: sizes, classes, budgets, `points_per_teacher`, `proxy`.
     aggregator : str
         How votes become labels: "confident" (a label if a noisy check passes), "gnmax" (a label for every query),
-        any other name in `ipate.labelling.aggregators.AGGREGATORS`, or "auto": confident with a check, gnmax without.
+        "lnmax" (the same with Laplace noise), "interactive" (after a third, a label only where votes contradict a
+        student of the labels so far), or "auto": confident with a check, gnmax without, lnmax with a `scale`.
     points_per_teacher : int, optional
         The number of people per teacher if `n_teachers` is "auto".
     proxy : (X, y), optional
@@ -170,6 +170,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     sigma: float | str = "auto"
     check_sigma: float | str = "auto"
     threshold: float | str = "auto"
+    scale: float | str = "auto"
     points_per_teacher: int | None = None
     proxy: tuple[Any, Any] | None = None
     bound: str = "gdp"
@@ -247,13 +248,13 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         y = y if self.classes is None else cells.alone(y)
         given = {"y": y, "budgets": budgets, "levels": levels, "person_id": person_id}
         X, self._not_features, by_row = matched(X, given)
-        X, codes = self._private_rows(X, by_row.pop("y"))
+        X, codes = fitting.hiding_values(partial(self._private_rows, X, by_row.pop("y")))
         uniform = self.epsilon if budgets is None and levels is None else None
         rules: dict[str, Any] = {
             "policy": policy, "epsilon": uniform, "delta": self.delta, "merge_within": self.merge_within,
         }  # fmt: skip
         fitting.check_ledger_use(self.ledger, seeded=self.noise_seed is not None, named=person_id is not None)
-        people = make_people(len(codes), **by_row, **rules)  # refuses bad budgets before anything else
+        people = fitting.make_people(len(codes), **by_row, **rules)  # refuses bad budgets before anything else
         everybody = fitting.check_ids(people, named=person_id is not None)
         self._ids = (person_id, everybody) if isinstance(person_id, str) else None
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
@@ -266,19 +267,20 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             pool, truth = take(X, public), codes[public]
             X, codes = take(X, private), codes[private]
             by_row = {name: None if values is None else values[private] for name, values in by_row.items()}
-            people = make_people(len(codes), **by_row, **rules)
+            people = fitting.make_people(len(codes), **by_row, **rules)
         extra = None if labelled is None else self._public(*labelled, "labelled X", like=X)
         self._usual_student = usual_student(getattr(pool, "shape", ())[1:])
         people = self._merged(people)
-        standing = fitting.standing_of(self, people, everybody)
-        choose = partial(self._settings, n_public=n_rows(pool), seed=seed, X=X, standing=standing)
+        known: dict[str, Any] = {
+            "n_public": n_rows(pool), "n_classes": len(self.classes_), "seed": seed,
+            "standing": fitting.standing_of(self, people, everybody),
+        }  # fmt: skip
+        choose = partial(self._settings, X=X, **known)
         settings = self.choice_ = choose(people.groups)
         if extra is None and n_rows(pool) > len(self.classes_):
-            check_useful(
-                choose, people.groups, n_public=n_rows(pool), n_classes=len(self.classes_), seed=seed,
-                needed=self.min_labels, standing=standing,
-            )  # fmt: skip
-        student_of(self).try_on(student_of(self).make({}, seed=seed), pool, n_classes=len(self.classes_))
+            check_useful(choose, people.groups, needed=self.min_labels, **known)
+        untrained = student_of(self).make({}, seed=seed)
+        fitting.try_student(student_of(self), untrained, pool, settings=settings, n_classes=len(self.classes_))
         label = (by_ballots if settings.ballots else by_teachers)(self, X, codes, people, pool, seed=seed)
         self.labelling_, self.ledger_, self._extract = fitting.charge_labels(
             label, fitting.charged_terms(self.allocation_, self.choice_),
@@ -334,12 +336,10 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     def _validated(self, X: Any, **options: Any) -> Any:
         """Validate X (and y) with scikit-learn; without y, X must match the fitted data. Frames stay as they are."""
         first = "y" in options
+        if first:
+            options["y"] = fitting.check_targets(check_form(X, "X"), options["y"])
         if is_frame(X):
-            found = validate_data(self, X, reset=first, skip_check_array=True, **options)
-            if not first:
-                return found
-            check_consistent_length(X, options["y"])
-            return X, column_or_1d(options["y"], warn=True)
+            return validate_data(self, X, reset=first, skip_check_array=True, **options)
         if first:
             options["ensure_min_samples"] = 2
         finite = "allow-nan" if allows_missing(self._teacher()) else True
@@ -355,13 +355,16 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             raise InputError(f"X and {what} must both be DataFrames with the same columns, or both be arrays")
         target = what.replace("X", "y")
         table, _, found = matched(X, {target: y})
+        rows = check_form(without(table, self._not_features), what)
+        check_shared(rows, like, what)
         try:
-            X = self._validated(without(table, self._not_features))
+            X = self._validated(rows)
         except ValueError as error:
+            check_public(self._teacher(), X if is_frame(X) else np.asarray(X), called=what)
             raise InputError(f"{what}: {' '.join(str(error).split())}") from error
         truth = found[target]
-        if truth is not None and len(truth) != n_rows(X):
-            raise InputError(f"{target} has {len(truth)} entries and {what} {n_rows(X)}: one per row is needed")
+        if truth is not None and truth.shape != (n_rows(X),):
+            raise InputError(f"{target} has the shape {truth.shape} and {what} {n_rows(X)} rows: one per row is needed")
         if not self.allow_overlap:
             fitting.check_copies(like, X, table, what=what, ids=self._ids)
         return X, None if truth is None else fitting.encode(self.classes_, truth, target)
@@ -372,7 +375,6 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             X, self.classes_, y = fitting.declared_rows(self, X, y, self.classes)
             return X, y
         X, y = self._validated(X, y=y)
-        check_classification_targets(y)
         self.classes_ = fitting.find_classes(y, None)
         return X, fitting.encode(self.classes_, y, "y")
 
@@ -390,10 +392,9 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         )  # fmt: skip
         return people.merged(max_groups=most, min_group_size=self.min_group_size)
 
-    def _settings(self, groups: Sequence[Group], *, n_public: int, seed: int, X: Any, **known: Any) -> Settings:
+    def _settings(self, groups: Sequence[Group], *, X: Any, **known: Any) -> Settings:
         proxy = None if self.proxy is None else self._public(*self.proxy, "proxy X", like=X)
         return choose_settings(
-            groups=groups, n_public=n_public, n_classes=len(self.classes_), teacher=self._teacher(), proxy=proxy,
-            seed=seed, reference=as_reference(self.reference), student=student_of(self), **known,
-            **{name: getattr(self, name) for name in _CHOSEN},
+            groups=groups, teacher=self._teacher(), proxy=proxy, reference=as_reference(self.reference),
+            student=student_of(self), **known, **{name: getattr(self, name) for name in _CHOSEN},
         )  # fmt: skip

@@ -60,6 +60,28 @@ def test_log_law_is_a_law_and_agrees_with_the_wide_grid(counts, sigma):
     np.testing.assert_allclose(law, oracles.argmax_law(counts, sigma), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("gap", [0.0, 0.3, 5.0, 100.0, 700.0])
+def test_laplace_law_of_two_classes_has_closed_form(gap):
+    found = argmax_log_law([4.0 * gap, 0.0], 4.0, "laplace")
+    assert found[1] == pytest.approx(np.log((2 + gap) / 4) - gap, abs=1e-11)
+
+
+@pytest.mark.parametrize("counts", [[3, 1, 0], [25, *[0] * 9], [0, *[20] * 30], [7, 7, 2, 1.5, 900]])
+def test_laplace_law_agrees_with_sixty_digits(counts):
+    found = np.exp(argmax_log_law(np.array([counts, counts[::-1]]), 1.0, "laplace"))
+    np.testing.assert_allclose(found[0], found[1][::-1], rtol=1e-12)
+    assert found[0].sum() == pytest.approx(1, abs=1e-12)
+
+    def integrand(t):
+        below = [mp.exp(t - n) / 2 if t < n else 1 - mp.exp(n - t) / 2 for n in counts[1:]]
+        return mp.exp(-abs(t - counts[0])) / 2 * mp.fprod(below)
+
+    with mp.workdps(30):
+        inner = sorted({mp.mpf(n) + step for n in counts for step in (-30, 0, 30)})
+        oracle = mp.quad(integrand, [inner[0] - 30, *inner, inner[-1] + 30])
+    assert found[0, 0] == pytest.approx(float(oracle), abs=1e-11)
+
+
 def test_log_law_keeps_shape_order_and_doesnt_depend_on_chunks(monkeypatch):
     rng = np.random.default_rng(0)
     counts = rng.uniform(0, 100, (50, 6))

@@ -251,6 +251,7 @@ def test_audit_of_run_without_guarantee_is_private(tmp_path, monkeypatch):
     assert _run(made) == 0
     found = audit(tmp_path / "run", draws=2000)
     assert (found.guarantee, found.private, found.people) == ("none", True, "made-up people")
+    assert found.verdict.startswith("the run promises nothing")
 
 
 def test_audit_leaves_run_and_folder_as_they_were(runs):
@@ -261,7 +262,10 @@ def test_audit_leaves_run_and_folder_as_they_were(runs):
 
 def test_command_states_verdict_by_exit_code(runs, monkeypatch, capsys):
     assert _run(["audit", str(runs / "labels"), "--draws", "2000"]) == 0
-    assert "Nothing above the promise" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Nothing above the promise" in shown
+    assert "those of a copy with made-up data and whole budgets, not of the run" in shown
+    assert "verdict" in shown
     sound = NamedAggregator.label_noise
     monkeypatch.setattr(NamedAggregator, "label_noise", lambda *given: 0.1 * sound(*given))
     assert _run(["audit", str(runs / "labels"), "--draws", "2000"]) == 1

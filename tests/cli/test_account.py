@@ -697,7 +697,9 @@ def test_private_history_closes_a_file_that_was_open(folder, run):
 
 def test_history_of_all_bounds_names_them_and_is_closed(folder, run):
     write(folder)
-    assert run(*account("--bound", "all", "--history", "history.csv", "--plot", "costs.svg")).code == 0
+    ran = run(*account("--bound", "all", "--history", "history.csv", "--plot", "costs.svg"))
+    assert ran.code == 0
+    assert "Written: history.csv, costs.svg" in ran.out
     with (folder / "history.csv").open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 5 * 30 * 2

@@ -105,3 +105,19 @@ def test_missing_run_or_person_is_refused_in_one_line(march, run, tmp_path, comm
         assert (told.code, told.out) == (2, "")
         assert said in told.err
         assert told.err.count("\n") == 1
+
+
+def test_command_records_that_somebody_consented_again(march, run):
+    folder, person = march()
+    for wrong, said in (
+        (("--consented-again",), "has not withdrawn"),
+        (("--consented-again", "--dry-run"), "combined"),
+    ):
+        told = run("withdraw", folder.path, person, *wrong)
+        assert (told.code, told.out) == (2, "")
+        assert said in told.err
+    assert run("withdraw", folder.path, person, "--yes").code == 0
+    told = run("withdraw", folder.path, person, "--consented-again")
+    assert told.code == 0
+    assert told.out.startswith(f"Person {person} has consented again: runs on the ledger of")
+    assert "has withdrawn already" in run("withdraw", folder.path, person, "--yes").err  # this run stays as it is

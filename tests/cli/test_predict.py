@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -119,3 +120,18 @@ def test_bad_input_is_one_line_and_leaves_nothing(student, data, run, monkeypatc
     assert words in ran.err
     assert ran.err.count("\n") == 1
     assert {path.name: path.read_bytes() for path in data.iterdir()} == before
+
+
+def test_predictions_are_refused_in_public_folders(student, data, run):
+    for name in ("march", "april"):
+        (data / name / "public").mkdir(parents=True)
+        (data / name / "run.json").write_text("{}")
+    shutil.copytree(student, data / "march" / "public" / "student")
+    linked = data / "linked"
+    linked.symlink_to(data / "april" / "public")
+    for out in (data / "march" / "public" / "p.csv", data / "april" / "public" / "p.csv", linked / "p.csv"):
+        ran = run("predict", data / "march", data / "rows.csv", "--out", out)
+        assert ran.code == 2
+        assert "a prediction depends on its row" in ran.err
+        assert not out.exists()
+    assert run("predict", data / "march", data / "rows.csv", "--out", data / "march" / "p.csv").code == 0

@@ -91,6 +91,16 @@ def test_seeded_run_publishes_nothing_and_says_so(config, tmp_path, capsys):
     assert "NOT TO BE PUBLISHED (NO GUARANTEE (SEEDED))" in text
     assert "RELEASABLE" not in text
     assert "publish nothing" in text
+    assert "people without a guarantee" in text
+    assert "protected" not in text
+    card = (out / "private" / "student" / "README.md").read_text()
+    assert "## No promise holds" in card
+    assert "Nobody is protected: neither the" in card
+    assert "It holds for" not in card
+    assert _run(["report", str(out), "--out", str(tmp_path / "r.html"), "--model-card", str(tmp_path / "c.md")]) == 2
+    refused = capsys.readouterr().err
+    assert "must stay with the data owner" in refused
+    assert "no student" not in refused
     assert list((out / "public").iterdir()) == []
 
 

@@ -74,6 +74,18 @@ def test_missing_column_of_ids_is_pointed_out(ward, run):
     assert "No column of ids" not in run("schema", "cases.csv", "--person", "case").out
 
 
+def test_columns_of_consent_records_are_proposed_by_name(ward, run):
+    rows = [{"agreed_on": "2026-01-31", "policy": "v2", **row} for row in hospital.rows(600, seed=1)]
+    hospital.write(ward / "private.csv", rows)
+    ran = run("schema", "private.csv", "--public", "public.csv")
+    found = proposed(ran)
+    assert (found["consent_date"], found["consent_version"]) == ("agreed_on", "policy")
+    assert not {"agreed_on", "policy"} & {*found["drop"], *found["dates"], *found["categories"]}
+    assert "by its name the day of each person's consent" in ran.out
+    (ward / "public.csv").write_text("policy,age\nhome,50\nfleet,60\n")  # a feature, since it is public
+    assert "consent_version" not in proposed(run("schema", "private.csv", "--public", "public.csv"))
+
+
 def test_types_of_parquet_decide_without_a_public_file(ward, run):
     pandas = pytest.importorskip("pandas")
     dates = pandas.to_datetime(["2024-01-01", "2024-01-02"])

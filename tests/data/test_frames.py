@@ -87,7 +87,11 @@ def test_shared_index_is_taken_by_position_beside_array():
         (pd.DataFrame(np.eye(3)), {"budgets": pd.Series([1.0] * 3, index=[0, 1, 4])}, "X has 2 and budgets does not"),
         (pd.DataFrame(np.eye(2)), {"budgets": pd.Series([1.0] * 3)}, "budgets has 2 and X does not"),
         (np.eye(3), {"budgets": "epsilon"}, "X has none"),
-        (pd.DataFrame(COLUMNS), {"budgets": "epsilon"}, "no such column; its columns are age, ward, patient"),
+        (
+            pd.DataFrame(COLUMNS),
+            {"budgets": "epsilon", "person_id": "patient"},
+            "no such column; its columns are age, ward, patient",
+        ),
     ],
 )
 def test_values_of_unclear_rows_are_refused(X, given, words):

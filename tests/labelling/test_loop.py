@@ -17,8 +17,9 @@ from ipate.labelling.aggregators import Confident, GNMax, Interactive, LNMax, Me
 from ipate.labelling.audit import account_for
 from ipate.labelling.loop import label, open_ledger
 from ipate.labelling.noise import SecureNoise, SeededNoise
+from ipate.labelling.results import Record
 from ipate.ledger.base import MemoryLedger
-from ipate.people.budgets import Account, Budget, Group
+from ipate.people.budgets import Account, Budget, Group, strictest_first
 from ipate.votes import Votes
 from ipate.votes.panel import Panel
 
@@ -89,7 +90,7 @@ CASES = st.fixed_dictionaries(
 )
 
 
-def run_case(case):
+def make_case(case):
     rng = np.random.default_rng(case["seed"])
     names = ["strict", "middle", "lax"][: len(case["budgets"])]
     budgets = dict(zip(names, case["budgets"], strict=True))
@@ -105,13 +106,36 @@ def run_case(case):
     probs = None
     if case["aggregator"] == "interactive":
         probs = rng.dirichlet(np.ones(votes.n_classes), size=votes.n_queries)
+    given = {
+        "stop": stop, "max_labels": 7 if stop == "count" else None, "student_probs": probs,
+        "noise": SeededNoise(case["seed"] % 1000), "batch": int(rng.integers(1, 40)),
+    }  # fmt: skip
+    return votes, panel, aggregator, meter, given
+
+
+def run_case(case):
+    votes, panel, aggregator, meter, given = make_case(case)
     ledger = open_ledger(panel, meter, aggregator)
-    result = label(
-        votes, panel, aggregator, meter,
-        stop=stop, max_labels=7 if stop == "count" else None, student_probs=probs,
-        noise=SeededNoise(case["seed"] % 1000), ledger=ledger, batch=int(rng.integers(1, 40)),
-    )  # fmt: skip
-    return votes, panel, aggregator, meter, result, ledger, probs, stop
+    result = label(votes, panel, aggregator, meter, **given, ledger=ledger)
+    return votes, panel, aggregator, meter, result, ledger, given["student_probs"], given["stop"]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(CASES, st.integers(1, 59))
+def test_labelling_in_two_parts_equals_one(case, cut):
+    votes, panel, aggregator, meter, given = make_case(case)
+    whole = label(votes, panel, aggregator, meter, **given)
+    ledger = open_ledger(panel, meter, aggregator)
+    found = label(votes, panel, aggregator, meter, **given, ledger=ledger, order=range(cut))
+    if found.stopped_by == "pool":
+        found = label(votes, panel, aggregator, meter, **given, ledger=ledger, order=range(cut, 60), after=found)
+    for name in ("queries", "labels", "answered", "reinforced", "repeated"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+    assert (found.stopped_by, found.guarantee) == (whole.stopped_by, whole.guarantee)
+    for one, other in zip(found.groups, whole.groups, strict=True):
+        assert one.cost == pytest.approx(other.cost, rel=1e-9)
+        assert one.sensitivity == pytest.approx(other.sensitivity)
+        assert one.labels_until_exhausted == other.labels_until_exhausted
 
 
 @settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -131,7 +155,7 @@ def test_costs_respect_budgets_and_match_the_recorded_charges(case):
     )
     assert again.queries == result.n_queries
     assert again.answered == result.n_labels
-    for paid, recomputed in zip(result.groups, again.groups, strict=True):
+    for paid, recomputed in zip(result.groups, strictest_first(again.groups), strict=True):
         assert paid.id == recomputed.id
         if meter.bound in ("loose", "sup"):  # the filter fixed its order: at or above the best in hindsight
             assert paid.cost >= recomputed.cost * (1 - 1e-9)
@@ -171,6 +195,15 @@ def test_labelling_stops_at_the_last_affordable_query(rng, bound):
     orders = ledger.terms[broke[0]].meter.orders
     over = account_for(votes, panel, aggregator.mechanism, Meter(bound, "improved", orders), answered=mask)
     assert next(g.cost for g in over.groups if g.id == broke[0]) > budgets[broke[0]]
+
+
+def test_results_list_the_strictest_group_first(rng):
+    votes, panel = make_panel(make_votes(rng), {"a": 2.0, "b": 1.0}, "weighting")
+    result = label(votes, panel, make_aggregator("gnmax", 8.0), Meter("gdp"), noise=SeededNoise(1))
+    assert [group.id for group in result.groups] == ["b", "a"]
+    assert [group.budget.epsilon for group in result.groups] == [1.0, 2.0]
+    record = Record.of(result, n_public=votes.n_queries)
+    assert [group.id for group in replace(record, groups=record.groups[::-1]).groups] == ["b", "a"]
 
 
 def test_equal_budgets_make_all_variants_identical_to_standard(rng):

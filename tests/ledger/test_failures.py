@@ -18,7 +18,7 @@ from ipate.errors import IpateError
 from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise
 from ipate.ledger.file import connect, plain_errors
-from ipate.ledger.sqlite import SqliteLedger, run_names
+from ipate.ledger.sqlite import SqliteLedger, runs_on
 from ledger.making import CONFIDENT, all_terms, charge, label_into, opened, voting
 
 
@@ -199,6 +199,6 @@ def test_ledger_interrupted_during_creation_is_created_again(tmp_path):
         time.sleep(unit * rng.random())
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        assert run_names(path) in ((), ("run",))
+        assert tuple(run.name for run in runs_on(path)) in ((), ("run",))
         with SqliteLedger.open(path, all_terms()) as book:
             assert book.runs == ("run",)

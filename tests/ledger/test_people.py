@@ -10,6 +10,8 @@ from ipate.labelling.aggregators import GNMax, LNMax, Mechanism
 from ipate.labelling.audit import account_for
 from ipate.labelling.loop import account_terms, label
 from ipate.labelling.noise import SeededNoise
+from ipate.ledger.admission import Roster
+from ipate.ledger.records import PolicyTerms
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
 from ledger.making import BUDGETS, CONFIDENT, DELTA, LIMITS, all_terms, charge, larger, opened, terms, voting
@@ -215,3 +217,29 @@ def test_allocation_maps_each_person_to_an_account(variant):
         assert group.epsilon <= people.group_of(person).epsilon
         if variant == "vanishing":
             assert made.teachers_of(people.index_of(person)) == (int(account.split()[1]),)
+
+
+@pytest.mark.parametrize(
+    ("version", "levels", "delta", "said"),
+    [
+        ("2", {"high": 1.5, "low": 3.0}, 1e-5, r"ε = 1 at level 'high' and now is 1\.5 \(run 'one'"),
+        ("2", {"high": 0.5, "low": 3.0}, None, r"ε = 1 at level 'high' and now is 0\.5"),
+        ("2", {"high": 1.0, "low": 3.0}, 1e-6, "δ = 1e-05 and now is 1e-06"),
+        ("2", {"high": 1.0, "none": 9.0}, None, None),
+        ("3", {"high": 1.5, "low": 3.0}, 1e-6, None),
+    ],
+)
+def test_version_of_a_policy_keeps_its_meaning(tmp_path, version, levels, delta, said):
+    def roster(*terms):
+        return Roster(people={"ada": "strict"}, policy=PolicyTerms(*terms), accept_larger_budgets=True)
+
+    path = tmp_path / "ledger.sqlite"
+    SqliteLedger.open(
+        path, all_terms(), run="one", people=roster("2", (("high", 1.0), ("low", 3.0)), 1e-5)
+    ).close()  # fmt: skip
+    again = roster(version, tuple(levels.items()), delta)
+    if said is None:
+        SqliteLedger.open(path, all_terms(), run="two", people=again).close()
+        return
+    with pytest.raises(InputError, match=f"version '2' of the policy was {said}.*new version and date"):
+        SqliteLedger.open(path, all_terms(), run="two", people=again)

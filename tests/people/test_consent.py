@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipate.errors import DeltaWarning, InputError
-from ipate.people.budgets import read_groups, write_groups
+from ipate.people.budgets import GroupRow, read_groups, write_groups
 from ipate.people.consent import check_consent
 from ipate.people.people import People
 from ipate.people.policy import Policy
@@ -157,3 +157,9 @@ def test_other_columns_refuse_nothing(tmp_path):
     path.write_bytes(b"who,note,level\np1,a,high\np2,a,b,low\n")
     with pytest.raises(InputError, match="line 3 has 4 cells"):
         check_consent(path, policy=Policy(levels={"high": 1.0, "low": 2.0}), person="who", delta=1e-5)
+
+
+def test_group_file_lists_the_strictest_first(tmp_path):
+    rows = [GroupRow(group=name, epsilon=epsilon) for name, epsilon in (("low", 3.0), ("b", 1.0), ("a", 1.0))]
+    write_groups(tmp_path / "groups.csv", rows)
+    assert [row.group for row in read_groups(tmp_path / "groups.csv")] == ["a", "b", "low"]

@@ -412,7 +412,7 @@ def test_from_csv_groups_people_by_level_column(people_csv):
     [
         ("epsilon\n1\n0\n", {}, ["people.csv, line 3", "epsilon is '0'", "above 0"]),
         ("epsilon\n1\nx\n", {}, ["people.csv, line 3", "epsilon is 'x'"]),
-        ("e\n1\n", {}, ["people.csv", "no column 'epsilon'", "'e'"]),
+        ("e\n1\n", {}, ["people.csv", "no column 'epsilon'", "first line"]),
         ("epsilon,id\n1,a\n1,\n", {"person_column": "id"}, ["line 3", "id is missing"]),
         ("epsilon,d\n1,2\n", {"delta_column": "d"}, ["line 2", "d is '2'", "between 0 and 1"]),
         ("epsilon,d\n1,1e-9\n2,\n", {"delta_column": "d", "delta": None}, ["line 3", "delta", "missing"]),

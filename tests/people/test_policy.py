@@ -63,6 +63,7 @@ def test_consent_check_reports_days_and_versions(tmp_path, policy):
         ("p4,low,,2", "agreed is missing: every row needs one"),
         (f"p4,low,{date.today() + timedelta(days=3)},2", "it is in the future"),
         ("p4,low,2026-02-01,1", "version is '1': the policy is version '2'"),
+        ("p4,low,2025-12-31,2", "agreed is '2025-12-31': the policy is valid from 2026-01-01"),
     ],
 )
 def test_invalid_consent_records_are_named_with_lines(tmp_path, policy, line, words):
@@ -70,3 +71,8 @@ def test_invalid_consent_records_are_named_with_lines(tmp_path, policy, line, wo
     (problem,) = found.problems
     assert words in problem.text
     assert (problem.lines, found.unusable, found.groups) == ((5,), 1, ())
+
+
+def test_latest_day_of_a_person_decides_about_the_policy(tmp_path, policy):
+    found = checked(tmp_path, policy, [*LINES, "p4,low,2025-12-31,2", "p4,low,2026-02-01,2"])
+    assert found.problems == ()

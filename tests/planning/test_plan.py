@@ -9,13 +9,14 @@ import pytest
 import typer
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from allocation.cases import many_groups
 from ipate import PATEClassifier
 from ipate.accounting.bounds import Meter
 from ipate.allocation import lay_out
 from ipate.cli import plan as command
+from ipate.cli.app import _run
 from ipate.errors import InputError, ReproductionWarning
 from ipate.labelling.aggregators import Mechanism
 from ipate.parties.site import SiteOptions, _allocate_people
@@ -53,6 +54,22 @@ def affordable(mu2, epsilon, delta):
 def spent(group, noise, queries, labels):
     check = 0 if noise.check_sigma is None else (group.account.sensitivity / noise.check_sigma) ** 2
     return queries * check + labels * 2 * (group.account.sensitivity / noise.sigma) ** 2
+
+
+def test_plans_price_laplace_labels_by_their_scale():
+    made = make_plan(groups=PAPER, n_teachers=250, mechanism=Mechanism(sigma=40.0, noise="laplace"), n_classes=10)
+    for variant in made.variants:
+        assert (variant.mechanism.noise, variant.facts()["sigma"]) == ("laplace", None)
+        assert variant.facts()["laplace_scale"] == 40.0 * variant.layout.scale
+        for group in variant.groups if variant.variant != "vanishing" else ():
+            account, n = group.account, group.queries[-1]
+            pure = 2 * account.sensitivity / variant.mechanism.sigma
+            mu2 = (2 * ndtri(math.exp(pure) / (1 + math.exp(pure)))) ** 2
+            assert affordable(n * mu2, account.epsilon, account.delta)
+            assert not affordable((n + 1) * mu2, account.epsilon, account.delta)
+    rng = np.random.default_rng(0)
+    votes = np.array([200.0, *[50 / 9] * 9]) + 40 * rng.laplace(size=(40_000, 10))
+    assert made.chances.label_right == pytest.approx(np.mean(votes.argmax(axis=1) == 0), abs=0.01)
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -371,7 +388,7 @@ def test_every_entry_point_chooses_equal_settings(run, tmp_path):
     assert (out["n_teachers"], planned["sigma"], planned["check_sigma"]) == (ran.n_teachers, ran.sigma, ran.check_sigma)
     model = PATEClassifier(classes=range(6))
     model.classes_ = np.arange(6)
-    chosen = model._settings(task.people.groups, n_public=len(task.parts.public), seed=0, X=None)
+    chosen = model._settings(task.people.groups, n_public=len(task.parts.public), n_classes=6, seed=0, X=None)
     assert (chosen.n_teachers, chosen.sigma, chosen.threshold) == (ran.n_teachers, ran.sigma, ran.threshold)
     names = {"levels": task.data.levels[private], "person_id": None}
     rows = replace(task.data, X=task.data.X[private], y=task.data.y[private], **names)
@@ -384,3 +401,16 @@ def test_explicit_options_override_the_configuration(run, tmp_path):
     out = json.loads(run("run.toml --json --teachers 50"))
     assert (out["n_teachers"], out["bound"], out["variants"][0]["sigma"]) == (50, "loose", 9.0)
     assert "counts by loose" in " ".join(out["notes"])
+
+
+def test_plan_of_laplace_noise_speaks_of_its_scale(capsys):
+    given = ["plan", "--people", "3000", "--epsilon", "8", "--classes", "3", "--teachers", "60", "--pool", "200"]
+    assert _run([*given, "--scale", "12"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Laplace noise with b = 12" in text
+    assert "at equal b/k" in text
+    assert "σ" not in text.split("Ballots: one release")[0]
+    assert _run([*given, "--scale", "12", "--threshold", "30"]) == 2
+    assert "scale is 12.0 and threshold is 30.0" in capsys.readouterr().err
+    assert _run([*given, "--scale", "12", "--accuracy", "0.9"]) == 2
+    assert "does not cover laplace noise" in capsys.readouterr().err

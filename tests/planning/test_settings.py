@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from ipate.accounting.bounds import Meter
 from ipate.allocation import allocate
 from ipate.errors import InputError
-from ipate.labelling.aggregators import Confident, GNMax
+from ipate.labelling.aggregators import Confident, GNMax, LNMax
 from ipate.people.budgets import Budget, Group
 from ipate.people.people import People
+from ipate.planning.choose import PRICES
 from ipate.planning.reference import Reference, Simulator
 from ipate.planning.settings import Settings, choose_settings, designed
 
@@ -93,3 +95,30 @@ def test_gnmax_settings_have_no_check():
 def test_impossible_settings_are_refused_by_name(options, words):
     with pytest.raises(InputError, match=words):
         chosen(**options)
+
+
+def test_scale_of_laplace_noise_is_chosen_from_public_figures():
+    made = chosen(aggregator="lnmax")
+    assert (made.sigma, made.check_sigma, made.threshold) == (None, None, None)
+    assert made.aggregator().mechanism.noise == "laplace"
+    assert "Laplace noise with b = " in made.reason
+    assert "σ" not in made.reason
+    assert made.scale == pytest.approx(0.3 * made.n_teachers)
+    assert Settings.from_json(made.to_json()) == made
+    rich = [replace(group, budget=Budget(200.0, 1e-5)) for group in GROUPS]
+    less = choose_settings(groups=rich, n_public=100, n_classes=3, aggregator="lnmax")
+    assert less.scale < made.scale  # budgets that pay for the whole pool buy better labels
+
+
+def test_auto_aggregator_is_lnmax_with_a_scale():
+    made = chosen(scale=9.0)
+    assert isinstance(made.aggregator(), LNMax)
+    assert (made.aggregator_name, made.scale, made.sigma) == ("lnmax", 9.0, None)
+    assert made.reason.endswith("the scale of Laplace noise as given")
+    assert made.aggregator(2.0).mechanism.sigma == 18.0
+
+
+def test_chooser_never_expects_laplace_labels_too_cheap():
+    for pure in np.logspace(-4, 2, 50).tolist():
+        (mu2,) = Meter().worst_label(sensitivity=1.0, sigma=2 / pure, noise="laplace")
+        assert mu2 <= PRICES["laplace"] * (pure / 2) ** 2 * (1 + 1e-9)

@@ -166,6 +166,17 @@ def test_merged_and_withdrawn_people_are_counted():
     assert "1 person withdrew" in said
 
 
+def test_cast_ballots_of_people_who_left_stay_counted():
+    found = replace(facts(), withdrawn=2)
+    found = replace(found, parameters=replace(found.parameters, voting="ballots"))
+    said = " ".join((*claims.covered(found), *claims.public_facts(found), *claims.leaving(found)))
+    assert "a ballot that was cast by then is in the histogram and stays there" in said
+    assert "after it the histogram stays as it is" in said
+    assert "their ballot stays in the histogram if that was released with it" in said
+    for false in ("places stay empty", "their ballots are empty", "ballot stays empty"):
+        assert false not in said
+
+
 def test_ending_and_budget_use_are_described():
     found = facts()
     outcome = found.outcome

@@ -100,7 +100,7 @@ def test_bounds_without_gaussian_costs_have_no_events(made, tmp_path):
     run = made(bound="sup")
     found = write_report(run).facts
     assert group_events(found) == ()
-    with pytest.raises(InputError, match="not those of Gaussian releases"):
+    with pytest.raises(InputError, match="not those of Gaussian or Laplace releases"):
         write_exports(run, found, events=tmp_path / "events.json", registry=tmp_path / "r.yaml")
     assert list(tmp_path.iterdir()) == []
 

@@ -45,6 +45,15 @@ def test_labelling_of_votes_has_a_public_report(votes, bound, capsys):
         assert 0 < group["cost"] <= group["budget"] == group["promised_epsilon"]
 
 
+def test_report_of_laplace_labels_states_their_scale(votes, capsys):
+    files = [str(votes / name) for name in ("votes.npz", "groups.csv", "labels.csv", "report.html")]
+    given = ["label", files[0], "--groups", files[1], "--out", files[2], "--report", files[3], "--scale", "9"]
+    assert _run(given) == 0
+    stated = json.loads((votes / "report.json").read_text())["publishable"]["parameters"]
+    assert (stated["laplace_scale"], stated["sigma"]) == (9.0, None)
+    assert "Laplace noise with scale b = 9" in (votes / "report.html").read_text()
+
+
 def test_report_of_labels_has_no_hash_of_votes(votes, capsys):
     assert labelled(votes) == 0
     text = (votes / "report.html").read_text() + (votes / "report.json").read_text()

@@ -57,11 +57,31 @@ def test_letter_is_valid_html_without_scripts(statement):
 def test_letter_of_private_account_has_no_figure():
     text = text_of(for_the_person(PRIVATE))
     assert "No guarantee can be stated" in text
-    assert "not even to you" in text
+    assert "What was spent is not told, because it was computed from votes, other people's among them." in text
     for figure in ("12 labels", "20 checks", "1.23", "1.76", "0.5 ", "54.1"):
         assert figure not in text
     with pytest.raises(InputError, match="for the data owner only"):
         letter(PRIVATE, date="2026-04-01")
+
+
+@pytest.mark.parametrize(
+    ("kind", "noise", "spent"),
+    [
+        ({"seeded": True}, "whoever knows its seed", "the noise of this run can be repeated, so no ε limits"),
+        ({"overlap": True}, "may be private data themselves", "private data was also used as public data, so no ε"),
+        ({}, "no limit on what the labels tell about you", "at most the budget of ε = 3"),
+    ],
+    ids=["seeded", "overlap", "private"],
+)
+def test_letter_gives_one_reason_for_its_kind(kind, noise, spent):
+    text = text_of(for_the_person(replace(PRIVATE, **kind, asked="tiny")))
+    assert "How your data was used Your data was used, together with" in text
+    assert noise in text
+    assert "It was to limit what your data may give away" in text
+    assert "protected" not in text
+    assert spent in text
+    assert len(re.findall("There is no figure for what was spent|What was spent is not told", text)) == 1
+    assert ("at most the budget" in text) == (not kind)
 
 
 def test_letter_says_what_is_not_on_record():

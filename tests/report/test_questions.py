@@ -6,8 +6,10 @@ from html import unescape
 
 import pytest
 
+from ipate.report.claims import not_covered
 from ipate.report.facts import Identity, for_audience
 from ipate.report.layers import layers_of
+from ipate.report.modelcard import model_card
 from ipate.report.page import page
 from ipate.report.questions import questions
 from report.examples import facts
@@ -52,10 +54,21 @@ def test_answers_state_who_what_and_how_much():
     assert "120 people" in answers["Who is protected?"]
     assert "version 2, valid from 2026-01-01" in answers["What was agreed, and when?"]
     assert answers["What was spent?"] == "ε = 0.9877 (high) and 2.913 (low)."
-    assert answers["What is left?"] == "ε = 0.01235 (high) and 0.08766 (low)."
+    assert answers["What is left?"].startswith(
+        "ε = 0.01235 (high) and 0.08766 (low). This is the budget less the cost;"
+    )
     assert "dpo@stmary.example" in answers["How does somebody leave?"]
     assert answers["Who is responsible?"] == "St. Mary; contact: dpo@stmary.example."
     assert "10% false alarms" in answers["What can an attacker learn?"]
+
+
+def test_less_than_a_thousandth_left_is_nothing():
+    def said(*costs):
+        (found,) = [question.answer for question in questions(facts(costs=costs)) if question.asked == "What is left?"]
+        return found
+
+    assert said(0.99999, 2.91234).startswith("ε = nothing (high) and 0.08766 (low). Nothing means less than a thousan")
+    assert said(0.9999, 2.9999).startswith("Nothing: less than a thousandth of every budget.")
 
 
 @pytest.mark.parametrize("options", [{"bound": "exact"}, {"seeded": True}], ids=str)
@@ -66,6 +79,8 @@ def test_public_answers_of_private_runs_have_no_cost(options):
     assert "private" in answers["What is left?"]
     assert "No limit is stated" in answers["What can an attacker learn?"]
     assert "obody" in answers["Who is protected?"]
+    assert answers["Who is not?"].startswith("Everybody: those whose data taught the teachers (120 people), and")
+    assert "so nobody is protected" in " ".join(not_covered(for_audience(facts(**options), "public")))
 
 
 def test_missing_controller_is_said():
@@ -83,7 +98,8 @@ def test_layers_say_what_was_done_and_what_remains(options):
         assert f"{number}. {layer.name}" in html
         assert layer.did
         assert layer.must
-    told = " ".join(" ".join(layer.did) for layer in layers_of(found))
+    told, asked = (" ".join(" ".join(getattr(layer, part)) for layer in layers_of(found)) for part in ("did", "must"))
+    assert ("Recompute the costs" in asked) is found.publishable
     assert ("protects nobody" in told) is bool(options.get("seeded"))
 
 
@@ -111,3 +127,10 @@ def test_groups_have_one_order_everywhere(reported):
     html = report.html.read_text()
     tables = [re.findall(r'<th scope="row">([ab])</th>', table) for table in re.findall(r"<table.*?</table>", html)]
     assert {tuple(rows) for rows in tables if rows} == {("a", "b")}
+    student = report.html.parent / "student"
+    facts = json.loads((student / "student.json").read_text())
+    assert [group["group"] for group in facts["guarantee"]["groups"]] == ["a", "b"]
+    for card in ((student / "README.md").read_text(), model_card(report.facts, facts)):
+        assert set(re.findall(r"\| ([ab]) \|.*?\n\| ([ab]) \|", card)) == {("a", "b")}
+    stated = json.loads((report.html.parent / "guarantee.json").read_text())
+    assert [group["group"] for group in stated["groups"]] == ["a", "b"]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ipate.report.claims import assured
-from ipate.report.statement import Statement, Withdrawal, for_the_person, left, owed, sentences
+from ipate.report.statement import Statement, Withdrawal, for_the_person, left, owed, proposed, sentences
 
 STATEMENT = Statement(
     person="p7", run="march", asked="low", group="low", levels=True, budget=3.0, delta=1e-5, guaranteed=True,
@@ -26,6 +26,8 @@ def test_costs_round_up_and_remainders_round_down():
     text = sentences(STATEMENT)
     assert "ε = 1.235 was spent" in text[2]
     assert "ε = 1.765 is left" in text[3]
+    assert "less than a thousandth is left" in sentences(replace(STATEMENT, left=1.067e-5))[3]
+    assert "nothing is left" in sentences(replace(STATEMENT, left=0.0))[3]
 
 
 def test_merge_into_stricter_group_is_stated():
@@ -42,11 +44,32 @@ def test_withheld_cost_is_bounded_by_the_budget():
         assert figure not in text
 
 
+def test_statement_without_promise_names_no_cost():
+    for kind in ({"seeded": True}, {"overlap": True}):
+        full = replace(STATEMENT, guaranteed=False, private=True, asked="tiny", **kind)
+        text = " ".join(sentences(for_the_person(full)))
+        assert "so no ε limits what was given away" in text
+        assert "own account" not in text
+        assert "protected" not in text
+        assert "and so not for this run, this cost ε = 1.235" in " ".join(sentences(full))
+
+
+def test_ballot_stays_in_a_released_histogram():
+    cast = replace(ENTRY, teachers=(), trained=False, labels=0, checks=0, ballots=1, labelling="complete")
+    for text in (left(cast, "march")[0], proposed(cast, "march")[0]):
+        assert "their ballot is in the released histogram and stays there" in text
+        assert "empty" not in text
+    early = replace(cast, ballots=0, labelling="not begun", epsilon=0.0)
+    assert "their ballot stays empty" in left(early, "march")[0]
+
+
 def test_withdrawal_text_states_effects_and_limits():
     text = left(ENTRY, "march")
     assert text[0].startswith("Person p7 has withdrawn from march: their place in teachers 3, 9 stays empty")
     assert "ipate run --resume march" in text[1]
     assert "12 labels and 20 checks had been released and cannot be called back; by then ε = 1.235" in text[2]
+    assert "no later run on it" in text[3]
+    assert "ipate withdraw march p7 --consented-again" in text[3]
     done = left(replace(ENTRY, labelling="complete"), "march")
     assert "nothing more is drawn" in done[2]
     early = left(replace(ENTRY, trained=False, labels=0, checks=0, epsilon=0.0), "march")

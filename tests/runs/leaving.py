@@ -32,7 +32,7 @@ def people_file(path, *, blank=()):
     path.write_text("\n".join(lines) + "\n")
 
 
-def settings(file, *, seed=None, ledger=None, split_seed=0, **labelling):
+def settings(file, *, seed=None, ledger=None, split_seed=0, fresh_ledger=False, **labelling):
     values = {
         "data": {
             "file": file, "label": "sick", "level": "consent", "person": "person", "classes": ["0", "1"],
@@ -45,7 +45,10 @@ def settings(file, *, seed=None, ledger=None, split_seed=0, **labelling):
         "seed": seed,
         "split_seed": split_seed,
         "ledger": ledger,
+        "fresh_ledger": fresh_ledger,
     }  # fmt: skip
+    if labelling.get("voting") == "ballots":
+        values |= {"teachers": {"model": "bayes", "backend": "sequential"}, "labelling": labelling}
     return RunConfig.from_mapping(values)
 
 

@@ -105,7 +105,7 @@ def test_second_round_depends_on_released_labels_only():
         return made_labelling(order, answers[order])
 
     for answers in (np.zeros(300, dtype=int), np.arange(300) % 3, np.zeros(300, dtype=int)):
-        asking.ask(plan, lambda order, own=answers: label(order, own), n_classes=3, total_weight=10.0)
+        asking.ask(plan, lambda order, after=None, own=answers: label(order, own), n_classes=3, total_weight=10.0)
     np.testing.assert_array_equal(asked[1], asked[5])
     assert not set(asked[1].tolist()) & set(plan.first.tolist())
 

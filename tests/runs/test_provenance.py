@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import stat
+from datetime import date, timedelta
 
 import pytest
 
@@ -15,6 +16,7 @@ from ipate.runs.folder import RunFolder
 from ipate.runs.provenance import identity_of
 from ipate.runs.reporting import write_report
 from ipate.runs.statements import state, write_letters
+from ipate.runs.task import prepare
 from runs.leaving import go_on, leave, people_file, settings
 from runs.making import quiet
 
@@ -66,7 +68,8 @@ def test_statement_has_latest_consent_of_the_person(folder):
 def test_consent_of_another_version_is_refused(tmp_path):
     with_consent(tmp_path / "people.csv", version="1")
     made = RunFolder.create(tmp_path / "run", configured(tmp_path / "people.csv"))
-    with pytest.raises(InputError, match=r"version is '1' in .* rows, and the policy is version '2'"):
+    said = r"people\.csv, line 3: consent_version 'version' is '1', the first of .* rows, and the policy is version '2'"
+    with pytest.raises(InputError, match=said):
         go_on(made)
 
 
@@ -174,6 +177,7 @@ def test_letters_after_withdrawal_and_for_odd_ids(tmp_path):
     with_consent(tmp_path / "people.csv")
     path = tmp_path / "people.csv"
     path.write_text(path.read_text().replace(",p7,", ",a/b,").replace(",p8,", ",P9,"))
+    path.write_text(path.read_text().replace(",p10,", ",=1+1,").replace(",p11,", ",Con.1,").replace(",p12,", ",lpt1,"))
     made = RunFolder.create(tmp_path / "run", configured(path))
     go_on(made)
     gone = rows_of(made.private / "consent.csv")[0]["person"]
@@ -182,4 +186,49 @@ def test_letters_after_withdrawal_and_for_odd_ids(tmp_path):
     files = {row["person"]: row["file"] for row in rows_of(tmp_path / "letters" / "index.csv")}
     assert len({name.casefold() for name in files.values()}) == len(files)
     assert "/" not in files["a/b"]
+    assert "'=1+1" in files
+    assert not any(person.startswith(("=", "+", "-", "@")) for person in files)
+    for person in ("Con.1", "lpt1"):
+        assert files[person].startswith("letter-")
     assert "You withdrew on" in (tmp_path / "letters" / files[gone]).read_text()
+
+
+def test_day_of_consent_in_the_future_is_refused(tmp_path):
+    with_consent(tmp_path / "people.csv")
+    path, later = tmp_path / "people.csv", date.today() + timedelta(days=3)
+    path.write_text(path.read_text().replace("2026-01-05", str(later), 1))
+    made = RunFolder.create(tmp_path / "run", configured(path))
+    with pytest.raises(InputError, match=rf"people\.csv.*: consent_date 'agreed' is '{later}': it is in the future"):
+        go_on(made)
+
+
+def test_consent_before_the_policy_is_refused(tmp_path):
+    """Of several rows of a person the latest day counts."""
+    path = tmp_path / "people.csv"
+    with_consent(path)
+    config = configured(path)
+    people = prepare(config).people
+    once, twice = (next(name for name in people.ids.tolist() if len(people.rows_of(name)) == rows) for rows in (1, 2))
+    lines = path.read_text().splitlines()
+    for person, rows in ((once, None), (twice, 1)):  # all rows of the first, the first row of the second
+        own = [row for row, line in enumerate(lines) if f",{person}," in line][:rows]
+        for row in own:
+            lines[row] = lines[row][: lines[row].rindex(",2026")] + ",2025-12-31,2"
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(
+        InputError, match=rf"agreed is '2025-12-31' for person '{once}', .* 2026-01-01: 1 of 250 people"
+    ):
+        prepare(config)
+
+
+def test_version_that_stood_for_another_budget_is_refused(tmp_path):
+    path = tmp_path / "people.csv"
+    with_consent(path)
+    go_on(RunFolder.create(tmp_path / "april", configured(path, max_labels=3)))
+    values = configured(path, max_labels=3).model_dump() | {"accept_larger_budgets": True}
+    values["budgets"]["policy"] = {"high": 30.0, "low": 50.0}
+    with pytest.raises(InputError, match="version '2' of the policy was ε = 20 at level 'high' and now is 30"):
+        go_on(RunFolder.create(tmp_path / "may", RunConfig.from_mapping(values)))
+    values["budgets"]["policy_version"] = "3"
+    path.write_text(path.read_text().replace(",2\n", ",3\n"))
+    assert go_on(RunFolder.create(tmp_path / "june", RunConfig.from_mapping(values))) is not None

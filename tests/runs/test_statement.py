@@ -82,8 +82,9 @@ def test_statement_before_labelling_shows_full_budget(tmp_path):
     other = state(folder, next(name for name in members(folder).values() if name != entry.person))
     assert (other.spent, other.left, other.entries) == (0.0, other.budget, ())
     assert any("Nothing has been released" in line for line in sentences(other))
-    with pytest.raises(InputError, match="nobody has this id"):
+    with pytest.raises(InputError, match=r"nobody has this id .* nor among those whose rows are its pool") as caught:
         state(folder, "ada")
+    assert "ipate statement" not in str(caught.value)  # the command that was given
 
 
 def _teaches(folder, person):

@@ -1,7 +1,11 @@
 """The input of a run: who is protected and who is not."""
 
+import pytest
+
+from ipate.errors import InputError
 from ipate.runs.config import RunConfig
 from ipate.runs.task import prepare
+from runs.leaving import people_file, settings
 
 
 def _file(path, ids):
@@ -48,3 +52,33 @@ def test_configuration_limits_number_and_size_of_groups(tmp_path):
     merged = people(max_groups=40, min_group_size=12)
     assert sorted(group.people for group in merged.groups)[1] >= 12
     assert len(people(merge_within=1.0).groups) == 3
+
+
+def test_text_in_number_column_of_pool_is_noted(tmp_path):
+    people = _file(tmp_path / "people.csv", [f"p{index}" for index in range(120)])
+    people.write_text(people.read_text().replace("p7,0,", "p7,martian,"))
+    pool = tmp_path / "pool.csv"
+    pool.write_text('x\n1\n""\nold\nnan\nolder\n' + "5\n6\n" * 20)
+    task = _task(
+        people,
+        person="person",
+        numbers=["x"],
+        public=None,
+        test=None,
+        public_file=pool,
+        public_without_protection=False,
+    )
+    assert task.data.notes == (
+        f"{pool}, line 4: column 'x' is 'old', which is no number, the first of 2 such cells: taken as missing",
+    )
+
+
+def test_delta_of_one_over_the_people_is_refused(tmp_path):
+    path = tmp_path / "people.csv"
+    people_file(path)
+    values = settings(path).model_dump()
+    values["budgets"]["delta"] = 0.1
+    with pytest.raises(InputError, match=r"delta is 0\.1 .* N = 250 people.*choose at most 1/\(10·N\) = 0\.0004"):
+        prepare(RunConfig.from_mapping(values))
+    values["budgets"]["delta"] = 0.0039
+    assert prepare(RunConfig.from_mapping(values)).people.groups[0].delta == 0.0039

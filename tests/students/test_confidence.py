@@ -1,15 +1,19 @@
 """Posterior and confidence from released counts, against Bayes' rule written out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.naive_bayes import GaussianNB
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
 from ipate.labelling.aggregators import GNMax, Mechanism
 from ipate.labelling.loop import label
 from ipate.labelling.noise import SeededNoise
-from ipate.students.confidence import confidence, label_distributions, posterior
+from ipate.students import find_student
+from ipate.students.confidence import confidence, guess, label_distributions, posterior
 from ledger.making import voting
 
 VOTES = np.array([[40, 12, -3], [7, 7, 7], [-90, 400, 380]])
@@ -81,3 +85,41 @@ def test_counts_without_their_step_are_refused():
         label_distributions([0, 1, 2], n_classes=3, noisy_votes=VOTES)
     with pytest.raises(InputError, match="there are 2 points and 3 classes"):
         label_distributions([0, 1], n_classes=3, noisy_votes=VOTES, step=np.ones(3), total_weight=1.0)
+
+
+def guessed(labels, student="bayes", classes=("a", "b", "c")):
+    votes, panel = voting(60)
+    found = label(votes, panel, GNMax(mechanism=Mechanism(sigma=20.0)), Meter(), noise=SeededNoise(1), max_queries=12)
+    found = replace(found, labels=np.asarray(labels), answered=np.asarray(labels) >= 0)
+    pool = np.random.default_rng(0).normal(size=(60, 2))
+    pool[found.queries] += 9.0 * np.asarray(labels)[:, None]
+    chosen = find_student(student)
+    return guess(chosen, chosen.make({}, seed=0), pool, found, classes=classes, total_weight=5.0)
+
+
+@pytest.mark.parametrize("student", ["bayes", "logistic", "graph"])
+def test_guess_has_a_column_for_every_class(student):
+    found = guessed([0, 2] * 6, student)
+    assert found.shape == (60, 3)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    np.testing.assert_array_equal(found[:, 1], 0)
+    assert (found[:12].argmax(axis=1) == [0, 2] * 6).all()
+
+
+@pytest.mark.parametrize("labels", [[-1] * 12, [1] * 12, [-1, 2] * 6])
+def test_guess_needs_labels_of_two_classes(labels):
+    assert guessed(labels) is None
+
+
+class Improper(GaussianNB):
+    """Its probabilities do not sum to 1, and those of the first point are not numbers."""
+
+    def predict_proba(self, X):
+        return np.where(np.arange(len(X))[:, None] == 0, np.nan, 2 * super().predict_proba(X))
+
+
+def test_improper_probabilities_of_a_student_are_scaled():
+    """The labels that taught it are paid for, so that a run must not end here."""
+    found = guessed([0, 1] * 6, Improper())
+    np.testing.assert_allclose(found[0], 1 / 3)
+    np.testing.assert_allclose(found[1:], guessed([0, 1] * 6, GaussianNB())[1:])

@@ -189,7 +189,7 @@ def test_nonfinite_row_trains_nobody_and_point_is_refused(tmp_path, value):
     assert notes == {}
     X[17, 2] = 0
     pool[3, 1] = value
-    with pytest.raises(InputError, match=r"public features .* row 3, column 1"):
+    with pytest.raises(InputError, match=r"public features: .* row 3, column 1"):
         votes_of(LogisticRegression(), tmp_path, X=X, y=y, pool=pool, rows=rows)
 
 

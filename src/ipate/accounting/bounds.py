@@ -87,6 +87,7 @@ class Bound(ABC):
 
     name: str
     summary: str  # one line for reports, beginning with the name
+    laplace_summary: str | None = None  # the same for labels with Laplace noise, where it differs
     data_independent: bool = False  # the charge is the same for all votes, so it may be published
     whole: bool = False  # one charge pays for a tested design, and no query is charged by itself
     has_orders: bool = True  # costs are Rényi curves
@@ -98,6 +99,7 @@ class Bound(ABC):
     batch_size: int = 8192  # queries at a time at most; fewer where a query's cost takes long to compute
     trade_off: str = "min(1, e^ε·α + δ, 1 − e^−ε·(1 − δ − α))"  # the formula of `best_power`, for reports
     recipe: tuple[str, str] | None = None  # Python text of what labels and checks cost at Δ = 1 (and order 1), if short
+    laplace_recipe: str | None = None  # Python text of what labels with Laplace noise cost at Δ = moved (and order)
 
     @property
     def fixes_order(self) -> bool:
@@ -109,6 +111,10 @@ class Bound(ABC):
         """Whether the bound has a rule of its own for the cost of a single query, besides its worst case."""
         kind = type(self)
         return kind.check_cost is not Bound.check_cost or kind.label_cost is not Bound.label_cost
+
+    def describe(self, noise: str) -> str:
+        """Return one line for reports of labels with this noise."""
+        return self.laplace_summary or self.summary if noise == "laplace" else self.summary
 
     def width(self, orders: Orders) -> int:
         """Return the length of a cost vector."""
@@ -327,6 +333,7 @@ def queries_afforded(
     sensitivity: float,
     sigma: float,
     check_sigma: float | None = None,
+    noise: str = "gaussian",
     answer_rate: float = 1.0,
     spent: Floats | None = None,
     every_order: bool = False,
@@ -340,7 +347,7 @@ def queries_afforded(
     if not 0 <= answer_rate <= 1:
         raise InputError(f"answer_rate is {answer_rate}: it must lie between 0 and 1")
     limit = meter.limit(epsilon, delta) - (0.0 if spent is None else spent)
-    check, label = meter.worst_query(sensitivity=sensitivity, sigma=sigma, check_sigma=check_sigma)
+    check, label = meter.worst_query(sensitivity=sensitivity, sigma=sigma, check_sigma=check_sigma, noise=noise)
     found = [_queries(*costs, answer_rate) for costs in zip(limit, check, label, strict=True)]
     return min(found) if every_order else max(found)
 

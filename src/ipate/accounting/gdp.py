@@ -99,6 +99,7 @@ class Gdp(Bound):
 
     name = "gdp"
     summary = "gdp: exact composition of Gaussian noise, for all votes"
+    laplace_summary = "gdp: labels with Laplace noise, each at the μ that covers its ε₀ = 2Δ/b, for all votes"
     data_independent = True
     has_orders = False
     own_conversion = "gdp"
@@ -106,6 +107,7 @@ class Gdp(Bound):
     noises = ("gaussian", "laplace")
     trade_off = "Φ(Φ⁻¹(α) + μ), with the μ of (ε, δ)"
     recipe = ("2 * labels / sigma**2", "queries / check_sigma**2")
+    laplace_recipe = "labels * (2 * norm.ppf(1 / (1 + exp(-2 * moved / scale))))**2"
 
     def limit(self, orders: Orders, *, epsilon: ArrayLike, delta: ArrayLike, conversion: str) -> Floats:
         """Return the μ² that budgets afford."""

@@ -122,9 +122,14 @@ class Loose(RenyiBound):
 
     name = "loose"
     summary = "loose: Rényi costs of the Gaussian mechanism, for all votes"
+    laplace_summary = "loose: Rényi costs of randomised response at ε₀ = 2Δ/b of a Laplace label, for all votes"
     data_independent = True
     noises = ("gaussian", "laplace")
     recipe = ("labels / sigma**2", "queries / (2 * check_sigma**2)")
+    laplace_recipe = (
+        "labels * log((sinh(2 * order * moved / scale) - sinh(2 * (order - 1) * moved / scale))\n"
+        "                   / sinh(2 * moved / scale)) / (order - 1)"
+    )
 
     def noise_multiplier(self, cost: float, *, order: float | None) -> float | None:
         """Return the root of α/(2·cost): the Gaussian mechanism costs α/2 over its squared noise multiplier."""

@@ -211,6 +211,18 @@ class Allocation:
         slots = zip(self.persons.tolist(), teacher.tolist(), strict=True)
         return {ids[person]: f"teacher {number}" for person, number in slots if person >= 0}
 
+    def former(self) -> dict[str, str]:
+        """Return person → account of those who withdrew, as it would be if they had not."""
+        if not self.withdrawn:
+            return {}
+        whole = replace(self, withdrawn=())
+        if self.participation is not None:  # the account is that of a teacher, and slots that were emptied name nobody
+            whole = replace(
+                whole, persons=make_allocation(people=self.people, layout=self.layout, seed=self.seed).persons
+            )
+        homes = whole.members()
+        return {person: homes[person] for person in self.people.ids[list(self.withdrawn)].tolist()}
+
     def save(self, path: str | Path) -> None:
         """Write the allocation to an npz file, whole or not at all; it names people, so keep it private."""
         from ipate.allocation.storage import save

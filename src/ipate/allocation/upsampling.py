@@ -128,7 +128,9 @@ class Upsampling(Variant):
             return None
         return (
             "Budgets are people's own and their data may be pooled: upsampling mixes all groups in every teacher, so "
-            "no teacher depends on who chose which budget. Parties that cannot share data want weighting."
+            "no teacher depends on who chose which budget. Weighting is the default all the same, because it also "
+            "serves parties that cannot share data, follows budgets exactly and not in whole copies, and trains on "
+            "every row once."
         )
 
     def recognises(self, votes: Votes) -> bool:

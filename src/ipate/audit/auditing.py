@@ -77,6 +77,8 @@ def _notes(subject: Subject, groups: Sequence[GroupAudit]) -> Iterator[str]:
     )
     if subject.guarantee == "none":
         yield "The run itself promises nothing; what its settings promise with secure noise was audited."
+    if subject.settings.n_first is not None:
+        yield "The check compares the votes with a student in the run, and among themselves here; it costs the same."
     if subject.config.teachers.model in NETS and not subject.settings.ballots:
         yield "Nets are trained in batches of their own, which the audit does not attack; its teachers are of one kind."
     for group in groups:

@@ -1,7 +1,8 @@
 """Measured noise: an upper limit of the deviation of each kind, from what the labelling released in the copy.
 
-The votes are known, and so is the exact law of an answer for every σ. An answer that consensus makes likely becomes
-less likely as σ grows: the lower limit of Clopper and Pearson for its probability is an upper limit of σ.
+The votes are known, and so is the exact law of an answer for every σ, or for every scale of Laplace noise. An answer
+that consensus makes likely becomes less likely as σ grows: the lower limit of Clopper and Pearson for its probability
+is an upper limit of σ.
 """
 
 import math
@@ -79,9 +80,10 @@ class Sample:
 def measure_label(copy: Copy, *, queries: int, error: float) -> Measured:
     """Return an upper limit of σ from labels of votes in which class 0 leads by a little more than the noise.
 
+    Under Laplace noise it is a limit of the scale.
     Where counts are released, they are measured instead: their rounding makes ties, which change the law of labels.
     """
-    weights, stated = copy.allocation.weights, copy.mechanism.sigma
+    weights, stated, kind = copy.allocation.weights, copy.mechanism.sigma, copy.mechanism.noise
     gap = min(float(weights.sum()), math.sqrt(2) * _SURE * stated)
     own = lean(weights, gap)
     sample = Sample.draw(copy, own, queries)
@@ -89,10 +91,10 @@ def measure_label(copy: Copy, *, queries: int, error: float) -> Measured:
         return _measure_counts(sample, sample.steps, stated=stated, error=error)
     leads = (sample.rows[:, 0] >= sample.rows[:, 1:].max(axis=1) + gap / 4)[sample.row]
     found = sample.limit(
-        sample.answered & leads, sample.labels == 0, lambda sigma: np.exp(argmax_log_law(sample.rows, sigma)[:, 0]),
-        stated=stated, error=error,
+        sample.answered & leads, sample.labels == 0,
+        lambda sigma: np.exp(argmax_log_law(sample.rows, sigma, kind)[:, 0]), stated=stated, error=error,
     )  # fmt: skip
-    return replace(found, kind="labels")
+    return replace(found, kind="labels", noise=kind)
 
 
 def _measure_counts(sample: Sample, steps: Ints, *, stated: float, error: float) -> Measured:

@@ -5,6 +5,7 @@ from typing import Any
 
 FOUND = "ABOVE THE PROMISE"
 PASSED = "nothing above the promise"
+UNPROMISED = "the run promises nothing; nothing above what its settings promise with secure noise"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +53,13 @@ class GroupAudit:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One kind of noise: its stated deviation, an upper limit that was measured, and whether draws are independent."""
+    """One kind of noise: its stated deviation, an upper limit that was measured, and whether draws are independent.
+
+    Under Laplace noise, both figures are its scale.
+    """
 
     kind: str
+    noise: str = "gaussian"
     stated: float
     most: float
     draws: int
@@ -88,7 +93,7 @@ class Audit:
     @property
     def verdict(self) -> str:
         """The verdict in a few words."""
-        return FOUND if self.found else PASSED
+        return FOUND if self.found else PASSED if self.guarantee == "releasable" else UNPROMISED
 
     def as_json(self) -> dict[str, Any]:
         """Return the audit in JSON form."""

@@ -23,7 +23,10 @@ _WIDEST = 1.0  # largest lead of an attack on labels, in deviations of a differe
 
 
 def measure_noise(copy: Copy, *, queries: int, error: float, bar: Bar = silent) -> tuple[Measured, ...]:
-    """Return upper limits of σ and, where there is a check, of σ_T, all of them right but with probability `error`."""
+    """Return upper limits of σ (of the scale under Laplace noise) and of the σ_T of a check.
+
+    All of them are right but with probability `error`.
+    """
     kinds = (measure_label, measure_check) if copy.mechanism.has_check else (measure_label,)
     found = []
     with bar("kinds of noise measured", len(kinds)) as progress:
@@ -140,7 +143,7 @@ def _attack(
         laws = projected(float(np.linalg.norm(here - there)), limits[LABELS])
         parts.append(Part(times=answered, here=laws[0], there=laws[1]))
     elif kind != CHECKS:
-        here_law, there_law = (np.exp(argmax_log_law(row, limits[LABELS])) for row in (here, there))
+        here_law, there_law = (np.exp(argmax_log_law(row, limits[LABELS], mechanism.noise)) for row in (here, there))
         parts.append(Part(times=answered, here=here_law, there=there_law))
     if kind != LABELS:
         chances = [float(ndtr((row.max() - float(mechanism.threshold or 0)) / limits[CHECKS])) for row in (here, there)]

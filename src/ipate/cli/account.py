@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from typer import Argument, Option
+from typer import Argument, Option, echo
 
 from ipate.cli import options
 from ipate.cli.output import (
@@ -80,7 +80,6 @@ def command(
     from ipate.allocation.layout import teacher_weights
     from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.audit import account_for, check_mask
-    from ipate.labelling.blocks import blocks
     from ipate.labelling.comparison import comparable_bounds, compare_bounds
     from ipate.labelling.costs import check_supported
     from ipate.labelling.results import StoppedBy, state_guarantee
@@ -131,8 +130,18 @@ def command(
                 plot_costs(comparison, plot)
     if bound == ALL:
         _print_all(results, delta, as_json=as_json)
-        return
-    (result,), (meter,) = results, meters
+    else:
+        _print_one(results[0], delta, as_json=as_json)
+    written = [str(path) for path in (history, plot) if path is not None]
+    if written and not as_json:
+        echo(f"Written: {', '.join(written)}")
+
+
+def _print_one(result: "Audit", delta: float, *, as_json: bool) -> None:
+    """Print the costs under one bound."""
+    from ipate.labelling.blocks import blocks
+
+    meter = result.meter
     if as_json:
         inputs = {"bound": meter.bound, "conversion": meter.conversion, "delta": delta}
         outcome = {"queries": result.queries, "answered": result.answered}

@@ -135,6 +135,12 @@ def _usage(error: Any) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(error.format_message())
     where = error.ctx.command_path if error.ctx else "ipate"
+    option = str(getattr(error, "option_name", ""))
+    if option and any(param.name == "config" for param in (error.ctx.command.params if error.ctx else ())):
+        from ipate.runs.config import find_key
+
+        if (place := find_key(option.lstrip("-").replace("-", "_"))) is not None:
+            return f"{where}: {option} is not an option: set {place} (see {where} --help)"
     return f"{where}: {_one_line(error.format_message())} (see {where} --help)"
 
 

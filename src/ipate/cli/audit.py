@@ -65,11 +65,15 @@ def _print(found: "Audit") -> None:
         for group in found.groups
         for attack in group.attacks
     ]  # fmt: skip
-    columns = ["group", "promised ε", "δ", "attack", "releases", "charged ε", "shown ε", ""]
+    columns = ["group", "promised ε", "δ", "attack", "releases", "charged ε", "shown ε", "verdict"]
     mark = "; PRIVATE: it used private figures of the run, or who learns from whom" if found.private else ""
-    title = f"{found.verdict[0].upper()}{found.verdict[1:]}, at {found.confidence:.4g} confidence{mark}"
+    title = (
+        f"{found.verdict[0].upper()}{found.verdict[1:]}, at {found.confidence:.4g} confidence{mark}. All figures are "
+        "those of a copy with made-up data and whole budgets, not of the run"
+    )
     noise = [
-        f"Noise of {measured.kind}: stated σ = {measured.stated:.4g}, measured at most {measured.most:.4g}"
+        f"Noise of {measured.kind}: stated {'σ' if measured.noise == 'gaussian' else 'Laplace scale b'} = "
+        f"{measured.stated:.4g}, measured at most {measured.most:.4g}"
         + ("." if measured.fresh else "; DRAWS ARE NOT INDEPENDENT.")
         for measured in found.noise
     ]

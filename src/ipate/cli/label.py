@@ -193,11 +193,10 @@ def command(
                 order=order, student_probs=probs, noise=noise, ledger=book, progress=progress,
             )  # fmt: skip
         stored = stored_answers(result, book, ballot.queries)
-        used = chosen.mechanism
         describer.write(
             result, book, n_pool=ballot.n_queries, n_classes=ballot.n_classes, queries=ballot.queries, variant=name,
-            teachers=len(panel.weights), sigma=used.sigma, check_sigma=used.check_sigma, threshold=used.threshold,
-            stop=stop, max_labels=max_labels, design=test, counts=counts,
+            teachers=len(panel.weights), **chosen.mechanism.parameters, stop=stop, max_labels=max_labels,
+            design=test, counts=counts,
         )  # fmt: skip
     _write_counts(_counts_file(out), ballot, result)
     counted = None if result.noisy_votes is None else str(_counts_file(out))
@@ -273,11 +272,14 @@ def _write_labels(path: Path, votes: "Votes | GivenBallots", result: "Labelling"
     from ipate.files import write_csv
 
     labelled = result.answered | result.reinforced
+    own = bool(result.reinforced.any())  # a column says where the label is the student's own class
+    columns = (array.tolist() for array in (result.queries, labelled, result.labels, result.reinforced))
     rows = (
         [query if votes.queries is None else votes.queries[query], int(answered), label if answered else ""]
-        for query, answered, label in zip(*(a.tolist() for a in (result.queries, labelled, result.labels)), strict=True)
+        + ([int(kept)] if own else [])
+        for query, answered, label, kept in zip(*columns, strict=True)
     )
-    write_csv(path, ["query", "answered", "label"], rows, newline="\r\n")
+    write_csv(path, ["query", "answered", "label", *(["reinforced"] if own else [])], rows, newline="\r\n")
 
 
 def _counts_file(out: Path) -> Path:

@@ -93,7 +93,8 @@ def labels_given(record: "Record", *, least: int) -> str:
 
     found = record.ballots
     if found is None:
-        return f"{counted(record.n_labels, 'label')} from {record.n_queries:,} queries"
+        own = f", and the student's own class at {len(record.reinforced):,} more" if record.reinforced else ""
+        return f"{counted(record.n_labels, 'label')} from {record.n_queries:,} queries{own}"
     weigh = f", all ballots together weigh {figure(found.weight)} noise deviations, {figure(found.per_class)} per class"
     if has_small((group.group.people for group in record.groups), least=least):  # it would tell the size
         weigh = ""
@@ -113,7 +114,9 @@ def budget_cells(group: "GroupResult") -> list[str]:
 
 def cost_cells(group: "GroupResult") -> list[str]:
     """Format the cells of `COST_COLUMNS` for one group."""
-    return [f"{group.sensitivity:.4g}", f"{group.cost:.4f}", f"{group.used:.0%}"]
+    from ipate.report.formats import used
+
+    return [f"{group.sensitivity:.4g}", f"{group.cost:.4f}", used(group.used)]
 
 
 @contextmanager

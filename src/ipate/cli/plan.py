@@ -58,10 +58,15 @@ def command(
     points_per_teacher: Annotated[
         int | None, Option(help="People per teacher, if the number of teachers is auto.")
     ] = None,
-    aggregator: Annotated[str | None, Option(help="auto, confident (with a check) or gnmax (without).")] = None,
+    aggregator: Annotated[
+        str | None, Option(help="auto, gnmax, confident or interactive (both with a check), lnmax (Laplace noise).")
+    ] = None,
     sigma: Annotated[float | None, Option(help="σ at k teachers; default: as in ipate run.")] = None,
     check_sigma: Annotated[float | None, Option(help="σ_T at k teachers; default: as in ipate run.")] = None,
     threshold: Annotated[float | None, Option(help="T at k teachers; default: as in ipate run.")] = None,
+    scale: Annotated[
+        float | None, Option(help="The Laplace scale of lnmax at k teachers; default: as in ipate run.")
+    ] = None,
     bound: Annotated[str | None, Option(help="gdp, loose or sup; default: gdp.")] = None,
     conversion: Annotated[str | None, Option(help="improved (default) or classic; ignored by gdp.")] = None,
     orders: Annotated[str | None, Option(help="Rényi orders: FIRST:LAST or a list; default: 2:50.")] = None,
@@ -118,8 +123,8 @@ def command(
         least = read.budgets.min_group_size
     given = {
         "variant": variant, "n_teachers": options.whole_number(teachers), "points_per_teacher": points_per_teacher,
-        "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold, "bound": bound,
-        "conversion": conversion,
+        "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold, "scale": scale,
+        "bound": bound, "conversion": conversion,
     }  # fmt: skip
     request |= {name: value for name, value in given.items() if value is not None}
     rules = {"copies": copies, "weights": weights, "tolerance": tolerance, "max_copies": max_copies, "power": power}
@@ -263,12 +268,14 @@ def _show(
         return
     for note in notes:
         echo(note)
+    symbol = "σ" if settings.scale is None else "b"
+    kind = "" if settings.scale is None else "Laplace noise with "
     for variant in plan.variants:
         noise = variant.mechanism
         check = "" if not noise.has_check else f", σ_T = {noise.check_sigma:.5g}, T = {noise.threshold:.5g}"
         print_table(
             f"{variant.variant} ({variant.layout.rule}): {variant.n_teachers} teachers of "
-            f"{variant.people_per_teacher:.4g} people, σ = {noise.sigma:.5g}{check}",
+            f"{variant.people_per_teacher:.4g} people, {kind}{symbol} = {noise.sigma:.5g}{check}",
             ["group", "ε", "δ", "people", "teachers", variant.influence, "Δ", *(f"queries at {r:.0%}" for r in RATES)],
             [_row(group, counted) for group in variant.groups],
             variant.layout.notes,
@@ -301,13 +308,13 @@ def _show(
         )
     names = list(plan.more[0].labels)
     print_table(
-        "What more teachers would afford, at equal σ/k and 100% answered",
+        f"What more teachers would afford, at equal {symbol}/k and 100% answered",
         ["teachers", "people each", *names],
         [
             [str(row.n_teachers), f"{row.people_per_teacher:.4g}", *(cell(row.labels[name]) for name in names)]
             for row in plan.more
         ],
-        [FEWER_POINTS, "From budgets, numbers of people and noise alone."],
+        [FEWER_POINTS.replace("σ", symbol), "From budgets, numbers of people and noise alone."],
     )
 
 

@@ -33,9 +33,11 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Predict the class of every row of a file with the student of a run."""
-    from ipate.students.deployed import load_student
+    from ipate.runs.folder import refuse_public
+    from ipate.students.deployed import find_folder, load_student
 
     check_out(out, "predictions")
+    refuse_public(out, "a prediction depends on its row, which may be private: predictions", near=find_folder(student))
     if out.exists() and out.resolve() == data.resolve():
         raise InputError(f"out is {out}: it is the data itself; name another file")
     loaded = load_student(student, allow_pickle=allow_pickle)

@@ -54,7 +54,7 @@ def command(
     data_dir: Annotated[Path | None, Option(help="The folder with the data set's files.")] = None,
     file: Annotated[Path | None, Option(help="A file of people instead of a data set: csv, parquet or npz.")] = None,
     public_file: Annotated[Path | None, Option(help="The public points: a file with the same columns.")] = None,
-    test_file: Annotated[Path | None, Option(help="Labelled test rows, for private scores.")] = None,
+    test_file: Annotated[Path | None, Option(help="Labelled test rows, public: scores are published.")] = None,
     schema_file: Annotated[Path | None, Option(help="The schema.json of an earlier run.")] = None,
     label: Annotated[str | None, Option(help="The column of the class.")] = None,
     classes: Annotated[str | None, Option(help="The class set, which is public: A,B,C.")] = None,
@@ -258,7 +258,7 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
 def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
     from ipate.labelling.blocks import ballot_figures, blocks
 
-    record, settings, scale = summary.record, summary.settings, summary.allocation.scale
+    record, settings = summary.record, summary.settings
     inputs = {
         "data": summary.task.data.name,
         "people": summary.task.people.n_people,
@@ -266,9 +266,7 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
         "voting": settings.voting,
         "variant": summary.allocation.variant,
         "teachers": summary.allocation.n_teachers,
-        "sigma": settings.sigma * scale,
-        "check_sigma": None if settings.check_sigma is None else settings.check_sigma * scale,
-        "threshold": None if settings.threshold is None else settings.threshold * scale,
+        **settings.aggregator(summary.allocation.scale).mechanism.parameters,
         "reason": settings.reason,
         "bound": record.bound,
         "conversion": record.conversion,
@@ -302,6 +300,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
     record, compare = summary.record, summary.compare
     people, unprotected = summary.task.people.n_people, len(summary.task.unprotected)
     alone = f", {unprotected:,} more used without protection as pool or test data" if unprotected else ""
+    promised = "protected" if record.publishable else "without a guarantee"
     right = summary.released_metrics.get("student_accuracy")
     notes = []
     if record.ballots is None:
@@ -312,7 +311,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
         notes.append(f"The cost includes what earlier runs spent (before); the ledger is {summary.ledger}.")
     print_blocks(
         record.guarantee,
-        about=f"{summary.task.data.name}, {people:,} people protected{alone}; "
+        about=f"{summary.task.data.name}, {people:,} people {promised}{alone}; "
         f"{_voters(summary)}, {summary.allocation.variant}, {record.bound} bound",
         outcome=labels_given(record, least=summary.least),
         inputs=_inputs(summary),

@@ -1,4 +1,4 @@
-"""`ipate withdraw`: remove one person from a run; nobody else is reassigned, and past costs remain charged."""
+"""`ipate withdraw`: remove one person from a run and its ledger; nobody else moves, and past costs remain charged."""
 
 import sys
 from dataclasses import asdict
@@ -13,9 +13,10 @@ from ipate.errors import InputError
 
 EXAMPLE = (
     "Examples: ipate withdraw march p1042 --dry-run, which changes nothing; ipate withdraw march p1042, which asks; "
-    "then ipate run --resume march, which retrains only the person's teachers without them. A person is identified by "
-    "the id in the data, or by the row number if the data has no ids. Released labels cannot be recalled; ipate "
-    "statement march p1042 prints what they cost."
+    "then ipate run --resume march, which retrains only the person's teachers without them. Later runs on the same "
+    "ledger leave the person out, until ipate withdraw march p1042 --consented-again. A person is identified by the id "
+    "in the data, or by the row number if the data has no ids. Released labels cannot be recalled; ipate statement "
+    "march p1042 prints what they cost."
 )
 
 
@@ -24,29 +25,41 @@ def command(
     person: Annotated[str, Argument(help="The person's id.")],
     yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would happen, and change nothing.")] = False,
+    again: Annotated[
+        bool,
+        Option("--consented-again", help="The person who withdrew has consented again: later runs use their data."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Withdraw a person: retrain their teachers without them, and leave everybody else where they are.
+    """Withdraw a person from a run and from all later runs on its ledger; everybody else stays where they are.
 
-    It cannot be undone, so it asks first.
+    It cannot be undone in the run, so it asks first.
     """
-    from ipate.report.statement import left, proposed
+    from ipate.report.statement import left, proposed, returned
     from ipate.runs.folder import RunFolder
-    from ipate.runs.person import planned_withdrawal, withdraw
+    from ipate.runs.person import planned_withdrawal, readmit, withdraw
     from ipate.runs.stages import allocated
 
+    if again and dry_run:
+        raise InputError("--consented-again and --dry-run cannot be combined: leave one of them out")
     folder = RunFolder.open(run)
     with folder.locked():
         allocation = allocated(folder)
-        entry = planned_withdrawal(folder, allocation, person).told
-        sentences = proposed(entry, str(run))
-        if not dry_run:
-            if not yes:
-                _ask(sentences)
-            entry = withdraw(folder, allocation, person).told
-            sentences = left(entry, str(run))
+        if again:
+            sentences = returned(person, str(run))
+            readmit(folder, allocation, person)
+            found: dict[str, object] = {"person": person}
+        else:
+            entry = planned_withdrawal(folder, allocation, person).told
+            sentences = proposed(entry, str(run))
+            if not dry_run:
+                if not yes:
+                    _ask(sentences)
+                entry = withdraw(folder, allocation, person).told
+                sentences = left(entry, str(run))
+            found = asdict(entry)
     if as_json:
-        print_json({"run": str(run), "done": not dry_run, **asdict(entry), "sentences": list(sentences)})
+        print_json({"run": str(run), "done": not dry_run, **found, "sentences": list(sentences)})
         return
     for sentence in sentences:
         echo(sentence)

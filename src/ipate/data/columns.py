@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.data import cells
-from ipate.errors import LIMITS, InputError, nearest, show
+from ipate.errors import LIMITS, InputError, show
+from ipate.files import no_column
 from ipate.people.ids import ALLOWED, all_plain, plain_ids
-from ipate.people.policy import check_date
+from ipate.people.policy import check_consent_day
 
 Where = Callable[[int], str]
 """Returns the place of a row for a message: its line in a csv file, its row number in other formats."""
@@ -49,12 +50,12 @@ class Roles:
         """The columns that are public: ids and consent."""
         return tuple(column for role, column in self.named() if role != "label")
 
-    def match(self, header: Sequence[str], *, file: str) -> None:
-        """Check that every named column occurs exactly once."""
+    def match(self, header: Sequence[str], *, file: str, declared: Sequence[str] = ()) -> None:
+        """Check that every named column occurs exactly once; `declared` are further columns that should be there."""
+        known = [*(column for _, column in self.named()), *declared]
         for role, column in self.named():
             if column not in header:
-                near = f": nearest is {show(nearest(column, header))}" if header else ""
-                raise InputError(f"{file} has no column {show(column)} ({role}){near}")
+                raise no_column(file, column, header, known=known, role=role)
             if list(header).count(column) > 1:
                 raise InputError(f"{file}: duplicate column {show(column)}: column names must be unique")
 
@@ -90,13 +91,13 @@ def read_texts(column: Any, what: str, where: Where) -> NDArray[np.str_]:
 
 
 def read_dates(column: Any, what: str, where: Where) -> NDArray[np.str_]:
-    """Return days as text such as 2026-01-31; a cell that is no day is refused."""
+    """Return days of consent as text such as 2026-01-31; a cell that is no day, or in the future, is refused."""
     texts = read_texts(column, what, where)
     values, index = np.unique(texts, return_inverse=True)
     days = []
     for place, value in enumerate(values.tolist()):
         try:
-            days.append(check_date(value, what=what).isoformat())
+            days.append(check_consent_day(value, what=what).isoformat())
         except InputError as error:
             raise InputError(f"{where(int(np.flatnonzero(index == place)[0]))}: {error}") from None
     return np.array(days)[index]
@@ -174,7 +175,10 @@ def check_classes(classes: Sequence[object] | None, *, source: str) -> tuple[str
         raise InputError(f"classes is {show(classes)}: it must be a list of names")
     named = tuple(cells.text(name) for name in classes)
     if len(set(named)) < max(2, len(named)) or "" in named:
-        raise InputError(f"classes are {show(named)}: there must be at least two, all different")
+        stated = ", ".join(map(show, named)) or "empty"
+        raise InputError(
+            f'classes are {stated}: there must be at least two, all different, as in classes = ["no", "yes"]'
+        )
     return named
 
 

@@ -21,6 +21,7 @@ from ipate.errors import InputError, show
 from ipate.files import open_csv
 
 _BLOCK = 1 << 22  # bytes that pyarrow parses at once
+_NEWLINE = ord("\n")
 _NULLS = sorted({form for word in MISSING for form in (word, word.upper(), word.title(), word.capitalize(), "NaN")})
 
 
@@ -139,7 +140,10 @@ def _quoted(view: memoryview) -> bool | None:
     quotes = False
     for start in range(0, len(view), _BLOCK):
         block = bytes(view[start : start + _BLOCK + 2])  # blocks overlap by two bytes
-        if b"\n\n" in block or (b"\r" in block and re.search(rb"\r(?![\n\r]|\Z)|\r\r|\n\r\n", block) is not None):
+        ends = np.frombuffer(block, dtype=np.uint8) == _NEWLINE  # faster than a search for two of them
+        if (ends[1:] & ends[:-1]).any() or (
+            b"\r" in block and re.search(rb"\r(?![\n\r]|\Z)|\r\r|\n\r\n", block) is not None
+        ):
             return None
         quotes = quotes or b'"' in block
     return quotes

@@ -1,6 +1,6 @@
 """Data sets as loaders return them, their partition by a seed, and scalers that depend on no private row."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, TypeAlias
 
@@ -58,6 +58,8 @@ class Dataset:
         How many of the last rows come from a public file and from a test file, in this order.
     source, licence : str
         The origin of the data and its licence.
+    where : callable, optional
+        Returns the place of a row of a file for a message, such as its line.
     """
 
     name: str
@@ -79,11 +81,13 @@ class Dataset:
     separate: tuple[int, int] = (0, 0)
     source: str = ""
     licence: str = ""
+    where: Callable[[int], str] | None = None
 
     def __post_init__(self) -> None:
         self._check_shapes()
         if len(set(self.classes)) < max(2, len(self.classes)):
-            raise InputError(f"classes are {show(self.classes)}: there must be at least two, all different")
+            stated = ", ".join(map(show, self.classes)) or "empty"
+            raise InputError(f"classes are {stated}: there must be at least two, all different")
         if self.y.min() < -1 or self.y.max() >= self.n_classes:
             bad = int(np.flatnonzero((self.y < -1) | (self.y >= self.n_classes))[0])
             raise InputError(f"y of row {bad} is {self.y[bad]}: class indices go from 0 to {self.n_classes - 1}")
@@ -135,7 +139,9 @@ class Dataset:
         """Return these rows, in this order, as a data set without an official test part."""
         index = np.asarray(rows, dtype=np.int64)
         parts = {name: value[index] for name in ("X", *_PER_ROW) if (value := getattr(self, name)) is not None}
-        return replace(self, **parts, test_rows=None)
+        where = self.where
+        place = None if where is None else lambda row: where(int(index[row]))
+        return replace(self, **parts, test_rows=None, where=place)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,7 +19,7 @@ from ipate.data.columns import (
     read_texts,
 )
 from ipate.data.dataset import Dataset, Partition, partition
-from ipate.data.making import Declared, declare_types, feature_columns, make_schema
+from ipate.data.making import Declared, declare_types, feature_columns, make_schema, unreadable
 from ipate.data.overlap import check_overlap, row_hashes
 from ipate.data.schema import ORIGIN, EncodedRows, Schema
 from ipate.data.tables import Table, header_of, npz_names, open_table
@@ -127,7 +127,7 @@ class Sources:
         roles = _npz_roles(self)
         if roles.label is None:
             raise InputError(f"{self.name}: label is not given: name the column of the class")
-        roles.match(header, file=self.name)
+        roles.match(header, file=self.name, declared=self.declared.names())
         if self.schema is not None:
             return list(self.schema.names)
         taken = [column for _, column in roles.named()]
@@ -219,7 +219,7 @@ class _People:
             name=path.stem, X=X, y=y, classes=self.classes, kind="table" if X.ndim == 2 else "image",
             levels=longer(self.levels, ""), epsilon=longer(self.epsilon, np.nan), person_id=longer(self.person, ""),
             feature_names=() if schema is None else schema.encoded_names, schema=schema,
-            private_notes=self._private_notes(counts), source=path.name,
+            private_notes=self._private_notes(counts), source=path.name, where=self.table.where,
             consent_date=longer(self.consent_date, ""), consent_version=longer(self.consent_version, ""), **more,
         )  # fmt: skip
 
@@ -352,6 +352,7 @@ def _notes(tables: Sequence[Table], people: _People, schema: Schema | None) -> t
             lines.append(
                 f"{table.source}: columns that the private file does not have are ignored: {', '.join(others)}"
             )
+        lines += [] if schema is None else unreadable(table, schema)
     return tuple(lines)
 
 

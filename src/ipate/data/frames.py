@@ -25,8 +25,12 @@ def is_frame(X: Any) -> bool:
 
 
 def n_rows(X: Any) -> int:
-    """Return the number of rows of an array, a sparse matrix or a frame."""
-    return int(X.shape[0])
+    """Return the number of rows of an array, a sparse matrix, a frame or a list of rows."""
+    return int(_shape(X)[0])
+
+
+def _shape(X: Any) -> tuple[int, ...]:
+    return tuple(X.shape) if hasattr(X, "shape") else np.array(X, dtype=object).shape
 
 
 def take(X: Any, rows: Any) -> Any:
@@ -36,6 +40,33 @@ def take(X: Any, rows: Any) -> Any:
     from sklearn.utils import _safe_indexing
 
     return _safe_indexing(X, np.asarray(rows))
+
+
+def incomplete(X: Any) -> list[str]:
+    """Return the names of a frame's numeric columns that have missing values."""
+    import narwhals as nw
+
+    frame = nw.from_native(X)
+    numeric = [column for column in frame.iter_columns() if column.dtype.is_numeric()]
+    gaps = [
+        column for column in numeric if column.is_null().any() or (column.dtype.is_float() and column.is_nan().any())
+    ]
+    return [column.name for column in gaps]
+
+
+def check_form(X: Any, what: str) -> Any:
+    """Return features that are rows of a table or images; refuse others by their shape or type, without a value."""
+    if is_frame(X):
+        return X
+    shape = _shape(X)
+    if len(shape) < 2:
+        raise InputError(
+            f"{what} has the shape {shape}: it must be (rows, features), or (rows, height, width) for images. Reshape "
+            f"your data, for example by reshape(-1, 1) if it is one feature; rows of a list must be equally long"
+        )
+    if np.dtype(getattr(X, "dtype", object)).kind == "c":
+        raise InputError(f"{what} holds complex numbers. Complex data not supported: give real numbers")
+    return X
 
 
 def numbers_alone(X: Any) -> Any:
@@ -73,6 +104,14 @@ def parts(X: Any) -> tuple[Any, ...]:
     return matrix.shape, matrix.data, matrix.indices, matrix.indptr
 
 
+def check_shared(X: Any, like: Any, what: str) -> None:
+    """Refuse a public frame that shares no column with the private one, whose names may be a person's row."""
+    import narwhals as nw
+
+    if is_frame(X) and set(nw.from_native(X).columns).isdisjoint(nw.from_native(like).columns):
+        raise InputError(f"{what} shares no column with X: both need the same names; do their files have a header?")
+
+
 def without(X: Any, names: tuple[str, ...]) -> Any:
     """Return a frame without those of the named columns that it has; anything else is returned as it is."""
     import narwhals as nw
@@ -100,7 +139,7 @@ def matched(X: Any, given: Mapping[str, Any]) -> tuple[Any, tuple[str, ...], dic
     Returns the features, the names of the columns that are no features, and the values by name.
     """
     named = {name: value for name, value in given.items() if isinstance(value, str)}
-    columns = {name: _column(X, name, value) for name, value in named.items()}
+    columns = {name: _column(X, name, value, known=list(named.values())) for name, value in named.items()}
     features = without(X, tuple(named.values()))
     index = _reference(X, given)
     found: dict[str, Any] = {}
@@ -119,16 +158,21 @@ def matched(X: Any, given: Mapping[str, Any]) -> tuple[Any, tuple[str, ...], dic
     return features, tuple(named.values()), found
 
 
-def _column(X: Any, name: str, column: str) -> NDArray[Any]:
-    """Return a column of X that an argument names."""
+def _column(X: Any, name: str, column: str, *, known: list[str]) -> NDArray[Any]:
+    """Return a column of X that an argument names; others are told if one of those that are named is there.
+
+    Otherwise the frame may come from a file without a header, and its names may be a person's row.
+    """
     import narwhals as nw
 
     if not is_frame(X):
         raise InputError(f"{name} is {show(column)}: a text names a column, but X has none; give one value per row")
     frame = nw.from_native(X)
     if column not in frame.columns:
-        known = ", ".join(map(str, frame.columns[:20]))
-        raise InputError(f"{name} is {show(column)}: X has no such column; its columns are {known}")
+        told = f"its columns are {', '.join(map(str, frame.columns[:20]))}"
+        if not set(known).intersection(frame.columns):
+            told = "its names are not shown, since they may be a person's row: does its file have a header?"
+        raise InputError(f"{name} is {show(column)}: X has no such column; {told}")
     return np.asarray(frame[column].to_numpy())
 
 
@@ -214,7 +258,10 @@ def _permuted(index: Any) -> bool:
 def _in_order(name: str, values: Any, index: Any) -> NDArray[Any]:
     """Return the values as an array in the order of the index, or as given if they have no labels."""
     own = _index(values)
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} has entries of different lengths: one value per row is needed") from None
     if own is None or index is None or own.equals(index):
         return array
     for what, labels in ((name, own), ("X", index)):

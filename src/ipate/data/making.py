@@ -1,6 +1,6 @@
 """Make a schema from public rows and declared values: kinds of columns, categories, medians and scales."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -11,7 +11,8 @@ from ipate.data import cells
 from ipate.data.cells import MISSING
 from ipate.data.schema import LIMIT, ORIGIN, Feature, Schema
 from ipate.data.tables import Table, open_table
-from ipate.errors import InputError, nearest, show
+from ipate.errors import InputError, show
+from ipate.files import no_column
 
 MOST_VALUES = 100
 """A text column with more different values than this is free text, unless its values are declared."""
@@ -70,6 +71,11 @@ class Declared:
             origin=origin,
         )
 
+    def names(self) -> list[str]:
+        """Return all columns that are named."""
+        listed = [*(self.features or ()), *self.drop, *self.missing, *self.categories, *self.dates, *self.numbers]
+        return list(dict.fromkeys(listed))
+
 
 def _named(given: Any) -> list[tuple[str, Any]]:
     return list(given.items()) if isinstance(given, Mapping) else [(str(name), None) for name in given]
@@ -94,12 +100,10 @@ def _range(name: str, pair: Sequence[float]) -> tuple[float, float]:
 
 def feature_columns(header: Sequence[str], roles: Collection[str], declared: Declared, *, source: str) -> list[str]:
     """Return the feature columns: the declared ones, or all that have no role and are not dropped."""
-    stated = [*(declared.features or ()), *declared.drop, *declared.missing]
-    stated += [*declared.categories, *declared.dates, *declared.numbers]
+    stated = declared.names()
     for name in stated:
         if name not in header:
-            close = f": nearest is {show(nearest(name, header))}" if header else ""
-            raise InputError(f"{source} has no column {show(name)} (feature){close}")
+            raise no_column(source, name, header, known=[*roles, *stated], role="feature")
         if name in roles and name not in declared.drop:
             raise InputError(f"column {show(name)} is declared as a feature, and has another role: it can be one")
     if declared.features is not None and not declared.features:
@@ -161,6 +165,26 @@ def type_of(column: Any) -> str:
     if pa.types.is_temporal(column.type):
         return "date"
     return "number" if pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type) else "text"
+
+
+def unreadable(table: Table, schema: Schema) -> Iterator[str]:
+    """Yield a note for each column of numbers or dates of a public file with cells that are none, which are missing."""
+    for feature in schema.features:
+        column = table.column(feature.name)
+        if feature.kind == "category" or type_of(column) != "text":
+            continue
+        values, index = cells.distinct(column)
+        found = feature.read(np.array(values, dtype=object))
+        given = np.array([cells.text(value).casefold() not in MISSING for value in values])
+        rows = np.flatnonzero((np.isnan(found) & given)[index])
+        if len(rows):
+            first = int(rows[0])
+            stated = show(cells.text(values[index[first]]))
+            many = f", the first of {len(rows):,} such cells" if len(rows) > 1 else ""
+            yield (
+                f"{table.where(first)}: column {show(feature.name)} is {stated}, which is no {feature.kind}{many}: "
+                "taken as missing"
+            )
 
 
 def _feature(public: Table | None, name: str, declared: Declared) -> Feature:

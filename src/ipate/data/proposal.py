@@ -12,7 +12,8 @@ from ipate.data import cells
 from ipate.data.making import FEW_VALUES, MOST_VALUES, kind_of, type_of
 from ipate.data.tables import Table, header_of, open_table
 from ipate.errors import InputError, show
-from ipate.files import FilePath
+from ipate.files import FilePath, no_column, plain_number
+from ipate.files.tables import is_csv, separator
 
 UNKNOWN = "?"
 _NAMES = {  # what columns of this role are often called, in small letters
@@ -20,6 +21,15 @@ _NAMES = {  # what columns of this role are often called, in small letters
     "level": ("consent", "consent_level", "level", "levels", "privacy", "privacy_level"),
     "epsilon": ("epsilon", "eps", "ε", "budget", "privacy_budget"),
     "label": ("label", "class", "target", "y", "outcome", "diagnosis", "truth"),
+    "consent_date": (
+        "consent_date", "consent_day", "consented", "consented_on", "date_of_consent", "agreed_on", "signed",
+        "signed_on",
+    ),
+    "consent_version": ("consent_version", "policy", "policy_version", "version"),
+}  # fmt: skip
+_GUESSED = {
+    "consent_date": "by its name the day of each person's consent; if it is not, drop it",
+    "consent_version": "by its name the policy version that each person agreed to; if it is not, drop it",
 }
 
 
@@ -58,22 +68,36 @@ def propose(
     of a parquet file; roles are guessed from the names of columns, unless `roles` states them.
     """
     header = header_of(path)
+    table = None if public is None else open_table(public)
+    if is_csv(path) and not any((roles or {}).values()):  # a stated role that is not there is refused below
+        _check_header(path, header, known=() if table is None else table.names)
     repeated = [name for place, name in enumerate(header) if name in header[:place]]
     if repeated:
         raise InputError(f"{path}: duplicate column {show(repeated[0])}: column names must be unique")
-    table = None if public is None else open_table(public)
     named = _roles(header, table, roles or {}, source=str(path))
     entries: list[tuple[str, Any, str]] = [("file", str(path), "")]
     stated = UNKNOWN if public is None else str(public)
     entries.append(("public_file", stated, "" if public else "a file with public rows of the same columns"))
-    for role in ("person", "level", "epsilon", "label"):
+    for role in ("person", "level", "epsilon", "consent_date", "consent_version", "label"):
         if role in named or role == "label":
-            entries.append((role, named.get(role, UNKNOWN), "" if role in named else "name the column of the class"))
+            comment = _GUESSED.get(role, "") if role in named else "name the column of the class"
+            entries.append((role, named.get(role, UNKNOWN), comment))
     found = list(classes or _public_classes(table, named.get("label")))
     entries.append(("classes", found, "" if classes else "all classes in your order; they are public"))
     others = [name for name in header if name not in named.values()]
     entries += _columns(path, others, table)
     return Proposal(entries=tuple(entries), notes=_notes(path, public, named))
+
+
+def _check_header(path: FilePath, header: Sequence[str], *, known: Sequence[str]) -> None:
+    """Refuse a first line that does not look like a header, without a word of it: it may be a person's row."""
+    usual = {name for names in _NAMES.values() for name in names}
+    if set(header).intersection(known) or (not known and any(name.casefold() in usual for name in header)):
+        return
+    mark = separator(header)
+    if known or mark or any(plain_number(name) is not None for name in header):
+        hint = "the first line must have the names of the columns" if mark is None else f"is its separator {mark}?"
+        raise InputError(f"{path}: its first line does not look like a header, and is not shown: {hint}")
 
 
 def _roles(
@@ -83,7 +107,8 @@ def _roles(
     named = {role: column for role, column in given.items() if column is not None}
     for role, column in named.items():
         if column not in header:
-            raise InputError(f"{source} has no column {show(column)} ({role}); it has {', '.join(header[:20])}")
+            known = [*named.values(), *(() if table is None else table.names)]
+            raise no_column(source, column, header, known=known, role=role)
     for role, names in _NAMES.items():
         if role in named or (role == "epsilon" and "level" in named):
             continue

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.errors import InputError, IpateError
-from ipate.files.tables import FilePath, OpenCsv, Table, open_csv, plain_number, read_table
+from ipate.files.tables import FilePath, OpenCsv, Table, no_column, open_csv, plain_number, read_table
 
 __all__ = [
-    "FileLock", "FilePath", "OpenCsv", "Table", "fingerprint", "json_text", "open_csv", "plain_number", "read_npy",
-    "read_npz", "read_table", "replacing", "write_csv", "write_text",
+    "FileLock", "FilePath", "OpenCsv", "Table", "fingerprint", "json_text", "no_column", "open_csv", "plain_number",
+    "read_npy", "read_npz", "read_table", "replacing", "write_csv", "write_text",
 ]  # fmt: skip
 
 if sys.platform == "win32":

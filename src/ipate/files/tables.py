@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import Any, TextIO, TypeAlias
 
-from ipate.errors import LIMITS, InputError, show
+from ipate.errors import LIMITS, InputError, nearest, show
 
 FilePath: TypeAlias = str | os.PathLike[str]
 OpenCsv: TypeAlias = tuple[list[str], Iterator[list[str]], Sequence[int]]
@@ -31,6 +31,51 @@ def plain_number(text: str) -> float | None:
         return None
 
 
+def no_column(
+    source: object, column: str, header: Sequence[str], *, known: Collection[str], role: str | None = None
+) -> InputError:
+    """Return the error for a column that a file of people lacks.
+
+    Without a header, the first line of a csv file is a person's row. So names in it are told only if at least half of
+    the other columns that are `known` to be declared, and one at least, are there.
+    """
+    others = {name for name in known if name != column}
+    found = others.intersection(header)
+    what = f"{source} has no column {show(column)}" + ("" if role is None else f" ({role})")
+    if header and (not is_csv(source) or (found and 2 * len(found) >= len(others))):
+        return InputError(f"{what}: nearest is {show(nearest(column, header))}")
+    if (mark := separator(header)) is not None:
+        return InputError(f"{what}: is its separator {mark}? Save it with commas")
+    if len(others) > len(found):
+        what += f", nor {', '.join(show(name) for name in sorted(others.difference(header))[:3])}"
+    return InputError(
+        f"{what}: its first line does not look like a header, and is not shown because it may be a person's row; the "
+        "first line must have the names of the columns, separated by commas"
+    )
+
+
+def is_csv(source: object) -> bool:
+    """Whether a source of rows is a csv file, of which nothing but the first line tells the names of columns."""
+    return str(source).lower().endswith(".csv")
+
+
+def separator(header: Sequence[str]) -> str | None:
+    """Return what separates the cells of a first line if it is not the comma, in words."""
+    counts = {name: sum(cell.count(mark) for cell in header) for name, mark in (("';'", ";"), ("a tab", "\t"))}
+    most = max(counts, key=lambda name: counts[name])
+    return most if counts[most] > len(header) - 1 else None
+
+
+def _refuse_encoding(path: FilePath) -> None:
+    """Refuse a file whose first line holds zero bytes: it is text in UTF-16, or no text."""
+    with open(path, "rb") as file:
+        line = file.readline(1 << 16)
+    if line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in line:
+        raise InputError(
+            f"{path} is not text in UTF-8: is it UTF-16, or a workbook? Save it as a csv file in UTF-8, with commas"
+        )
+
+
 @contextmanager
 def open_csv(
     path: FilePath,
@@ -48,6 +93,7 @@ def open_csv(
     """
     lenient = consent is not None
     try:
+        _refuse_encoding(path)
         how: dict[str, Any] = {"newline": "\n", "errors": "replace"} if lenient else {"newline": ""}
         with open(path, encoding="utf-8-sig", **how) as file:
             reader = csv.reader(_lenient_lines(file) if lenient else file, strict=not lenient)
@@ -170,7 +216,7 @@ def read_table(
     """
     consent = [*required, *optional] if people else None
     with open_csv(path, header=f"a header that has {', '.join(required)}", consent=consent) as (header, rows, lines):
-        positions = _find_columns(header, str(path), required, optional, others)
+        positions = _find_columns(header, str(path), required, optional, others, people=people)
         columns: dict[str, list[str]] = {column: [] for column in positions}
         keep = [(columns[column].append, position) for column, position in positions.items()]
         for row in rows:
@@ -181,7 +227,7 @@ def read_table(
 
 
 def _find_columns(
-    header: list[str], name: str, required: Sequence[str], optional: Sequence[str], others: bool
+    header: list[str], name: str, required: Sequence[str], optional: Sequence[str], others: bool, *, people: bool
 ) -> dict[str, int]:
     """Return the position of each column to read."""
     allowed = [*required, *optional]
@@ -191,6 +237,8 @@ def _find_columns(
         if column not in allowed and not others:
             raise InputError(f"{name}: the column {show(column)} is unknown: allowed are {', '.join(allowed)}")
     for column in required:
+        if column not in header and people:
+            raise no_column(name, column, header, known=allowed)
         if column not in header:
             found = ", ".join(show(cell) for cell in header[:20])
             raise InputError(f"{name} has no column {show(column)}: it must have one; it has {found}")

@@ -3,7 +3,7 @@
 Each aggregator is one class and one entry of `AGGREGATORS`; no other module compares aggregator names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -60,6 +60,13 @@ class Mechanism:
         """Whether a consensus check precedes the label."""
         return self.check_sigma is not None
 
+    @property
+    def parameters(self) -> dict[str, float | None]:
+        """The parameters by the names of results and reports: σ is `sigma`, the scale of Laplace noise never is."""
+        normal = self.noise == "gaussian"
+        label = {"sigma": self.sigma if normal else None, "laplace_scale": None if normal else self.sigma}
+        return {**label, "check_sigma": self.check_sigma, "threshold": self.threshold}
+
     def scaled(self, factor: float) -> "Mechanism":
         """Return the mechanism with noise and threshold multiplied by `factor`, for `factor` times as many teachers."""
         return replace(
@@ -105,7 +112,7 @@ class NamedAggregator:
     takes: ClassVar[tuple[str, ...]] = ()  # optional ones
     marks: ClassVar[tuple[str, ...]] = ()  # options that select this aggregator under "auto"
     tested: ClassVar[bool] = False  # whether the test of the bound ptr covers it
-    run_refusal: ClassVar[str | None] = None  # why a run cannot use it; None if it can
+    run_options: ClassVar[Mapping[str, Any]] = {}  # options that a run gives it by itself
 
     def __post_init__(self) -> None:
         if self.mechanism.noise != self.noise or self.mechanism.has_check != ("check_sigma" in self.needs):
@@ -121,6 +128,10 @@ class NamedAggregator:
     def scaled(self, factor: float) -> Self:
         """Return the aggregator for `factor` times as many teachers at the same signal-to-noise ratio."""
         return replace(self, mechanism=self.mechanism.scaled(factor))
+
+    def without_student(self) -> "NamedAggregator":
+        """Return the aggregator of the same mechanism that needs no student's probabilities."""
+        return self
 
     def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
         """Return what the check compares with the threshold, before noise: the largest counts, shape (B,)."""
@@ -191,7 +202,7 @@ class Interactive(NamedAggregator):
     needs = ("sigma", "check_sigma", "threshold", "student_probs")
     takes = ("gamma", "counts")
     marks = ("student_probs",)
-    run_refusal = "it compares the votes with a student's probabilities, and a run has no student before its labels"
+    run_options: ClassVar[Mapping[str, Any]] = {"student_probs": "those of a student of the first round's labels"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -203,6 +214,10 @@ class Interactive(NamedAggregator):
         """Build the aggregator; `student_probs` is required here but passed to `ask` with the votes."""
         del student_probs
         return cls(mechanism=Mechanism(**options), gamma=gamma)
+
+    def without_student(self) -> Confident:
+        """Return Confident with the same mechanism, whose check and label cost the same."""
+        return Confident(mechanism=self.mechanism)
 
     def maxima(self, counts: Floats, *, total_weight: float, probs: Floats | None = None) -> Floats:
         """Return the largest lead of the votes over what the student expects."""
@@ -226,7 +241,6 @@ class LNMax(NamedAggregator):
     noise = "laplace"
     needs = ("scale",)
     marks = ("scale",)
-    run_refusal = "plans and reports of a run know Gaussian noise only; use ipate label --aggregator lnmax"
 
     @classmethod
     def build(cls, *, scale: float) -> Self:

@@ -17,7 +17,11 @@ def check_supported(meter: Meter, mechanism: Mechanism) -> None:
     """Refuse a bound that has no cost for this noise, or for the noisy counts that the mechanism releases."""
     if mechanism.noise not in meter.definition.noises:
         able = [name for name in tuple(BOUNDS) if mechanism.noise in find_bound(name).noises]
-        raise InputError(f"bound is {meter.bound!r}: {mechanism.noise} noise (LNMax) is accounted by {', '.join(able)}")
+        open_ = ", ".join(name for name in able if find_bound(name).data_independent)
+        raise InputError(
+            f"bound is {meter.bound!r}: {mechanism.noise} noise (LNMax) is accounted by {', '.join(able)}; of these, "
+            f"{open_} may be published"
+        )
     if mechanism.counts and not meter.definition.releases_counts:
         able = [name for name in tuple(BOUNDS) if find_bound(name).releases_counts]
         raise InputError(

@@ -62,6 +62,22 @@ class Engine:
         _, self.limit = ledger.standing(panel.account_ids)
         self.earlier = ledger.before  # ε by group id
 
+    def resume_after(self, earlier: Labelling) -> None:
+        """Continue an earlier labelling of the same run: its answers, labels and exhausted groups count here too."""
+        answers = np.zeros(len(earlier.queries), self.answer)
+        answers["label"], answers["answered"] = earlier.labels, earlier.answered
+        answers["reinforced"] = earlier.reinforced
+        if earlier.noisy_votes is not None and earlier.step is not None:
+            answers["sigma"], answers["votes"] = STEPS * earlier.step, earlier.noisy_votes
+        self.parts.append((earlier.queries, answers, earlier.repeated))
+        self.n_labels, self.n_asked = earlier.n_labels, earlier.n_queries
+        for group in earlier.groups:
+            if group.labels_until_exhausted is not None:
+                self.exhausted[group.id] = group.labels_until_exhausted
+        before = {group.id: group.sensitivity for group in earlier.groups}
+        for account, index in zip(self.panel.account_ids, self.panel.account_group, strict=True):
+            self.sensitivity[account] = max(self.sensitivity[account], before[self.panel.groups[index].id])
+
     def ask(self, chunk: NDArray[np.int64], labels: float, queries: float) -> tuple[int, frozenset[str]]:
         """Ask these queries until one cannot be paid or `labels` or `queries` more have been reached.
 

@@ -14,7 +14,7 @@ from ipate.ledger.carry import Releases
 from ipate.ledger.records import QUERIES, Charge, Noise, Terms
 
 Floats = NDArray[np.float64]
-Composition: TypeAlias = tuple[tuple[float, int], ...]  # Gaussian releases: σ over what a person moves, and how often
+Composition: TypeAlias = tuple[tuple[str, float, int], ...]  # noise, σ over what a person moves, number of releases
 _POINTS = 160  # at most, in a figure
 
 
@@ -82,7 +82,7 @@ class Extract:
     private_history: bool  # whether one of those runs was charged by private costs
     head: str  # of the ledger's hash chain; empty in memory
     answers: Mapping[str, int]  # query id to its paid label, −1 for none; empty in memory
-    composition: Mapping[str, Composition]  # the run's own releases, by group id; a group is left out if not Gaussian
+    composition: Mapping[str, Composition]  # the run's own releases, by group id; none that were tested as a whole
 
     @classmethod
     def of(cls, ledger: Ledger, *, places: Mapping[str, int] | None = None) -> "Extract":
@@ -121,7 +121,7 @@ class Extract:
 def _composition(
     terms: Mapping[str, Terms], charges: Sequence[Charge], spent: Mapping[str, Floats]
 ) -> dict[str, Composition]:
-    """Return the Gaussian releases of the account with the largest cost of every group."""
+    """Return the releases of the account with the largest cost of every group."""
     worst: dict[str, tuple[float, str]] = {}
     for account, entry in terms.items():
         cost = entry.epsilon(spent[account]) if spent[account].any() else 0.0
@@ -131,12 +131,12 @@ def _composition(
     for group, (_, account) in worst.items():
         meter = terms[account].meter
         own = Releases(meter=meter, cost=np.zeros(meter.width))
-        paid = [charge for charge in charges if account in charge.cost]
-        if meter.whole or any(charge.noise != "gaussian" for charge in paid):
+        if meter.whole:
             continue
-        for charge in paid:
-            own.add(charge, account)
-        found[group] = own.gaussians
+        for charge in charges:
+            if account in charge.cost:
+                own.add(charge, account)
+        found[group] = own.mechanisms
     return found
 
 

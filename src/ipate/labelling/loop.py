@@ -65,6 +65,7 @@ def label(
     ledger: Ledger | None = None,
     batch: int | None = None,
     progress: Callable[[int], None] | None = None,
+    after: Labelling | None = None,
 ) -> Labelling:
     """Label queries until the stopping rule applies; no cost ever exceeds its budget.
 
@@ -90,6 +91,9 @@ def label(
         ledger has already paid for keep their stored answers, cost nothing, and count as asked.
     batch, progress : optional
         How many queries are answered and charged at a time, and what receives the number processed after each batch.
+    after : Labelling, optional
+        An earlier labelling of other queries by the same panel on the same ledger, which this one continues: the limits
+        hold for both, and the result has both.
     """
     if meter.whole:
         raise InputError("bound is 'ptr': it tests and charges a design as a whole; use label_tested with a design")
@@ -103,6 +107,8 @@ def label(
     size = batch or batch_size(panel, meter, len(positions))
     check_noise(book, source)
     run = Engine(votes, panel, aggregator, meter, ledger=book, noise=source, probs=student_probs, may_repeat=may_repeat)
+    if after is not None:
+        run.resume_after(after)
     if stop == "drop":
         run.resume_drops()
     most = {"labels": max_labels or np.inf, "queries": max_queries or np.inf}

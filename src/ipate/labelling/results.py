@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
 from ipate.errors import InputError
-from ipate.people.budgets import Budget, Group
+from ipate.people.budgets import Budget, Group, strictest_first
 
 Kind: TypeAlias = Literal["releasable", "private", "none"]
 StoppedBy: TypeAlias = Literal["fixed", "account", "other"]
@@ -261,6 +261,9 @@ class Labelling:
     noisy_votes: NDArray[np.int64] | None = None
     step: NDArray[np.float64] | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", strictest_first(self.groups))
+
     def overlapping(self) -> Self:
         """Return the same labelling without a guarantee, because private data is also in the pool or test data."""
         return replace(self, guarantee=state_guarantee(self.meter, seeded=self.seeded, overlap=True))
@@ -297,6 +300,10 @@ class Record:
     ballots: BallotFacts | None = None  # of the histogram that the labels were read off
     noisy_votes: NDArray[np.int64] | None = None  # (pool, classes): counts in multiples of `step`, if asked for
     step: NDArray[np.float64] | None = None  # (pool,): σ/8 of the counts, 0 where none were released
+    reinforced: tuple[int, ...] = ()  # positions whose label is a student's own class, which cost no label
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", strictest_first(self.groups))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -308,22 +315,30 @@ class Record:
         """Whether costs and answers may be published."""
         return self.guarantee.publishable
 
+    @property
+    def teachers_labels(self) -> NDArray[np.int64]:
+        """The labels without a student's own classes, which nobody voted for."""
+        labels = self.labels.copy()
+        labels[list(self.reinforced)] = -1
+        return labels
+
     def as_json(self, *, answers: bool) -> dict[str, Any]:
         """Return the record in JSON form, with or without the answers."""
         kept = {field.name: getattr(self, field.name) for field in fields(self)}
         kept["groups"] = [group.as_json() for group in self.groups]
         kept["ballots"] = None if self.ballots is None else asdict(self.ballots)
-        given = {name: kept.pop(name) for name in ("labels", "queries", "noisy_votes", "step")}
+        given = {name: kept.pop(name) for name in ("labels", "queries", "noisy_votes", "step", "reinforced")}
         if not answers:
             return kept
         shown = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in given.items()}
-        return {**shown, "queries": list(self.queries), **kept}
+        return {**shown, "queries": list(self.queries), "reinforced": list(self.reinforced), **kept}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned with answers."""
         kept = dict(found)
         kept["labels"], kept["queries"] = np.array(kept["labels"], dtype=np.int64), tuple(kept["queries"])
+        kept["reinforced"] = tuple(kept.get("reinforced", ()))
         kept["groups"] = tuple(map(GroupResult.from_json, kept["groups"]))
         kept["ballots"] = None if kept["ballots"] is None else BallotFacts(**kept["ballots"])
         for name, dtype in (("noisy_votes", np.int64), ("step", np.float64)):
@@ -353,21 +368,10 @@ class Record:
             step = np.zeros(n_public)
             noisy[result.queries], step[result.queries] = result.noisy_votes, result.step
         return cls(
-            labels=labels,
-            queries=tuple(result.queries.tolist()),
-            n_labels=result.n_labels,
-            n_queries=result.n_queries,
-            kind=result.guarantee.kind,
-            statement=result.guarantee.statement,
-            stopped_by=result.stopped_by,
-            bound=result.meter.bound,
-            conversion=result.meter.conversion,
-            seeded=result.seeded,
-            overlap=result.guarantee.overlap,
-            groups=result.groups,
-            ledger_head=ledger_head,
-            passed=result.passed,
-            ballots=result.ballots,
-            noisy_votes=noisy,
-            step=step,
-        )
+            labels=labels, queries=tuple(result.queries.tolist()), n_labels=result.n_labels,
+            n_queries=result.n_queries, kind=result.guarantee.kind, statement=result.guarantee.statement,
+            stopped_by=result.stopped_by, bound=result.meter.bound, conversion=result.meter.conversion,
+            seeded=result.seeded, overlap=result.guarantee.overlap, groups=result.groups, ledger_head=ledger_head,
+            passed=result.passed, ballots=result.ballots, noisy_votes=noisy, step=step,
+            reinforced=tuple(result.queries[result.reinforced & ~result.repeated].tolist()),
+        )  # fmt: skip

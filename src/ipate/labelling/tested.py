@@ -38,6 +38,13 @@ _HASHED = 4096  # queries hashed at a time; the hash depends on it
 _WEIGHT_GRID, _LATTICE, _NODES = 0.25, 2.0**-8, 2.0**18  # where weights are not whole; nodes of a table at most
 
 
+def check_tested(aggregator: type[NamedAggregator]) -> None:
+    """Refuse an aggregator that the test of the bound ptr does not cover."""
+    if not aggregator.tested:
+        covered = " and ".join(name for name, made in AGGREGATORS.items() if made.tested)
+        raise InputError(f"bound is 'ptr': the test covers {covered}, not {aggregator.name}")
+
+
 def label_tested(
     votes: Votes,
     panel: Panel,
@@ -69,9 +76,7 @@ def label_tested(
         `passed` is the published bit. After a failed test there are no labels, unless the design reserves a part of
         the budget for a data-independent fallback run.
     """
-    if not isinstance(aggregator, NamedAggregator) or not aggregator.tested:
-        covered = " and ".join(name for name, made in AGGREGATORS.items() if made.tested)
-        raise InputError(f"bound is 'ptr': the test covers {covered}, not {type(aggregator).__name__.lower()}")
+    check_tested(type(aggregator))
     check_supported(_UNIT, aggregator.mechanism)
     source = SecureNoise() if noise is None else noise
     book = MemoryLedger(account_terms(panel, _UNIT, aggregator)) if ledger is None else ledger

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ipate.errors import InputError, show
-from ipate.ledger.records import Identity, RunRow, Terms
+from ipate.ledger.records import Identity, PolicyTerms, RunRow, Terms
 from ipate.people.budgets import Budget, Group
 from ipate.people.ids import ALLOWED, plain_id, plain_ids
 
@@ -25,6 +25,11 @@ class Roster:
         Person to account id. None: the run knows accounts only.
     unprotected : collection of str
         The people whose rows of the private file are pool or test data.
+    withdrawn : mapping
+        People who withdrew, and the account in which they would be. They are in no account, and nothing is charged to
+        them; they count only where their absence would show.
+    policy : PolicyTerms, optional
+        What the people agreed to, if their policy has a version.
     rows : bool
         Whether the ids are row numbers of one file, because the file names no people.
     overlap : bool
@@ -37,6 +42,8 @@ class Roster:
 
     people: Mapping[str, str] | None = None
     unprotected: Collection[str] = field(default=())
+    withdrawn: Mapping[str, str] = field(default_factory=dict)
+    policy: PolicyTerms | None = None
     rows: bool = False
     overlap: bool = False
     new_people: bool = False
@@ -54,7 +61,7 @@ class Roster:
         bare = frozenset(plain_ids(self.unprotected))
         _refuse_invalid(bare, self.unprotected)
         object.__setattr__(self, "unprotected", bare)
-        both = bare & (self.people or {}).keys()
+        both = bare & {**(self.people or {}), **self.withdrawn}.keys()
         if both:
             raise InputError(f"person {show(min(both))} is private and also pool or test data: it can be one of them")
 
@@ -70,12 +77,21 @@ class Roster:
 
     @property
     def everybody(self) -> frozenset[str]:
-        """The ids of all people of the private file, protected or not."""
-        return frozenset(self.people or ()) | frozenset(self.unprotected)
+        """The ids of all people of the private file, protected or not, those who withdrew among them."""
+        return frozenset(self.counted or ()) | frozenset(self.unprotected)
 
-    def admit(self, terms: Sequence[Terms], runs: Mapping[int, RunRow]) -> None:
-        """Refuse a new run that contradicts earlier ones, or that needs an answer which was not given."""
+    @property
+    def counted(self) -> Mapping[str, str] | None:
+        """Person to account id, with those who withdrew: opening balances then do not show that somebody left."""
+        return None if self.people is None else {**self.people, **self.withdrawn}
+
+    def admit(self, terms: Sequence[Terms], runs: Mapping[int, RunRow], *, withdrawn: Collection[str] = ()) -> None:
+        """Refuse a new run that contradicts earlier ones, or that needs an answer which was not given.
+
+        `withdrawn` are the people who withdrew from the ledger.
+        """
         if not runs:
+            self._check_protection(runs, withdrawn)
             return
         for run in runs.values():
             if run.identity != self.identity:
@@ -83,17 +99,18 @@ class Roster:
         self._check_overlap(runs)
         if self.people is not None:
             self._check_known(runs)
-            self._check_protection(runs)
+            self._check_protection(runs, withdrawn)
+        self._check_policy(runs)
         self._check_budgets(terms, runs)
 
-    def _check_protection(self, runs: Mapping[int, RunRow]) -> None:
-        """Refuse people who were protected before and now are not, and the other way round."""
-        protected = {person for run in runs.values() for person, _ in run.members}
+    def _check_protection(self, runs: Mapping[int, RunRow], withdrawn: Collection[str]) -> None:
+        """Refuse people who were protected before, or have withdrawn, and now are not, and the other way round."""
+        protected = {person for run in runs.values() for person, _ in run.members}.union(withdrawn)
         bare = frozenset[str]().union(*(run.unprotected for run in runs.values()))
         way_out = "use the same split_seed and sizes as before, or take pool and test data from data.public_file"
         for found, before, now in (
             (protected & frozenset(self.unprotected), "protected", "pool or test data"),
-            (bare & (self.people or {}).keys(), "pool or test data", "protected"),
+            (bare & (self.counted or {}).keys(), "pool or test data", "protected"),
         ):
             if found:
                 raise InputError(
@@ -130,12 +147,34 @@ class Roster:
                 "than before, correct them; if these people are new, say so with --new-people (new_people = true)"
             )
 
+    def _check_policy(self, runs: Mapping[int, RunRow]) -> None:
+        """Refuse a version of a policy that stood for another ε or δ: nobody agreed to the new one under its name."""
+        now = self.policy
+        for run in runs.values():
+            old = run.policy
+            if now is None or old is None or old.version != now.version:
+                continue
+            was, new = dict(old.levels), dict(now.levels)
+            changed = [
+                f"ε = {was[name]:g} at level {show(name)} and now is {new[name]:g}"
+                for name in was
+                if name in new and was[name] != new[name]
+            ]
+            if old.delta is not None and now.delta is not None and old.delta != now.delta:
+                changed.append(f"δ = {old.delta:g} and now is {now.delta:g}")
+            if changed:
+                raise InputError(
+                    f"version {show(now.version)} of the policy was {changed[0]} (run {run.name!r} of this ledger): "
+                    "people agreed to the old values under this version, so give the changed policy a new version and "
+                    "date, and ask them to agree to it"
+                )
+
     def _check_budgets(self, terms: Sequence[Terms], runs: Mapping[int, RunRow]) -> None:
         """Refuse budgets that grew since a person's, or without people a group's, last run."""
         if self.accept_larger_budgets:
             return
         now, before = {entry.account.id: entry.account.group for entry in terms}, _last_budgets(runs)
-        places = {name: name for name in now} if self.people is None else self.people
+        places = self.counted or {name: name for name in now}
         grown: dict[tuple[Budget, Group], list[str]] = {}
         for person, account in places.items():
             old, group = before.get(person), now.get(account)

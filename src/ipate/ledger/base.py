@@ -242,6 +242,11 @@ class Ledger(ABC):
         return tuple(dict.fromkeys(who for run in self._runs.values() if run.name in own for who in run.unprotected))
 
     @property
+    def withdrawn(self) -> Mapping[str, str]:
+        """The people who withdrew and have not returned, each with the time; nobody can withdraw in memory."""
+        return {}
+
+    @property
     def replaces(self) -> tuple[str, ...]:
         """Other ledgers of these people, by file name, whose charges are not counted here (`fresh_ledger`)."""
         return tuple(dict.fromkeys(run.replaces for run in self._runs.values() if run.replaces is not None))
@@ -308,7 +313,7 @@ class MemoryLedger(Ledger):
             rows.append(AccountRow(terms=entry, opening=spent.copy()))
         run = RunRow(
             entry=0, time=now(), name="run", pool="run", identity="account", noise=noise, parent=None, reason=None,
-            replaces=None, accounts=tuple(rows), members=(), unprotected=(),
+            replaces=None, policy=None, accounts=tuple(rows), members=(), unprotected=(),
         )  # fmt: skip
         super().__init__(None, {0: run}, run, {(0, row.id): row.opening for row in rows})
         self._charges: list[Charge] = []

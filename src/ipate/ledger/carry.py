@@ -47,21 +47,22 @@ class Releases:
             entry[2 if charge.kind == "counts" else 1] += int(np.count_nonzero(here & charge.answered))
 
     @property
-    def gaussians(self) -> tuple[tuple[float, int], ...]:
-        """The releases with Gaussian noise: σ over what a person moves, and their number.
+    def mechanisms(self) -> tuple[tuple[str, float, int], ...]:
+        """The releases by their noise: σ, or the scale of Laplace noise, over what a person moves, and their number.
 
-        A person moves a check by Δ, and the counts behind a label or a histogram by √2·Δ.
+        A person moves a check by Δ, and the counts behind a label or a histogram by √2·Δ, or by 2Δ in the norm that
+        counts under Laplace noise.
         """
-        found: Counter[float] = Counter()
-        for (_, sigma, check_sigma, moved), (checks, labels, counted) in self.numbers.items():
+        found: Counter[tuple[str, float]] = Counter()
+        for (noise, sigma, check_sigma, moved), (checks, labels, counted) in self.numbers.items():
             if moved and labels + counted:
-                found[sigma / (_ROOT2 * moved)] += labels + counted
+                found[noise, sigma / ((2 if noise == "laplace" else _ROOT2) * moved)] += labels + counted
             if moved and checks and check_sigma is not None:
-                found[check_sigma / moved] += checks
+                found["gaussian", check_sigma / moved] += checks
         for (sigma, moved), number in self.vectors.items():
             if moved:
-                found[sigma / (_ROOT2 * moved)] += number
-        return tuple(sorted(found.items()))
+                found["gaussian", sigma / (_ROOT2 * moved)] += number
+        return tuple((*release, number) for release, number in sorted(found.items()))
 
 
 def gather(runs: Mapping[int, RunRow], charges: Charges) -> dict[Place, Releases]:

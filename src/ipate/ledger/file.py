@@ -135,11 +135,11 @@ def _explain(name: str, error: sqlite3.Error) -> IpateError:
 
 
 APPLICATION = 0x69504154  # "iPAT", in the file's header
-VERSION = 4
+VERSION = 5
 _TABLES = {
     "entries": """
         entry INTEGER PRIMARY KEY,
-        kind TEXT NOT NULL CHECK (kind IN ('ledger', 'run', 'batch')),
+        kind TEXT NOT NULL CHECK (kind IN ('ledger', 'run', 'batch', 'withdrawal')),
         time TEXT NOT NULL,
         hash BLOB NOT NULL""",
     "runs": """
@@ -150,7 +150,8 @@ _TABLES = {
         noise TEXT NOT NULL CHECK (noise IN ('secure', 'seeded')),
         parent TEXT REFERENCES runs (name),
         reason TEXT,
-        replaces TEXT""",
+        replaces TEXT,
+        policy TEXT""",
     "accounts": """
         run INTEGER NOT NULL REFERENCES runs,
         position INTEGER NOT NULL,
@@ -175,6 +176,10 @@ _TABLES = {
         run INTEGER NOT NULL REFERENCES runs,
         person TEXT NOT NULL,
         PRIMARY KEY (run, person)""",
+    "withdrawals": """
+        entry INTEGER PRIMARY KEY REFERENCES entries,
+        person TEXT NOT NULL,
+        returned INTEGER NOT NULL CHECK (returned IN (0, 1))""",
     "batches": """
         entry INTEGER PRIMARY KEY REFERENCES entries,
         run INTEGER NOT NULL REFERENCES runs,
@@ -219,7 +224,7 @@ _TABLES = {
         PRIMARY KEY (run, account),
         FOREIGN KEY (run, account) REFERENCES accounts""",
 }
-_WITH_ROWID = ("entries", "runs", "batches")
+_WITH_ROWID = ("entries", "runs", "withdrawals", "batches")
 # One row per release and account, for other tools: a check for every query of a mechanism with a check, and a label for
 # every answered query, as 'counts' where its noisy counts were released with it. Δ is NULL where it differs by query
 # (`sensitivities` holds it, compressed).

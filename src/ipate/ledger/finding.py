@@ -12,7 +12,7 @@ from ipate.people.ids import alike, alike_sentence, warn_alike
 
 SUFFIX = ".ledger.sqlite"
 _TIMEOUT = 30.0
-_EVERYBODY = "SELECT person FROM members UNION SELECT person FROM unprotected"
+_EVERYBODY = "SELECT person FROM members UNION SELECT person FROM unprotected UNION SELECT person FROM withdrawals"
 
 
 @dataclass(frozen=True, kw_only=True)

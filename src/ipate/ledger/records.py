@@ -226,6 +226,25 @@ class AccountRow:
 
 
 @dataclass(frozen=True)
+class PolicyTerms:
+    """A version of a policy, and the ε of its levels and the δ that it stood for; δ is None if it was not stated."""
+
+    version: str
+    levels: tuple[tuple[str, float], ...]
+    delta: float | None
+
+    def columns(self) -> str:
+        """Return the terms as they are stored and hashed."""
+        return json.dumps([self.version, self.levels, self.delta])
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Build the terms from the value of `columns`."""
+        version, levels, delta = json.loads(text)
+        return cls(version, tuple((name, epsilon) for name, epsilon in levels), delta)
+
+
+@dataclass(frozen=True)
 class RunRow:
     """An opened run: its accounts, their people, its kind of noise, and the run that it continues."""
 
@@ -238,6 +257,7 @@ class RunRow:
     parent: str | None  # the name of the run that this one continues
     reason: Reason | None  # why it does; "overlap" in a run that continues none: its pool may hold private rows
     replaces: str | None  # the other ledgers of these people whose charges are not counted here
+    policy: PolicyTerms | None  # what its people agreed to; None without a version
     accounts: tuple[AccountRow, ...]
     members: tuple[tuple[str, str], ...]  # person and account
     unprotected: tuple[str, ...]  # people whose rows were used as pool or test data
@@ -251,6 +271,16 @@ class RunRow:
     def places(self) -> tuple[tuple[str, str], ...]:
         """The members and their accounts; without people, an account id replaces the person's id."""
         return self.members if self.named else tuple((row.id, row.id) for row in self.accounts)
+
+
+@dataclass(frozen=True)
+class WithdrawalRow:
+    """A person's withdrawal from a ledger, or their return after they consented again."""
+
+    entry: int
+    time: str
+    person: str
+    returned: int  # 1 for a return
 
 
 def shared(kind: str) -> str:

@@ -2,19 +2,19 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
 
 from ipate.errors import InputError, IpateError
-from ipate.files import FileLock, write_text
+from ipate.files import FileLock
 from ipate.ledger.admission import Roster
+from ipate.ledger.appending import append
 from ipate.ledger.base import Ledger, check_ids
 from ipate.ledger.carry import openings
 from ipate.ledger.file import (
     connect,
     create_schema,
-    head_file,
     is_blank,
     lock_for_writing,
     plain_errors,
@@ -36,9 +36,8 @@ from ipate.ledger.records import (
     refuse_mixed_noise,
     shared,
 )
-from ipate.ledger.storage import BatchRow, Contents, append, charges, read
-
-_TIMEOUT = 30.0  # seconds to wait for another process
+from ipate.ledger.storage import BatchRow, Contents, charges, read
+from ipate.ledger.verified import TIMEOUT, check_head, keep_head, kept_head, looked_at, lost
 
 
 class SqliteLedger(Ledger):
@@ -67,7 +66,7 @@ class SqliteLedger(Ledger):
         reason: Reason | None = None,
         replaces: str | None = None,
         expected_head: Head | str | None = None,
-        timeout: float = _TIMEOUT,
+        timeout: float = TIMEOUT,
         readonly: bool = False,
     ) -> Self:
         """Open and verify a ledger, and continue a run or begin a new one.
@@ -97,10 +96,10 @@ class SqliteLedger(Ledger):
             Open without the write lock; such a ledger cannot charge.
         """
         file, roster = Path(path), Roster.of(people)
-        heads = [Head.parse(expected_head) if isinstance(expected_head, str) else expected_head, _kept_head(file)]
+        heads = [Head.parse(expected_head) if isinstance(expected_head, str) else expected_head, kept_head(file)]
         wanted = max((head for head in heads if head is not None), key=lambda head: head.entries, default=None)
         if not file.exists() and (readonly or terms is None or wanted is not None):
-            raise _lost(file)
+            raise lost(file)
         with ExitStack() as held, plain_errors(str(file)):
             lock = None if readonly else held.enter_context(lock_for_writing(file, timeout=timeout))
             connection = held.enter_context(closing(connect(file, readonly=readonly, timeout=timeout)))
@@ -110,7 +109,7 @@ class SqliteLedger(Ledger):
             with transaction(connection, write=False):
                 contents = read(connection, name=str(file))
             for head in heads:
-                _check_head(str(file), contents, head)
+                check_head(str(file), contents, head)
             name = run if run is not None or contents.runs else "run"
             chosen = contents.run_named(name)
             if chosen is not None:
@@ -130,11 +129,15 @@ class SqliteLedger(Ledger):
                     parent=parent,
                     reason="overlap" if parent is None and roster.overlap else reason,
                     replaces=replaces,
+                    policy=roster.policy,
                     accounts=_opened(connection, contents, terms, roster, parent),
                     members=tuple(sorted((roster.people or {}).items())),
                     unprotected=tuple(sorted(roster.unprotected)),
                 )
+                _refuse_withdrawn(str(file), contents, chosen)
                 append(connection, contents, chosen)
+            if not readonly:
+                _refuse_withdrawn(str(file), contents, chosen)
             ledger = cls(file, connection, lock, contents, chosen)
             ledger._keep_head()
             held.pop_all()  # the ledger closes them
@@ -174,6 +177,11 @@ class SqliteLedger(Ledger):
         return frozenset().union(*(self._contents.progress[run.entry].queries.get(shared(kind), ()) for run in others))
 
     @property
+    def withdrawn(self) -> Mapping[str, str]:
+        """The people who withdrew and have not returned, each with the time."""
+        return self._contents.withdrawn
+
+    @property
     def _until_now(self) -> tuple[RunRow, ...]:
         return tuple(run for run in self._runs.values() if run.entry <= self._run.entry)
 
@@ -183,7 +191,7 @@ class SqliteLedger(Ledger):
 
     def check_head(self, head: Head | str) -> None:
         """Raise if the chain does not contain a head that was seen before: rollback detection."""
-        _check_head(str(self.path), self._contents, Head.parse(head) if isinstance(head, str) else head)
+        check_head(str(self.path), self._contents, Head.parse(head) if isinstance(head, str) else head)
 
     def charge(self, charge: Charge) -> None:
         """Commit the charge and its answers together, or neither if an account cannot pay or the disk fails.
@@ -223,10 +231,9 @@ class SqliteLedger(Ledger):
             self._lock = None
 
     def _keep_head(self) -> None:
-        """Record the head beside the file, so that an older copy is noticed; a failure to do so is no error."""
-        if self._lock is not None and _kept_head(self._file) != self.head:
-            with suppress(OSError):
-                write_text(head_file(self._file), f"{self.head}\n", private=True)  # it counts charges
+        """Record the head beside the file, so that an older copy is noticed."""
+        if self._lock is not None:
+            keep_head(self._file, self.head)
 
 
 def opening_accounts(
@@ -245,57 +252,24 @@ def opening_accounts(
     ledger is new or already holds the run.
     """
     file = Path(path)
-    if not file.exists() and (heads or _kept_head(file) is not None):
-        raise _lost(file)
-    with _looked_at(file) as found:
+    if not file.exists() and (heads or kept_head(file) is not None):
+        raise lost(file)
+    with looked_at(file) as found:
         if found is None:
             return ()
         connection, contents = found
-        for head in (*heads, _kept_head(file)):
-            _check_head(str(file), contents, head)
+        for head in (*heads, kept_head(file)):
+            check_head(str(file), contents, head)
         if not contents.runs or contents.run_named(run) is not None:
             return ()
         _check_noise(str(file), contents, noise)
         return _opened(connection, contents, terms, Roster.of(people), None)
 
 
-def run_names(path: str | Path) -> tuple[str, ...]:
-    """Return the names of a ledger's runs, in order; empty if there is no ledger yet."""
-    with _looked_at(Path(path)) as found:
-        return () if found is None else tuple(run.name for run in found[1].runs.values())
-
-
-@contextmanager
-def _looked_at(file: Path) -> Iterator[tuple[sqlite3.Connection, Contents] | None]:
-    """Read and verify a ledger without its lock; None if there is none or its creation was interrupted."""
-    if not file.exists() or file.stat().st_size == 0:
-        yield None
-        return
-    with (
-        plain_errors(str(file)),
-        closing(connect(file, readonly=True, timeout=_TIMEOUT)) as connection,
-        transaction(connection, write=False),
-    ):
-        yield None if is_blank(connection) else (connection, read(connection, name=str(file)))
-
-
-def _check_head(name: str, contents: Contents, wanted: Head | None) -> None:
-    """Rollback detection: refuse a ledger whose chain does not contain a head that was seen before."""
-    if wanted is None:
-        return
-    ends, seen = f"entry {contents.head.entries}", f"entry {wanted.entries}"
-    if any(not row.terms.meter.data_independent for run in contents.runs.values() for row in run.accounts):
-        ends, seen = "an earlier entry", "a later one"  # the number of charges may depend on private votes
-    if wanted.entries >= len(contents.hashes):
-        raise IpateError(
-            f"{name}: this is an older copy of the ledger: it ends at {ends} and {seen} was seen before; restore the "
-            "newest copy, because later charges are missing here"
-        )
-    if contents.hashes[wanted.entries].hex() != wanted.hash:
-        raise IpateError(
-            f"{name}: this ledger has another history than the one that was seen before; find the ledger that the head "
-            "belongs to, and charge nothing to this one"
-        )
+def runs_on(path: str | Path) -> tuple[RunRow, ...]:
+    """Return a ledger's runs, in order; empty if there is no ledger yet."""
+    with looked_at(Path(path)) as found:
+        return () if found is None else tuple(found[1].runs.values())
 
 
 def _check_same(
@@ -325,6 +299,16 @@ def _check_same(
         refuse_mixed_noise(f"run {run.name!r}", run.noise, noise)
 
 
+def _refuse_withdrawn(name: str, contents: Contents, run: RunRow) -> None:
+    """Refuse to charge a run with somebody who has withdrawn from the ledger."""
+    gone = contents.withdrawn
+    if gone and not gone.keys().isdisjoint(dict(run.members)):
+        raise IpateError(
+            f"{name}: somebody in run {run.name!r} has withdrawn; nothing was charged: ipate run --resume continues a "
+            "run without the people who left, and a new run or fit leaves them out by itself"
+        )
+
+
 def _check_noise(ledger: str, contents: Contents, noise: NoiseKind) -> None:
     for run in contents.runs.values():
         refuse_mixed_noise(f"{ledger}: run {run.name!r} of this ledger", run.noise, noise)
@@ -344,9 +328,9 @@ def _opened(
     """Return the accounts of a new run with the orders that they keep and their opening balances."""
     check_ids(terms)
     if parent is None:
-        roster.admit(terms, contents.runs)
-    kept = keep_orders(terms, roster.people, contents.runs, parent)
-    opened = openings(kept, roster.people, contents.runs, charges(connection, contents.runs))
+        roster.admit(terms, contents.runs, withdrawn=contents.withdrawn)
+    kept = keep_orders(terms, roster.counted, contents.runs, parent)
+    opened = openings(kept, roster.counted, contents.runs, charges(connection, contents.runs))
     return tuple(AccountRow(terms=entry, opening=opened[entry.account.id]) for entry in kept)
 
 
@@ -354,20 +338,3 @@ def _settings(terms: Terms) -> object:
     """Return what must be the same to continue a run; orders that an account has fixed stay as they are."""
     meter = terms.meter
     return terms.account, meter.bound, meter.conversion, () if meter.fixes_order else meter.orders
-
-
-def _lost(file: Path) -> IpateError:
-    return IpateError(
-        f"{file}: there is no ledger here; if it was moved or lost, restore it, do not start anew: what its people "
-        "have spent would be forgotten"
-    )
-
-
-def _kept_head(file: Path) -> Head | None:
-    """Return the newest head that was recorded beside a ledger; None if there is none."""
-    try:
-        return Head.parse(head_file(file).read_text(encoding="ascii"))
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise IpateError(f"{head_file(file)}: not readable ({error}); restore it together with the ledger") from None

@@ -1,22 +1,22 @@
-"""The entries of a ledger file: their rows, the hash chain over them, and reading, verifying and appending them.
+"""The entries of a ledger file: their rows, the hash chain over them, and reading and verifying them.
 
-An entry is an opened run (accounts, opening balances, people) or a charged batch (releases, Δ, costs, answers). The
-hash of an entry is SHA-256 of the previous hash and of all fields of the entry in canonical form.
+An entry is an opened run (accounts, opening balances, people), a charged batch (releases, Δ, costs, answers) or a
+person's withdrawal. The hash of an entry is SHA-256 of the previous hash and of all its fields in canonical form.
 """
 
 import hashlib
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from ipate.errors import InputError, IpateError
 from ipate.ledger.carry import Place
-from ipate.ledger.file import check_schema, damaged, transaction
+from ipate.ledger.file import check_schema, damaged
 from ipate.ledger.histogram import Histogram, Packed, pack, unpack
 from ipate.ledger.records import (
     RELEASES,
@@ -27,14 +27,18 @@ from ipate.ledger.records import (
     Head,
     Noise,
     NoisyVotes,
+    PolicyTerms,
     ReleaseKind,
     ReleaseTest,
     RunRow,
+    WithdrawalRow,
     from_bytes,
     shared,
     to_bytes,
 )
 
+Row: TypeAlias = "RunRow | BatchRow | WithdrawalRow"  # one entry
+_TABLES = {"run": "runs", "batch": "batches", "withdrawal": "withdrawals"}  # by kind of entry
 ReleaseRow = tuple[str, int, int | None, int | None]  # query id, answered, label, reinforced
 
 
@@ -134,7 +138,7 @@ def _releases(charge: Charge) -> tuple[ReleaseRow, ...]:
     return tuple(zip(charge.queries, answered.tolist(), labels.tolist(), own.tolist(), strict=True))
 
 
-def link(previous: bytes, entry: RunRow | BatchRow) -> bytes:
+def link(previous: bytes, entry: Row) -> bytes:
     """Return the hash of an entry, chained to the hash of the previous one.
 
     The canonical form is ASCII JSON without spaces; floats have their shortest form that round-trips.
@@ -149,7 +153,7 @@ def _plain(value: Any) -> object:
         return value.hex()
     return (
         value.columns()
-        if isinstance(value, AccountRow | Histogram)
+        if isinstance(value, AccountRow | Histogram | PolicyTerms)
         else [getattr(value, part.name) for part in fields(value)]
     )
 
@@ -197,11 +201,19 @@ class Contents:
     answers: dict[tuple[str, str], dict[str, Answer]] = field(default_factory=dict)  # by pool and kind of release
     noisy_votes: dict[str, dict[str, NoisyVotes]] = field(default_factory=dict)  # by pool
     progress: dict[int, Progress] = field(default_factory=dict)  # by run
+    withdrawals: list[WithdrawalRow] = field(default_factory=list)
 
     @property
     def head(self) -> Head:
-        """The last entry."""
-        return Head(entries=len(self.hashes) - 1, charges=self.charges, hash=self.hashes[-1].hex())
+        """The last entry; its number counts no withdrawals, because heads are published and leaving is not told."""
+        counted = len(self.hashes) - 1 - len(self.withdrawals)
+        return Head(entries=counted, charges=self.charges, hash=self.hashes[-1].hex())
+
+    @property
+    def withdrawn(self) -> dict[str, str]:
+        """The people who withdrew and have not returned, each with the time."""
+        last = {row.person: row for row in self.withdrawals}
+        return {person: row.time for person, row in last.items() if not row.returned}
 
     def run_named(self, name: str | None) -> RunRow | None:
         """Return a run by name, or the last run if no name is given; None if there is no such run."""
@@ -213,9 +225,11 @@ class Contents:
         costs = {(batch.run, row.account): from_bytes(row.cost) for row in batch.charges}
         return {place: self.spent[place] + cost for place, cost in costs.items()}
 
-    def add(self, entry: RunRow | BatchRow, entry_hash: bytes) -> None:
+    def add(self, entry: Row, entry_hash: bytes) -> None:
         """Add an entry of the hash chain; the accounts of a run start from their opening balances."""
-        if isinstance(entry, RunRow):
+        if isinstance(entry, WithdrawalRow):
+            self.withdrawals.append(entry)
+        elif isinstance(entry, RunRow):
             self.runs[entry.entry] = entry
             self.progress[entry.entry] = Progress()
             self.spent.update({(entry.entry, row.id): row.opening for row in entry.accounts})
@@ -254,13 +268,13 @@ def read(connection: sqlite3.Connection, *, name: str) -> Contents:
     if not rows or (rows[0][0], rows[0][1]) != (0, "ledger"):
         raise damaged(name, "the beginning of its chain is missing")
     contents = Contents(hashes=[rows[0][3]])
-    seen = {"run": 0, "batch": 0}
+    seen = dict.fromkeys(_TABLES, 0)
     for number, (entry, kind, time, stated) in enumerate(rows[1:], start=1):
         if entry != number or kind not in seen:
             raise damaged(name, f"entry {number} of its chain is missing or out of place")
         seen[kind] += 1
         try:
-            made = _run(connection, entry, time) if kind == "run" else _batch(connection, entry, time)
+            made = _READERS[kind](connection, entry, time)
             right = link(contents.hashes[-1], made) == stated
             if right and isinstance(made, BatchRow) and made.kind not in RELEASES:  # its cost could not be counted
                 raise IpateError(
@@ -293,14 +307,21 @@ def charges(connection: sqlite3.Connection, runs: Mapping[int, RunRow]) -> Itera
 
 def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
     row = connection.execute("SELECT * FROM runs WHERE entry = ?", (entry,)).fetchone()
-    _, name, pool, identity, noise, parent, reason, replaces = row
+    _, name, pool, identity, noise, parent, reason, replaces, policy = row
     accounts = connection.execute("SELECT * FROM accounts WHERE run = ? ORDER BY position", (entry,))
     members = connection.execute("SELECT person, account FROM members WHERE run = ? ORDER BY person", (entry,))
     unprotected = connection.execute("SELECT person FROM unprotected WHERE run = ? ORDER BY person", (entry,))
+    agreed = None if policy is None else PolicyTerms.read(policy)
     rows, bare = tuple(AccountRow.read(row[2:]) for row in accounts), tuple(person for (person,) in unprotected)
     return RunRow(
-        entry, time, name, pool, identity, noise, parent, reason, replaces, rows, tuple(members.fetchall()), bare
-    )
+        entry, time, name, pool, identity, noise, parent, reason, replaces, agreed, rows, tuple(members.fetchall()),
+        bare,
+    )  # fmt: skip
+
+
+def _withdrawal(connection: sqlite3.Connection, entry: int, time: str) -> WithdrawalRow:
+    row = connection.execute("SELECT person, returned FROM withdrawals WHERE entry = ?", (entry,)).fetchone()
+    return WithdrawalRow(entry, time, *row)
 
 
 def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
@@ -319,9 +340,14 @@ def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
     return BatchRow(entry, time, run, kind, bound, noise, sigma, check_sigma, rows, answers, test, histogram, counts)
 
 
+_READERS: dict[str, Callable[[sqlite3.Connection, int, str], Row]] = {
+    "run": _run, "batch": _batch, "withdrawal": _withdrawal,
+}  # fmt: skip
+
+
 def _check_strays(connection: sqlite3.Connection, name: str, seen: dict[str, int]) -> None:
     """Refuse rows that do not belong to an entry of the hash chain."""
-    for table, kind in (("runs", "run"), ("batches", "batch")):
+    for kind, table in _TABLES.items():
         count = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
         if count != seen[kind]:
             raise damaged(name, f"there are {count} {table} and {seen[kind]} in its chain")
@@ -342,51 +368,3 @@ def _check_balances(connection: sqlite3.Connection, name: str, contents: Content
                 raise damaged(name, f"the balance of account {row.id!r} is not the sum of its charges")
             if spent.any() and not row.terms.fits(spent):
                 raise damaged(name, f"account {row.id!r} is over its budget")
-
-
-def append(connection: sqlite3.Connection, contents: Contents, entry: RunRow | BatchRow) -> None:
-    """Commit an entry in one transaction, then add it to the contents; refuse if another process has written."""
-    entry_hash = link(contents.hashes[-1], entry)
-    with transaction(connection, write=True):
-        last = connection.execute("SELECT entry, hash FROM entries ORDER BY entry DESC LIMIT 1").fetchone()
-        if last != (len(contents.hashes) - 1, contents.hashes[-1]):
-            raise IpateError("the ledger has changed since it was opened: another process wrote to it; open it again")
-        kind = "run" if isinstance(entry, RunRow) else "batch"
-        _insert(connection, "entries", [(entry.entry, kind, entry.time, entry_hash)])
-        if isinstance(entry, RunRow):
-            _insert_run(connection, entry)
-        else:
-            _insert_batch(connection, entry)
-            changed = ((to_bytes(spent), *place) for place, spent in contents.balances(entry).items())
-            connection.executemany("UPDATE balances SET spent = ? WHERE run = ? AND account = ?", changed)
-    contents.add(entry, entry_hash)
-
-
-def _insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
-    """Write a run with its accounts, their opening balances and their people."""
-    row = (run.entry, run.name, run.pool, run.identity, run.noise, run.parent, run.reason, run.replaces)
-    _insert(connection, "runs", [row])
-    _insert(connection, "accounts", ((run.entry, place, *row.columns()) for place, row in enumerate(run.accounts)))
-    _insert(connection, "balances", ((run.entry, row.id, to_bytes(row.opening)) for row in run.accounts))
-    _insert(connection, "members", ((run.entry, *pair) for pair in run.members))
-    _insert(connection, "unprotected", ((run.entry, person) for person in run.unprotected))
-
-
-def _insert_batch(connection: sqlite3.Connection, batch: BatchRow) -> None:
-    """Write a batch: Δ and cost once per account, queries and answers once per query."""
-    row = (batch.entry, batch.run, batch.kind, batch.bound, batch.noise, batch.sigma, batch.check_sigma)
-    _insert(connection, "batches", [row])
-    _insert(connection, "charges", ((batch.entry, *vars(row).values()) for row in batch.charges))
-    _insert(connection, "releases", ((batch.entry, place, *row) for place, row in enumerate(batch.releases)))
-    if batch.test is not None:
-        _insert(connection, "tests", [(batch.entry, batch.test.design, batch.test.votes, batch.test.passed)])
-    if batch.histogram is not None:
-        _insert(connection, "histograms", [(batch.entry, *batch.histogram.columns())])
-    if batch.counts is not None:
-        _insert(connection, "noisy_votes", [(batch.entry, *batch.counts)])
-
-
-def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[tuple[object, ...]]) -> None:
-    """Append rows that have every column of a table, in order."""
-    columns = len(connection.execute(f"SELECT * FROM {table} LIMIT 0").description)  # noqa: S608
-    connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})", rows)  # noqa: S608

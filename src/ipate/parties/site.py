@@ -32,6 +32,7 @@ from ipate.parties.models import fit_one, load_and_vote, note, pickled, store, t
 from ipate.parties.queries import Queries
 from ipate.parties.record import Record
 from ipate.people.budgets import MIN_GROUP_SIZE
+from ipate.people.grouping import row_name
 from ipate.people.ids import warn_alike
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
@@ -342,6 +343,7 @@ def people_of(rows: Dataset, options: SiteOptions, data: Path) -> People:
     people = make_people(
         rows.n_rows, budgets=rows.epsilon, levels=rows.levels, policy=options.policy, epsilon=options.epsilon,
         delta=delta, person_id=rows.person_id, merge_within=options.merge_within, source=str(data),
+        place=rows.where or row_name,
     )  # fmt: skip
     if rows.person_id is not None:
         warn_alike(people.ids.tolist(), where=str(data))

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from ipate.errors import LIMITS, InputError, check_count, check_id, check_number, show
 from ipate.files import FilePath, Table, read_table, write_csv
@@ -135,6 +135,26 @@ class Account:
         return self.group.people or 0
 
 
+class Budgeted(Protocol):
+    """Anything about a group that has the group's id and budget."""
+
+    @property
+    def id(self) -> str:
+        """The group's id."""
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of each of its people."""
+
+
+_Entry = TypeVar("_Entry", bound=Budgeted)
+
+
+def strictest_first(groups: Iterable[_Entry]) -> tuple[_Entry, ...]:
+    """Return groups in the order in which every table, page and file lists them: the smallest ε first."""
+    return tuple(sorted(groups, key=lambda group: (group.budget.epsilon, group.budget.delta, group.id)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupRow:
     """One row of a group file. None means that a value is not given, so that the command's default applies."""
@@ -252,8 +272,8 @@ def _share(name: str, text: str) -> float:
 
 
 def write_groups(path: FilePath, rows: Iterable[GroupRow]) -> None:
-    """Write a group file atomically so that `read_groups` reads the same rows; unused columns are omitted."""
-    rows = tuple(rows)
+    """Write a group file atomically so that `read_groups` reads the same rows, the smallest ε first."""
+    rows = sorted(rows, key=lambda row: (row.epsilon, row.delta or 0.0, row.group))
     if not rows:
         raise InputError("rows are empty: a group file must have at least one group")
     for group, count in Counter(row.group for row in rows).items():

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import date
 from functools import partial
 from itertools import chain, compress, islice
 
@@ -15,7 +15,7 @@ from ipate.files import FilePath, Table, read_table
 from ipate.people.budgets import GroupRow
 from ipate.people.ids import alike, alike_sentence, plain_ids
 from ipate.people.people import People, make_people
-from ipate.people.policy import Policy, check_date
+from ipate.people.policy import Policy, agreed_before, check_consent_day, check_date
 
 Floats = NDArray[np.float64]
 NAMED = 5  # lines or people listed in one message
@@ -114,17 +114,40 @@ def _judged(
     return tuple(problems), good
 
 
-def _read_days(table: Table, column: str) -> tuple[tuple[Problem, ...], NDArray[np.bool_]]:
-    """Return the problems of a column of days, and which rows have a valid one."""
-    today = datetime.now(UTC).date() + timedelta(days=1)  # it is tomorrow already somewhere
+def _read_days(
+    since: date | None, person: str | None, table: Table, column: str
+) -> tuple[tuple[Problem, ...], NDArray[np.bool_]]:
+    """Return the problems of a column of days, and which rows have a valid one.
+
+    Of several rows of a person the latest day counts, and it must not be before the policy was valid.
+    """
 
     def judge(cell: str) -> str | None:
         try:
-            return "it is in the future" if check_date(cell, what=column) > today else None
-        except InputError:
-            return "it must be a day such as 2026-01-31"
+            check_consent_day(cell, what=column)
+        except InputError as error:
+            return str(error).rpartition(": ")[2]
+        return None
 
-    return _judged(table, column, judge)
+    problems, good = _judged(table, column, judge)
+    rows, cells = np.flatnonzero(good), table.columns[column]
+    if since is None or not rows.size:
+        return problems, good
+    ids = np.arange(len(cells)) if person is None else np.array(plain_ids(table.columns[person]))
+    valid = [cells[row] for row in rows.tolist()]
+    day = {cell: check_date(cell, what=column).isoformat() for cell in set(valid)}
+    days = np.array([day[cell] for cell in valid])
+    early = rows[agreed_before(days, np.unique(ids[rows], return_inverse=True)[1], since)]
+    good[early] = False
+    wrong: dict[str, list[int]] = {}
+    for row in early.tolist():
+        wrong.setdefault(cells[row], []).append(row)
+    said = f"the policy is valid from {since}; ask these people for new consent, or leave them out"
+    found = [
+        _problem(table, own, "consent record", f"{column} is {show(cell)}: {said}")
+        for cell, own in islice(wrong.items(), _MOST)
+    ]
+    return (*problems, *found), good
 
 
 def _read_versions(wanted: str | None, table: Table, column: str) -> tuple[tuple[Problem, ...], NDArray[np.bool_]]:
@@ -205,7 +228,8 @@ def check_consent(
     if person is not None:
         unnamed, named = read_ids(table, person)
         problems, good = (*unnamed, *problems), good & named
-    for name, read in ((consent_date, _read_days), (consent_version, partial(_read_versions, policy.version))):
+    of_days, of_versions = partial(_read_days, policy.date, person), partial(_read_versions, policy.version)
+    for name, read in ((consent_date, of_days), (consent_version, of_versions)):
         if name is not None:
             wrong, right = read(table, name)
             problems, good = (*problems, *wrong), good & right

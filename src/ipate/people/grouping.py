@@ -1,7 +1,8 @@
 """Assign rows to people by id, take each person's strictest budget, and group people of equal budgets."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -106,7 +107,7 @@ def _assemble(rows: Rows, epsilon: Floats, delta: Floats, merge_within: float | 
         warnings.warn(
             f"delta is {worst.delta!r} (group {show(worst.id)}) with N = {n_people} people, and 1/N = "
             f"{1 / n_people:.4g}: publishing everything about one person picked at random already keeps "
-            "delta = 1/N, so delta should be well below it",
+            f"delta = 1/N, so delta should be well below it: choose at most 1/(10·N) = {0.1 / n_people:.4g}",
             DeltaWarning,
             stacklevel=4,
         )
@@ -117,6 +118,17 @@ def _assemble(rows: Rows, epsilon: Floats, delta: Floats, merge_within: float | 
         "person_of_row": rows.person,
         "notes": tuple(notes),
     }
+
+
+@contextmanager
+def refusing_large_delta() -> Iterator[None]:
+    """Refuse a δ of 1/N or more, instead of the warning about it: such a guarantee promises nothing to somebody."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeltaWarning)
+            yield
+    except DeltaWarning as warning:
+        raise InputError(str(warning)) from None
 
 
 def _strictest(kind: str, values: Floats, rows: Rows, notes: list[str]) -> Floats:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ipate.errors import InputError, show
 from ipate.files import FilePath, read_table
 from ipate.people.budgets import MIN_GROUP_SIZE, Group
-from ipate.people.grouping import by_level, by_number, find_rows, number_column, row_name
+from ipate.people.grouping import Where, by_level, by_number, find_rows, number_column, row_name
 from ipate.people.ids import plain_id
 from ipate.people.merging import merge_groups, regrouped
 from ipate.people.policy import Policy
@@ -229,10 +229,11 @@ def make_people(
     person_id: Any = None,
     merge_within: float | None = None,
     source: str = "the data",
+    place: Where = row_name,
 ) -> People:
     """Return the people of `n_rows` rows, from an ε per row, consent levels with a policy, or one ε for everybody.
 
-    δ = "auto" means the policy's δ, or else `usual_delta`; `source` names the data in error messages.
+    δ = "auto" means the policy's δ, or else `usual_delta`; `source` names the data in messages, and `place` a row.
     """
     for name, values in (("budgets", budgets), ("levels", levels), ("person_id", person_id)):
         if values is not None and np.ndim(values) and len(values) != n_rows:
@@ -244,7 +245,11 @@ def make_people(
     if levels is None and policy is not None:
         raise InputError(f"a policy is given but {source} has no consent levels: name their column, or remove it")
     if levels is not None and policy is None:
-        raise InputError(f"{source} has consent levels without a policy: give the ε of each level")
+        known = ", ".join(f"{level} = 1.0" for level in sorted({str(level) for level in levels})[:5])
+        raise InputError(
+            f"{source} has consent levels without a policy: give the ε of each level, as policy = {{ {known} }} in "
+            "[budgets] of a TOML file, with --policy FILE, or with policy= in Python"
+        )
     if budgets is None and levels is None and epsilon is None:
         needs = "an ε per row, consent levels with a policy, or one ε for everybody"
         raise InputError(f"no budgets: {source} needs {needs}")
@@ -252,8 +257,7 @@ def make_people(
         if merge_within is not None:
             raise InputError(f"merge_within is {merge_within:g}: it applies to numeric budgets, not to levels")
         rule = policy if isinstance(policy, Policy) else Policy.from_mapping(policy or {})
-        people = People.from_levels(levels, policy=rule, delta=delta, person_id=person_id)
-    else:
-        rows = np.full(n_rows, epsilon, dtype=np.float64) if budgets is None else budgets
-        people = People.from_budgets(rows, delta=delta, person_id=person_id, merge_within=merge_within)
-    return people
+        return People(**by_level(find_rows(person_id, len(levels), place), levels, rule, delta, None))
+    given = np.full(n_rows, epsilon, dtype=np.float64) if budgets is None else budgets
+    numbers = number_column("epsilon", given, place)
+    return People(**by_number(find_rows(person_id, len(numbers), place), numbers, delta, None, merge_within))

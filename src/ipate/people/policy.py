@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ipate.errors import InputError, PolicyWarning, check_id, check_number, show, unknown_name
 from ipate.files import FilePath
 
@@ -120,3 +123,22 @@ def check_date(value: Any, *, what: str) -> dt.date:
         return dt.datetime.fromisoformat(str(value).strip()).date()
     except ValueError:
         raise InputError(f"{what} is {show(value)}: it must be a day such as 2026-01-31") from None
+
+
+def check_consent_day(value: Any, *, what: str) -> dt.date:
+    """Return a day of consent; refuse one that is in the future in every time zone."""
+    day = check_date(value, what=what)
+    if day > dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1):
+        raise InputError(f"{what} is {show(value)}: it is in the future")
+    return day
+
+
+def agreed_before(days: NDArray[np.str_], person: NDArray[np.int64], since: dt.date) -> NDArray[np.bool_]:
+    """Return the rows of people whose latest day of consent is before a policy was valid: they agreed to another one.
+
+    `person` has the number of the person of every row.
+    """
+    numbers = np.asarray(days, dtype="datetime64[D]").astype(np.int64)
+    latest = np.full(int(person.max(initial=-1)) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(latest, person, numbers)
+    return np.asarray(latest[person] < np.datetime64(since, "D").astype(np.int64))

@@ -19,12 +19,14 @@ from ipate.accounting._argmax import argmax_log_law
 from ipate.allocation import lay_out
 from ipate.data.frames import take
 from ipate.errors import InputError
+from ipate.ledger.records import Noise
 from ipate.people.budgets import Account, Group
 from ipate.planning.standing import Left, Standing, left_in
 from ipate.students import Student
 
 Floats = NDArray[np.float64]
-SIGMAS = (0.04, 0.06, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3)
+SIGMAS = (0.04, 0.06, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3)  # or scales of Laplace noise
+PRICES: dict[Noise, float] = {"gaussian": 2.0, "laplace": 2 * float(np.pi)}  # μ² of a label at most, times (Δ/σ)²
 CHECK_SIGMAS = (0.15, 0.2, 0.3, 0.4, 0.6)
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BLIND_THRESHOLD = 0.5  # largest threshold without a proxy: teachers weaker than assumed would never pass a higher one
@@ -50,10 +52,11 @@ class Choice:
     """The chosen parameters and the reason, which depend on public information alone."""
 
     n_teachers: int
-    sigma: float
+    sigma: float | None  # None under Laplace noise
     check_sigma: float | None
     threshold: float | None
     reason: str
+    scale: float | None = None  # of Laplace noise
     n_queries: int | None = None  # how many points to ask; None: as many as the budgets afford
     profiles: tuple[Profile, ...] = field(default=(), compare=False, repr=False)  # by which it was chosen
 
@@ -124,6 +127,7 @@ def choose(
     points_per_teacher: int | None = None,
     n_teachers: int | None = None,
     check: bool = True,
+    noise: Noise = "gaussian",
     variant: str = "weighting",
     standing: Standing | None = None,
     **options: Any,
@@ -134,14 +138,15 @@ def choose(
     accuracy of the labels: the equivalent number of clean labels. The number of labels is that of the group that is
     exhausted first, and at most the answered part of the pool. Without `profiles`, the candidate is best on average
     over reference profiles of several skills, at `points_per_teacher` or `usual_points`. `n_teachers` fixes k.
-    Without a `check`, only σ is chosen. `standing` is what earlier runs left of the budgets. `options` are those of
-    `ipate.allocation.lay_out`.
+    Without a `check`, only σ is chosen, or the scale b of Laplace noise, whose label costs a μ² of at most 2π(Δ/b)²:
+    μ = 2Φ⁻¹(e^ε₀/(1 + e^ε₀)) with ε₀ = 2Δ/b is concave in ε₀ with the slope √(π/2) at 0. `standing` is what earlier
+    runs left of the budgets. `options` are those of `ipate.allocation.lay_out`.
     """
     scored = []
     for known, base, worth in _candidates(
         groups, n_classes, profiles, points_per_teacher, n_teachers, variant=variant, standing=standing, **options
     ):
-        scored.append(_best_noise(known, base, worth, n_public, check=check))
+        scored.append(_best_noise(known, base, worth, n_public, check=check, noise=noise))
     return max(scored, key=lambda found: found[0])[1]
 
 
@@ -248,23 +253,24 @@ def group_limit(
 
 
 def _best_noise(
-    profiles: Sequence[Profile], k: int, worth: float, n_public: int, *, check: bool
+    profiles: Sequence[Profile], k: int, worth: float, n_public: int, *, check: bool, noise: Noise
 ) -> tuple[float, Choice]:
     """Return the noise and threshold whose score, relative to the best, is largest on average over the profiles."""
-    grids = np.stack([_score(profile, k, worth, n_public, check=check) for profile in profiles])
+    grids = np.stack([_score(profile, k, worth, n_public, check=check, noise=noise) for profile in profiles])
     allowed = np.array(THRESHOLDS)[None, :, None] <= (1.0 if profiles[0].measured else BLIND_THRESHOLD)
     regret = allowed * np.mean([score / max(float(score.max()), 1e-300) for score in grids], axis=0)
     place = np.unravel_index(int(np.argmax(regret)), regret.shape)
     check_sigma, threshold, sigma = CHECK_SIGMAS[place[0]], THRESHOLDS[place[1]], SIGMAS[place[2]]
     score = float(grids[:, place[0], place[1], place[2]].mean())
-    points = profiles[0].points_per_teacher
+    points, symbol = profiles[0].points_per_teacher, "σ" if noise == "gaussian" else "Laplace noise with b"
     choice = Choice(
         n_teachers=k,
-        sigma=sigma * k,
+        sigma=sigma * k if noise == "gaussian" else None,
+        scale=sigma * k if noise == "laplace" else None,
         check_sigma=check_sigma * k if check else None,
         threshold=threshold * k if check else None,
         reason=(
-            f"{k} teachers of about {points} people each, σ = {sigma:g}k"
+            f"{k} teachers of about {points} people each, {symbol} = {sigma:g}k"
             + (f", σ_T = {check_sigma:g}k, T = {threshold:g}k" if check else "")
         ),
         profiles=tuple(profiles),
@@ -272,10 +278,10 @@ def _best_noise(
     return score, choice
 
 
-def _score(profile: Profile, k: int, worth: float, n_public: int, *, check: bool) -> Floats:
+def _score(profile: Profile, k: int, worth: float, n_public: int, *, check: bool, noise: Noise) -> Floats:
     """Return the scores of all (σ_T, T, σ) at k teachers; `worth` is the smallest μ²/Δ²."""
     n_classes = profile.shares.shape[1]
-    right = np.stack([np.exp(argmax_log_law(profile.shares, sigma)[:, 0]) for sigma in SIGMAS], axis=1)
+    right = np.stack([np.exp(argmax_log_law(profile.shares, sigma, noise)[:, 0]) for sigma in SIGMAS], axis=1)
     top = profile.shares.max(axis=1)
     check_sigma = np.array(CHECK_SIGMAS)[:, None]
     passed = ndtr((top - np.array(THRESHOLDS)[:, None, None]) / check_sigma[None]).transpose(1, 0, 2)
@@ -283,7 +289,7 @@ def _score(profile: Profile, k: int, worth: float, n_public: int, *, check: bool
         passed = np.ones_like(passed)
     rate = passed.mean(axis=2)[..., None]
     sigma = np.array(SIGMAS)
-    per_query = (check / check_sigma[..., None] ** 2 + 2 * rate / sigma**2) / k**2
+    per_query = (check / check_sigma[..., None] ** 2 + PRICES[noise] * rate / sigma**2) / k**2
     labels = rate * np.minimum(worth / per_query, n_public)
     accuracy = (passed @ right) / np.maximum(passed.sum(axis=2), 1e-300)[..., None]
     skill = np.maximum(0.0, (accuracy - 1 / n_classes) / (1 - 1 / n_classes))

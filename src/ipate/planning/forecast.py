@@ -34,13 +34,9 @@ def expect(
     standing: Standing | None = None,
 ) -> Expected:  # fmt: skip
     """Return what the settings give for each profile, by the settings' own bound or the one that plans for it."""
-    layout = lay_out(
-        settings.variant, groups=groups, n_teachers=settings.n_teachers, seed=seed, **dict(settings.options)
-    )
     mechanism = settings.aggregator().mechanism
     found = [_answered(profile, mechanism, settings.n_teachers) for profile in profiles]
-    rates = [max(rate, 1e-6) for rate, _ in found]
-    plan = plan_variant(layout, mechanism, settings.meter.planning, rates, standing=standing)
+    plan = _plan(settings, groups, [max(rate, 1e-6) for rate, _ in found], seed=seed, standing=standing)
     limit = n_public if settings.max_labels is None else min(n_public, settings.max_labels)
     most = n_public if settings.n_queries is None else settings.n_queries
     asked = [min(queries, most) for queries in _queries(plan, settings.stop)]
@@ -51,12 +47,33 @@ def expect(
     )
 
 
+def _plan(
+    settings: "Settings", groups: Sequence[Group], rates: Sequence[float], *, seed: int, standing: Standing | None
+) -> VariantPlan:
+    """Return what the settings' variant affords at these answer rates, by the settings' meter of plans."""
+    layout = lay_out(settings.variant, groups=groups, n_teachers=settings.n_teachers, seed=seed, **settings.options)
+    return plan_variant(layout, settings.aggregator().mechanism, settings.meter.planning, rates, standing=standing)
+
+
+def first_round(
+    settings: "Settings", groups: Sequence[Group], *, n_public: int, seed: int, standing: Standing | None
+) -> int | None:
+    """Return how many points are asked before a student is trained whose probabilities the aggregator needs; else None.
+
+    They are a third of those that all budgets, or what is left of them, surely afford: if every check passes.
+    """
+    if "student_probs" not in settings.aggregator_options:
+        return None
+    (sure,) = _plan(settings, groups, [1.0], seed=seed, standing=standing).guaranteed
+    return max(1, min(sure.queries, n_public) // 3)
+
+
 def _answered(profile: Profile, noise: Mechanism, k: int) -> tuple[float, float]:
     """Return the share of queries that pass the check, and how many of their labels are right."""
     passed = np.ones(len(profile.shares))
     if noise.check_sigma is not None and noise.threshold is not None:
         passed = ndtr((profile.shares.max(axis=1) * k - noise.threshold) / noise.check_sigma)
-    right = np.exp(argmax_log_law(profile.shares, noise.sigma / k)[:, 0])
+    right = np.exp(argmax_log_law(profile.shares, noise.sigma / k, noise.noise)[:, 0])
     return float(passed.mean()), float(passed @ right / max(float(passed.sum()), 1e-300))
 
 
@@ -73,10 +90,10 @@ def state_teachers(
     n_public: int, seed: int, standing: Standing | None,
 ) -> str:  # fmt: skip
     """Return the reason for the settings of teachers: what was chosen, by which profiles, and what that affords."""
-    symbols = {"sigma": "σ", "check_sigma": "σ_T", "threshold": "T"}
-    given = [symbol for name, symbol in symbols.items() if requested[name] not in ("auto", None)]
     if choice is None:
         return "parameters as given"
+    symbols = {"sigma": "σ", "check_sigma": "σ_T", "threshold": "T", "scale": "the scale of Laplace noise"}
+    given = [symbol for name, symbol in symbols.items() if requested[name] not in ("auto", None)]
     if given:
         return f"auto chose {settings.n_teachers} teachers; {', '.join(given)} as given"
     affords = _affords(settings, choice, groups, n_public=n_public, seed=seed, standing=standing)

@@ -1,6 +1,5 @@
 """Plans: the number of labels that budgets afford under every variant, computed before there are votes."""
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from ipate.accounting._argmax import argmax_log_law
 from ipate.accounting.bounds import Meter, planning_bounds, queries_afforded
 from ipate.allocation import BASELINE, VARIANTS, find_variant, lay_out
 from ipate.allocation.layout import Layout
@@ -83,7 +83,7 @@ class VariantPlan:
             "n_teachers": self.n_teachers,
             "people_per_teacher": self.people_per_teacher,
             "scale": self.layout.scale,
-            **{name: getattr(self.mechanism, name) for name in ("sigma", "check_sigma", "threshold")},
+            **self.mechanism.parameters,
             "groups": [self._group(group) for group in self.groups],
             "guaranteed": [asdict(given) for given in self.guaranteed],
             "notes": list(self.layout.notes),
@@ -260,16 +260,15 @@ def _more_teachers(
 
 
 def _chances(k: int, noise: Mechanism, n_classes: int | None) -> Chances:
-    """Compute Φ((k−T)/σ_T) and ∫ φ(z)·Φ(z + gap/σ)^(C−1) dz, with the gap between the plurality and the others."""
+    """Compute Φ((k−T)/σ_T), and how likely the plurality wins against the others with the noise of labels."""
     passes, share = None, _SHARE
     if noise.check_sigma is not None and noise.threshold is not None:
         passes, share = float(ndtr((k - noise.threshold) / noise.check_sigma)), noise.threshold / k
     right = None
     if n_classes is not None and 0 < share <= 1:
-        gap = k * (share - (1 - share) / (n_classes - 1)) / noise.sigma
-        z = np.linspace(-10, 10, 2001)
-        density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
-        right = min(1.0, float((density * ndtr(z + gap) ** (n_classes - 1)).sum() * 0.01))
+        votes = np.full(n_classes, k * (1 - share) / (n_classes - 1))
+        votes[0] = k * share
+        right = min(1.0, float(np.exp(argmax_log_law(votes, noise.sigma, noise.noise)[0])))
     return Chances(unanimous_passes=passes, share=share, label_right=right)
 
 
@@ -340,6 +339,7 @@ def afforded(
         sensitivity=account.sensitivity if sensitivity is None else sensitivity,
         sigma=noise.sigma,
         check_sigma=noise.check_sigma,
+        noise=noise.noise,
         answer_rate=rate,
     )
 
@@ -375,7 +375,9 @@ def _group_queries(
         queries = np.arange(start, start + step)
         present = schedule.participants(queries)
         moved, place = np.unique(schedule.sensitivity(queries), return_inverse=True)
-        check, label = meter.worst_query(sensitivity=moved, sigma=noise.sigma, check_sigma=noise.check_sigma)
+        check, label = meter.worst_query(
+            sensitivity=moved, sigma=noise.sigma, check_sigma=noise.check_sigma, noise=noise.noise
+        )
         worth, worst = (check + rate * label)[place], (check + label)[place]  # expected and largest cost, (B, width)
         after = spent + np.einsum("tb,bw->tw", present, worth)
         waiting = np.isin(names, [name for name, end in ends.items() if end is None])

@@ -18,10 +18,13 @@ from ipate.ballots.voters import ballot_layout
 from ipate.errors import BudgetExceededError, InputError, refuse_name, show
 from ipate.files import write_text
 from ipate.labelling.aggregators import NamedAggregator, build_aggregator, find_aggregator
+from ipate.labelling.costs import check_supported
 from ipate.labelling.loop import Stop
+from ipate.labelling.tested import check_tested
+from ipate.ledger.records import Noise
 from ipate.people.budgets import Group
 from ipate.planning.choose import Choice, choose, choose_few, proxy_profiles
-from ipate.planning.forecast import state_ballots, state_teachers
+from ipate.planning.forecast import first_round, state_ballots, state_teachers
 from ipate.planning.reference import Reference, Simulator, design_for
 from ipate.planning.standing import Standing
 from ipate.planning.voting import BALLOTS, Voting, ballot_design, choose_voting, suits_ballots
@@ -40,15 +43,13 @@ class Settings:
     ----------
     variant, n_teachers
         The variant's name, and the number of teachers before the variant scales it.
-    sigma, check_sigma, threshold : float
+    sigma, check_sigma, threshold, scale : float
         Noise and threshold for `n_teachers` teachers; upsampling scales them (`Allocation.scale`). `check_sigma` and
-        `threshold` are None without a check.
-    meter : Meter
-        The bound, conversion and orders.
+        `threshold` are None without a check. `scale` is that of Laplace noise, which has no `sigma`.
+    meter, reason
+        The bound, conversion and orders; and why these values were chosen.
     stop, max_labels
         The stopping rule, "budget", "drop" or "count", and the largest number of labels or None.
-    reason : str
-        Why these values were chosen.
     options, aggregator_options : mapping
         Further options of the variant and of the aggregator.
     aggregator_name : str
@@ -60,13 +61,16 @@ class Settings:
     queries, n_queries
         The rule of `ipate.public.queries` by which points are asked, and how many of them; None for as many as the
         budgets afford.
+    n_first
+        How many points are asked before a student that the aggregator needs is trained on their labels; else None.
     """
 
     variant: str
     n_teachers: int
-    sigma: float
+    sigma: float | None
     check_sigma: float | None
     threshold: float | None
+    scale: float | None = None
     meter: Meter
     stop: Stop
     max_labels: int | None
@@ -79,6 +83,7 @@ class Settings:
     voting: Voting = "teachers"
     queries: str = "random"
     n_queries: int | None = None
+    n_first: int | None = None
 
     @property
     def counts(self) -> bool:
@@ -94,19 +99,16 @@ class Settings:
         """Return the aggregator, with noise and threshold multiplied by `scale`."""
         made = build_aggregator(
             self.aggregator_name, sigma=self.sigma, check_sigma=self.check_sigma, threshold=self.threshold,
-            **self.aggregator_options,
+            scale=self.scale, **self.aggregator_options,
         )  # fmt: skip
         return made.scaled(scale)
 
     def to_json(self) -> str:
         """Return the settings as JSON in full precision; votes of a reference are omitted, the design replaces them."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        reference = self.reference
-        if reference is not None:
-            known = None if reference.simulator is None else asdict(reference.simulator)
-            values["reference"] = known and {
-                "simulator": known, "reserve": reference.reserve, "fallback": reference.fallback,
-            }  # fmt: skip
+        if (used := self.reference) is not None:
+            known = None if used.simulator is None else asdict(used.simulator)
+            values["reference"] = known and {"simulator": known, "reserve": used.reserve, "fallback": used.fallback}
         values |= {
             "meter": asdict(self.meter),
             "options": dict(self.options),
@@ -166,6 +168,7 @@ def choose_settings(
     sigma: float | str = "auto",
     check_sigma: float | str | None = "auto",
     threshold: float | str | None = "auto",
+    scale: float | str | None = "auto",
     bound: str = "gdp",
     conversion: str = "improved",
     orders: Sequence[float] = PAPER_ORDERS,
@@ -193,12 +196,13 @@ def choose_settings(
         The groups, each with its number of people, the size of the public pool, and the number of classes.
     variant, options
         The variant's name and its further options.
-    n_teachers, sigma, check_sigma, threshold : number or "auto"
+    n_teachers, sigma, check_sigma, threshold, scale : number or "auto"
         The number of teachers, the noise and the threshold; `check_sigma` and `threshold` are None without a check.
+        `scale` is that of Laplace noise, for lnmax alone.
     points_per_teacher : int, optional
         The number of people per teacher if `n_teachers` is "auto".
     aggregator : str
-        The name of an aggregator, or "auto": confident with a check, gnmax without.
+        The name of an aggregator, or "auto": confident with a check, gnmax without, lnmax with a scale.
     bound, conversion, orders
         The arguments of `Meter`.
     stop, max_labels
@@ -218,14 +222,14 @@ def choose_settings(
     """
     given: dict[str, Any] = {
         "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold,
-        "n_teachers": n_teachers, "points_per_teacher": points_per_teacher, "max_labels": max_labels,
+        "scale": scale, "n_teachers": n_teachers, "points_per_teacher": points_per_teacher, "max_labels": max_labels,
         "reference": reference, "design": design, "proxy": proxy, "stop": None if stop == "budget" else stop,
     }  # fmt: skip
     for_teachers = {name: value for name, value in given.items() if value is not None and str(value) != "auto"}
+    suited = not for_teachers and suits_ballots(variant, bound)
     engine, why = choose_voting(
-        voting, groups, n_public=n_public, n_classes=n_classes, nets=nets,
-        suited=not for_teachers and suits_ballots(variant, bound), standing=standing,
-    )  # fmt: skip
+        voting, groups, n_public=n_public, n_classes=n_classes, nets=nets, suited=suited, standing=standing
+    )
     if engine == BALLOTS:
         for name, value in for_teachers.items():
             stated = f"{name} is {show(value)}" if isinstance(value, str | int | float) else f"{name} is given"
@@ -235,17 +239,18 @@ def choose_settings(
         return _ballot_settings(
             groups, n_public, n_classes, variant=variant, meter=meter, reason=why, standing=standing
         )
-    requested = {"n_teachers": n_teachers, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold}
+    requested = {name: given[name] for name in ("n_teachers", "sigma", "check_sigma", "threshold", "scale")}
     for name, value in requested.items():
         if isinstance(value, str) and value != "auto":
             raise InputError(f"{name} is {value!r}: it must be a number or 'auto'")
     _check_request(variant, stop, max_labels, points_per_teacher, n_teachers)
     _check_test(bound, variant, stop, max_labels, described=reference is not None or design is not None)
-    checks = _has_check(aggregator) and (aggregator != "auto" or None not in (check_sigma, threshold))
-    for name in () if checks else ("check_sigma", "threshold"):
+    aggregator, kind = _kind_of_noise(aggregator, requested)
+    own, other = ("sigma", "scale") if kind == "gaussian" else ("scale", "sigma")
+    checks = _has_check(aggregator, bound) and (aggregator != "auto" or None not in (check_sigma, threshold))
+    for name in (other,) if checks else (other, "check_sigma", "threshold"):
         requested[name] = None if requested[name] == "auto" else requested[name]
-    n_people = sum(group.people or 0 for group in groups)
-    k = None if n_teachers == "auto" else int(n_teachers)
+    n_people, k = sum(group.people or 0 for group in groups), None if n_teachers == "auto" else int(n_teachers)
     if k is not None and k > n_people:
         raise InputError(f"n_teachers is {k} and there are {n_people} people: every teacher needs at least one")
     extra = dict(options or {})
@@ -261,42 +266,32 @@ def choose_settings(
             sizes = PROXY_SIZES if k is None else (max(1, n_people // k),)
             fitting = [size for size in sizes if size * 2 <= n_people] or [1]
             profiles = proxy_profiles(teacher, *proxy, n_classes=n_classes, sizes=fitting, seed=seed)
+        alone: dict[str, Any] = {"check": checks, "noise": kind}
         facts: dict[str, Any] = {
             "groups": groups, "n_public": n_public, "n_classes": n_classes, "profiles": profiles,
             "points_per_teacher": points_per_teacher, "n_teachers": k, "variant": variant,
             "standing": standing, **extra,
         }  # fmt: skip
         few = few and requested["sigma"] == "auto"
-        choice = choose_few(**facts, student=student) if few and student is not None else choose(**facts, check=checks)
-
-    found: dict[str, Any] = {
-        name: getattr(choice, name) if value == "auto" else value for name, value in requested.items()
-    }
-    if found["sigma"] is None:
-        raise InputError("sigma is None: it must be a number or 'auto'")
+        choice = choose_few(**facts, student=student) if few and student is not None else choose(**facts, **alone)
+    found = {name: getattr(choice, name) if value == "auto" else value for name, value in requested.items()}
+    if found[own] is None:
+        raise InputError(f"{own} is None: it must be a number or 'auto'")
     n_found = int(found.pop("n_teachers"))
     noise: dict[str, Any] = {name: None if value is None else float(value) for name, value in found.items()}
+    with_counts = {"counts": True} if _has_counts(counts, spreads, bound, aggregator) else {}
     settings = Settings(
-        variant=variant,
-        n_teachers=n_found,
-        **noise,
-        meter=Meter(bound, conversion, orders),
-        stop=cast("Stop", stop),
-        max_labels=None if max_labels is None else int(max_labels),
-        reason="",
-        options=extra,
-        aggregator_name=aggregator,
-        aggregator_options={"counts": True} if _has_counts(counts, spreads, bound, aggregator) else {},
-        reference=reference,
-        design=design,
+        variant=variant, n_teachers=n_found, **noise, meter=Meter(bound, conversion, orders), stop=cast("Stop", stop),
+        max_labels=None if max_labels is None else int(max_labels), options=extra, reference=reference, design=design,
+        reason="", aggregator_name=aggregator,
+        aggregator_options={**find_aggregator(aggregator).run_options, **with_counts},
         queries=_query_rule(queries, student, bound),
         n_queries=choice.n_queries if choice is not None and few else None,
-    )
-    settings.aggregator()  # refuse invalid noise before training
-    reason = state_teachers(
-        settings, choice, groups, requested=requested, n_public=n_public, seed=seed, standing=standing
-    )
-    return replace(settings, reason="; ".join(filter(None, (why, reason))))
+    )  # fmt: skip
+    check_supported(settings.meter, settings.aggregator().mechanism)  # and refuse invalid noise, before training
+    known: dict[str, Any] = {"n_public": n_public, "seed": seed, "standing": standing}
+    reason = "; ".join(filter(None, (why, state_teachers(settings, choice, groups, requested=requested, **known))))
+    return replace(settings, reason=reason, n_first=first_round(settings, groups, **known))
 
 
 def _ballot_settings(
@@ -322,9 +317,8 @@ def _ballot_settings(
 
 def _has_counts(asked: bool | str, spreads: bool, bound: str, aggregator: str) -> bool:
     """Return whether noisy counts are released; "auto": for a student that uses them, where they cost nothing more."""
-    if asked != "auto":
-        return bool(asked)
-    return spreads and bound == "gdp" and aggregator in ("auto", "gnmax", "confident")
+    suits = spreads and bound == "gdp" and "counts" in find_aggregator(aggregator).takes
+    return suits if asked == "auto" else bool(asked)
 
 
 def _query_rule(asked: str, student: Student | None, bound: str) -> str:
@@ -339,13 +333,26 @@ def _query_rule(asked: str, student: Student | None, bound: str) -> str:
     return asked
 
 
-def _has_check(aggregator: str) -> bool:
-    """Refuse an aggregator that a run cannot use, and return whether it has a check; "auto" counts as confident."""
+def _kind_of_noise(aggregator: str, requested: Mapping[str, Any]) -> tuple[str, Noise]:
+    """Return the aggregator and its noise; under "auto" a scale decides. Nothing of Gaussian noise may go with it."""
+    scale = requested["scale"]
+    if scale in ("auto", None):
+        return aggregator, find_aggregator(aggregator).noise
+    for name in ("sigma", "check_sigma", "threshold"):
+        if (value := requested[name]) not in ("auto", None):
+            why = f"a scale is for Laplace noise (lnmax), which has no {name}; leave one of them out"
+            raise InputError(f"scale is {scale} and {name} is {value}: {why}")
+    used = find_aggregator(aggregator, scale=scale)
+    return used.name, used.noise
+
+
+def _has_check(aggregator: str, bound: str) -> bool:
+    """Refuse an aggregator that the bound does not cover, and return whether it checks; "auto" counts as confident."""
     if aggregator == "auto":
         return True
     used = find_aggregator(aggregator)
-    if used.run_refusal is not None:
-        raise InputError(f"aggregator is {aggregator!r}: {used.run_refusal}")
+    if find_bound(bound).whole:
+        check_tested(used)
     return "check_sigma" in used.needs
 
 
@@ -356,9 +363,8 @@ def _check_request(variant: str, stop: str, max_labels: int | None, points: int 
     if stop == "count" and max_labels is None:
         raise InputError("stop is 'count' without max_labels: give the number of labels")
     if stop == "drop" and not find_variant(variant).groups_can_leave:
-        raise InputError(
-            f"stop is 'drop' under {variant}: groups can leave only if each teacher has one group and always votes"
-        )
+        why = "groups can leave only if each teacher has one group and always votes"
+        raise InputError(f"stop is 'drop' under {variant}: {why}")
     for name, value in (("max_labels", max_labels), ("points_per_teacher", points), ("n_teachers", n_teachers)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
         if value is not None and value != "auto" and not whole:
@@ -372,16 +378,13 @@ def _check_test(bound: str, variant: str, stop: str, max_labels: int | None, *, 
             raise InputError(f"bound is {bound!r}: a reference or a design is for the bound ptr")
         return
     if not described:
-        raise InputError(
-            "bound is 'ptr' without a reference: give the expected accuracy of a teacher, from public knowledge, or "
-            "votes of other teachers on public data"
-        )
+        wanted = "the expected accuracy of a teacher, from public knowledge, or votes of other teachers on public data"
+        raise InputError(f"bound is 'ptr' without a reference: give {wanted}")
     turns = find_variant(variant).takes_turns
     if turns or stop != "budget" or max_labels is not None:
         what = f"variant {variant!r}" if turns else f"stop {stop!r}, max_labels {max_labels}"
-        raise InputError(
-            f"bound is 'ptr' with {what}: a design needs a fixed list of queries on which all teachers vote"
-        )
+        why = "a design needs a fixed list of queries on which all teachers vote"
+        raise InputError(f"bound is 'ptr' with {what}: {why}")
 
 
 def designed(settings: Settings, allocation: Allocation, *, n_classes: int, queries: Sequence[str]) -> Settings:

@@ -12,6 +12,7 @@ from ipate.errors import InputError
 from ipate.files import write_text
 from ipate.labelling.history import Extract
 from ipate.labelling.results import Guarantee, Record, StoppedBy, state_guarantee
+from ipate.people.budgets import strictest_first
 from ipate.planning.settings import Settings
 from ipate.report.events import group_events
 from ipate.report.exports import as_json
@@ -25,7 +26,6 @@ from ipate.report.facts import (
     Owner,
     Parameters,
     for_audience,
-    strictest_first,
 )
 from ipate.report.page import page
 from ipate.students.scores import label_counts, label_notes
@@ -43,6 +43,7 @@ class Source(About):
     extract: Extract
     teacher_model: str
     student_model: str
+    withdrawn: int = 0  # who left this run; that somebody had left before it is not told
 
 
 def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owner]) -> Facts:
@@ -98,7 +99,7 @@ def _public(source: Source) -> Facts:
         n_pool=len(record.labels),
         groups=strictest_first(_groups(source)),
         merged=allocation.merged,
-        withdrawn=len(allocation.withdrawn),
+        withdrawn=source.withdrawn,
         notes=allocation.notes,
         parameters=_parameters(source),
         guarantee=guarantee,
@@ -169,9 +170,7 @@ def _parameters(source: Source) -> Parameters:
         variant=allocation.variant,
         rule=allocation.layout.rule,
         teachers=allocation.n_teachers,
-        sigma=mechanism.sigma,
-        check_sigma=mechanism.check_sigma,
-        threshold=mechanism.threshold,
+        **mechanism.parameters,
         bound=settings.meter.bound,
         conversion=settings.meter.conversion,
         orders=source.extract.orders,
@@ -183,6 +182,7 @@ def _parameters(source: Source) -> Parameters:
         queries=settings.queries,
         n_queries=settings.n_queries,
         counts=settings.counts,
+        n_first=settings.n_first,
         design=None if design is None else design_facts(design),
     )
 
@@ -207,7 +207,8 @@ def _outcome(source: Source) -> Outcome:
     if set(by_id) != set(names):
         raise InputError("the record and the allocation name different groups: the files do not belong together")
     free = [query for query in record.queries if query in extract.reused]
-    reused_labels = int(np.count_nonzero(record.labels[free] >= 0))
+    labels = record.teachers_labels
+    reused_labels = int(np.count_nonzero(labels[free] >= 0))
     last = extract.history[-1]
     charged = last.queries + len(free), last.labels + reused_labels
     whole = source.settings.meter.whole or source.settings.ballots  # charged as one release
@@ -232,10 +233,11 @@ def _outcome(source: Source) -> Outcome:
         reused_queries=len(free),
         reused_labels=reused_labels,
         passed=record.passed,
-        by_class=label_counts(record.labels, source.classes),
+        by_class=label_counts(labels, source.classes),
         notes=label_notes(record.labels, source.classes),
         ballots=record.ballots,
         composition=extract.composition,
+        reinforced=len(record.reinforced),
     )
 
 

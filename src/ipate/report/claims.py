@@ -4,17 +4,16 @@ These are pure functions of the facts, and no other module of the report states 
 decided by `ipate.labelling.results`; this module puts it into words.
 """
 
-import math
 from collections.abc import Iterator
 
 from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import OVERLAP, SEEDED
-from ipate.report.facts import DesignFacts, Facts, GroupFacts, strictest_first
-from ipate.report.formats import down, people_count, percent, plain, small, up
+from ipate.people.budgets import strictest_first
+from ipate.report.facts import DesignFacts, Facts, GroupFacts
+from ipate.report.formats import people_count, percent, plain, small, up
+from ipate.report.meaning import example, factor_of, weakness
 
 _MOST = 12  # groups whose promise is spelt out; a table holds the others
-_WEAK = 10.0
-_HUGE = 700.0  # a larger exponent overflows a float
 
 
 def marks(facts: Facts) -> tuple[str, ...]:
@@ -213,27 +212,6 @@ def assured(who: str, epsilon: float, delta: float, *, shown: str | None = None)
     return sentence + weakness(epsilon)
 
 
-def weakness(epsilon: float) -> str:
-    """Return a sentence about an ε that rules out little, and nothing about others."""
-    return " A factor as large as this rules out little: it is a weak promise." if epsilon > _WEAK else ""
-
-
-def factor_of(epsilon: float) -> str:
-    """Return e^ε, rounded up."""
-    return up(math.exp(epsilon)) if epsilon < _HUGE else f"e^{plain(epsilon)}"
-
-
-def example(epsilon: float, delta: float, *, whose: str = "their", chance: float = 0.1) -> str:
-    """Return the range of an outcome's probability if it is `chance` without the person's data."""
-    most = min(math.exp(min(epsilon, _HUGE)) * chance + delta, 1 - (1 - chance - delta) * math.exp(-epsilon))
-    least = max(0.0, (chance - delta) * math.exp(-epsilon))
-    most_text = "99.9…" if most > 0.999 else up(100 * most)
-    return (
-        f"For example, an outcome that would have a probability of {percent(chance, 0)} with {whose} data replaced "
-        f"has between {down(100 * least)}% and {most_text}% with it."
-    )
-
-
 def promises(facts: Facts) -> tuple[tuple[str, str], ...]:
     """Return the guarantees by group, strictest first; of many groups, only the first ones."""
     return tuple((group.id, promise(facts, group)) for group in strictest_first(facts.groups)[:_MOST])
@@ -252,7 +230,7 @@ def covered(facts: Facts) -> tuple[str, ...]:
     found = [
         f"Everybody whose data {voted}{facts.people_counted}, each with the budget of their own group. {facts.unit}",
         released,
-        "The student, its predictions, and whatever anybody computes from them, now or later.",
+        "The student, its predictions for rows that are not private, and whatever is computed from them, now or later.",
         "The figures of the public report: they follow from budgets, parameters and released answers alone.",
     ]
     found += [
@@ -261,10 +239,13 @@ def covered(facts: Facts) -> tuple[str, ...]:
         for merge in facts.merged
     ]
     if facts.withdrawn:
-        found.append(
-            f"{facts.withdrawn:,} {'person' if facts.withdrawn == 1 else 'people'} withdrew: their places stay empty, "
-            "and the promise about labels that were already given still holds for them."
-        )
+        left = "their places stay empty, and the promise about labels that were already given still holds for them."
+        if facts.parameters.ballots:
+            left = (
+                "whoever left before the histogram was released cast an empty ballot; a ballot that was cast by then "
+                "is in the histogram and stays there, and the promise about it still holds."
+            )
+        found.append(f"{facts.withdrawn:,} {'person' if facts.withdrawn == 1 else 'people'} withdrew: {left}")
     return tuple(found)
 
 
@@ -281,7 +262,10 @@ def public_facts(facts: Facts) -> tuple[str, ...]:
         "The number of teachers, the noise parameters, the threshold, the way of accounting and the rule for stopping."
     )
     if facts.parameters.ballots:
-        who = "How many withdrew: their ballots are empty, and they are still counted."
+        who = (
+            "How many withdrew: before the release their ballots become empty and they are still counted, after it "
+            "the histogram stays as it is."
+        )
         how = (
             "The cells, which follow from the pool alone, the weight of a ballot, the noise and the way of accounting."
         )
@@ -317,6 +301,10 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
             f"What was charged to another ledger: this run began a new one (--fresh-ledger) although the ledger "
             f"{', '.join(facts.replaces)} knows people of this run. Their budgets there and here add up.",
         )
+    if not facts.publishable:
+        voted = "cast the ballots" if facts.parameters.ballots else "taught the teachers"
+        why = "nothing is promised" if facts.guarantee.kind == "none" else "no guarantee is stated"
+        found.insert(0, f"Everybody whose data {voted}{facts.people_counted}: {why}, so nobody is protected.")
     if facts.owner is not None and facts.owner.comparison is not None:
         found.append(
             "The comparison with other ways: it used the private data a second time, and part of it without noise."
@@ -360,7 +348,9 @@ def leaving(facts: Facts) -> tuple[str, ...]:
                 "about it stands."
             ),
         )
-    place = "their ballot stays empty" if facts.parameters.ballots else "their place in their teacher stays empty"
+    place = "their place in their teacher stays empty"
+    if facts.parameters.ballots:
+        place = "their ballot stays in the histogram if that was released with it"
     left = "Nobody has left this run so far."
     if facts.withdrawn:
         left = f"{facts.withdrawn:,} {'person has' if facts.withdrawn == 1 else 'people have'} left this run so far."

@@ -1,16 +1,20 @@
 """The composition of a run as events of dp_accounting, so that others can account for it with their own tools.
 
-Every release of a run under a bound of Gaussian releases is a `GaussianDpEvent`, whose noise multiplier is σ over what
-one person moves when their data is replaced. Under other bounds there is no such event, and none is exported.
+Every release of a run under gdp or loose is a `GaussianDpEvent`, whose noise multiplier is σ over what one person moves
+when their data is replaced, or a `LaplaceDpEvent`, whose multiplier is b/(2Δ): two counts move by Δ each. The ε of
+Laplace releases that ipate states is at least that of dp_accounting, because ipate charges the worst release with the
+same ε₀. Under other bounds there is no such event, and none is exported.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 from ipate.accounting.bounds import find_bound
+from ipate.labelling.history import Composition
 from ipate.report.facts import Facts
 
 EVENTS_FORMAT = "ipate events 1"
+_TYPES = {"gaussian": "GaussianDpEvent", "laplace": "LaplaceDpEvent"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +22,7 @@ class GroupEvents:
     """The releases that one person of a group paid for, with the accountant of dp_accounting that adds them up."""
 
     group: str
-    releases: tuple[tuple[float, int], ...]  # noise multiplier and number of Gaussian releases; earlier runs come first
+    releases: Composition  # noise, noise multiplier and number of releases; earlier runs come first
     accountant: str  # "pld", or "rdp" at one order
     order: float | None
     delta: float
@@ -26,10 +30,13 @@ class GroupEvents:
 
     def event(self) -> Any:
         """Return the composition as one `dp_accounting.DpEvent`."""
-        from dp_accounting.dp_event import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
+        from dp_accounting import dp_event
 
-        return ComposedDpEvent(
-            [SelfComposedDpEvent(GaussianDpEvent(multiplier), number) for multiplier, number in self.releases]
+        return dp_event.ComposedDpEvent(
+            [
+                dp_event.SelfComposedDpEvent(getattr(dp_event, _TYPES[noise])(multiplier), number)
+                for noise, multiplier, number in self.releases
+            ]
         )
 
     def recomputed(self) -> float:
@@ -49,9 +56,9 @@ class GroupEvents:
             {
                 "type": "SelfComposedDpEvent",
                 "count": number,
-                "event": {"type": "GaussianDpEvent", "noise_multiplier": x},
+                "event": {"type": _TYPES[noise], "noise_multiplier": multiplier},
             }
-            for x, number in self.releases
+            for noise, multiplier, number in self.releases
         ]
         return {
             "group": self.group,
@@ -64,7 +71,7 @@ class GroupEvents:
 
 
 def group_events(facts: Facts) -> tuple[GroupEvents, ...]:
-    """Return the events of every group; empty where costs are private or are not those of Gaussian releases."""
+    """Return the events of every group; empty where costs are private or are not those of such releases."""
     outcome, used = facts.outcome, facts.parameters
     bound = find_bound(used.bound)
     if outcome is None or not facts.publishable or bound.recipe is None or used.conversion == "classic":
@@ -79,7 +86,7 @@ def group_events(facts: Facts) -> tuple[GroupEvents, ...]:
         found.append(
             GroupEvents(
                 group=group.id,
-                releases=(*(() if earlier is None else ((earlier, 1),)), *outcome.composition[group.id]),
+                releases=(*(() if earlier is None else (("gaussian", earlier, 1),)), *outcome.composition[group.id]),
                 accountant="pld" if order is None else "rdp",
                 order=order,
                 delta=group.budget.delta,
@@ -95,7 +102,7 @@ def why_no_events(facts: Facts) -> str:
         return "its costs may not be published"
     return (
         f"under the bound {facts.parameters.bound} with the conversion {facts.parameters.conversion} its costs are not "
-        "those of Gaussian releases, which dp_accounting could add up"
+        "those of Gaussian or Laplace releases, which dp_accounting could add up"
     )
 
 

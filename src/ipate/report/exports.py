@@ -9,7 +9,7 @@ from ipate.files import json_text
 from ipate.labelling.results import GroupResult
 from ipate.report import claims
 from ipate.report.events import events_payload, group_events
-from ipate.report.facts import Facts, GroupFacts, Identity, Outcome, Owner, Scores, for_audience
+from ipate.report.facts import HAS_FIGURE, Facts, GroupFacts, Identity, Outcome, Owner, Scores, for_audience
 from ipate.report.layers import layers_of
 from ipate.report.odds import RATES, Odds, odds
 from ipate.report.questions import questions
@@ -26,7 +26,7 @@ from scipy.stats import norm
 
 {numbers}
 def cost(moved, delta{before}):
-    mu = sqrt(moved**2 * ({formula}){plus})
+    mu = sqrt({formula}{plus})
     def excess(epsilon):  # Gaussian differential privacy: Dong, Roth and Su (2022)
         return norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - delta
     return brentq(excess, 0, 500, xtol=1e-12)
@@ -36,11 +36,11 @@ costs = {{group: cost(*values) for group, values in groups.items()}}
 print(costs)
 """
 _LOOSE = """\
-from math import log
+from math import log{more}
 
 {numbers}
 def cost(moved, delta, order{before}):
-    rdp = order * moved**2 * ({formula}){plus}
+    rdp = {formula}{plus}
     return max(0, rdp + {conversion})
 
 {groups}
@@ -58,20 +58,28 @@ def recipe(facts: Facts) -> str | None:
         return None
     queries, labels = outcome.n_queries - outcome.reused_queries, outcome.n_labels - outcome.reused_labels
     without = ", without those of earlier runs" if outcome.reused_queries else ""
-    numbers = f"queries, labels = {queries}, {labels}  # rows of labels.csv; those answered{without}\n"
+    teachers = " and not reinforced" if outcome.reinforced else ""
+    numbers = f"queries, labels = {queries}, {labels}  # rows of labels.csv; those answered{teachers}{without}\n"
     if used.ballots:
         numbers = "labels = 1  # all labels were read off one histogram, which costs as much as one label\n"
-    numbers += f"sigma = {used.sigma!r}\n"
-    formula, check = bound.recipe
-    if used.check_sigma is not None:
-        numbers += f"check_sigma = {used.check_sigma!r}\n"
-        formula += f" + {check}"
+    label, check = bound.recipe
+    if used.laplace_scale is None:
+        numbers += f"sigma = {used.sigma!r}\n"
+        if used.check_sigma is not None:
+            numbers += f"check_sigma = {used.check_sigma!r}\n"
+            label += f" + {check}"
+        formula = f"{'order * ' if bound.has_orders else ''}moved**2 * ({label})"
+    elif bound.laplace_recipe is None:
+        return None
+    else:
+        numbers, formula = f"{numbers}scale = {used.laplace_scale!r}\n", bound.laplace_recipe
     conversion = "log(1 / delta) / (order - 1)"
     if used.conversion == "improved":
         conversion = "log(1 - 1 / order) - log(order * delta) / (order - 1)"
     return (_LOOSE if bound.has_orders else _GDP).format(
         numbers=numbers,
         formula=formula,
+        more=", sinh" if used.laplace_scale is not None else "",
         conversion=conversion,
         groups=_table(facts, outcome),
         before=", before" if outcome.carried else "",
@@ -94,11 +102,12 @@ def _table(facts: Facts, outcome: Outcome) -> str:
 def ways_to_check(facts: Facts) -> tuple[str, ...]:
     """Return sentences on how a reader can check the report."""
     if facts.outcome is None:
-        return ("There is no figure to check. A run with secret noise and a bound that holds for all votes has one.",)
+        return (f"There is no figure to check. {HAS_FIGURE}",)
     found = ["This report reads every charge from the run's ledger; the costs are the sums of these charges."]
     if facts.publishable:
+        labels = "answered and not reinforced" if facts.outcome.reinforced else "answered"
         counted = (
-            "count the rows of labels.csv (queries) and those that were answered (labels), and take noise, weights"
+            f"count the rows of labels.csv (queries) and those that were {labels} (labels), and take noise, weights"
         )
         if facts.parameters.ballots:
             counted = "one histogram was released; take its noise, the weight of a ballot"
@@ -264,6 +273,7 @@ def _labelling(facts: Facts, outcome: Outcome) -> dict[str, Any]:
         "balance": balance(outcome.groups),
         "labels": outcome.n_labels,
         "queries": outcome.n_queries,
+        "reinforced": outcome.reinforced,
         "by_class": dict(outcome.by_class),
         "notes": list(outcome.notes),
         "reused": {"labels": outcome.reused_labels, "queries": outcome.reused_queries},

@@ -4,18 +4,20 @@
 every public report, so text that is written from public facts cannot contain a private number.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from ipate.allocation.layout import Merge
 from ipate.labelling.history import Composition, Point
 from ipate.labelling.results import BallotFacts, Ending, GroupResult, Guarantee, StoppedBy
+from ipate.ledger.records import Noise
 from ipate.people.budgets import MIN_GROUP_SIZE, Account, Budget, has_small, shown_count, shown_counts
 from ipate.planning.voting import BALLOTS, Voting
 
 Audience: TypeAlias = Literal["public", "private"]
 WITHHELD = "There is no figure for this run that may be published."
+HAS_FIGURE = "A run has one with secret noise, a bound that holds for all votes, and a pool without private rows."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +73,16 @@ class DesignFacts:
 class Parameters:
     """The parameters of aggregation and accounting, all of which are public.
 
-    σ, σ_T and T are scaled to this number of teachers. `orders` has the Rényi order that each account fixed
-    beforehand, by group id, under bounds that need one.
+    σ, σ_T, T and the scale of Laplace noise, which has no σ, are those at this number of teachers.
+    `orders` has the Rényi order that each account fixed beforehand, by group id, under bounds that need one.
     """
 
     voting: Voting = "teachers"
     variant: str
     rule: str
     teachers: int
-    sigma: float
+    sigma: float | None
+    laplace_scale: float | None = None
     check_sigma: float | None
     threshold: float | None
     bound: str
@@ -94,11 +97,17 @@ class Parameters:
     queries: str = "random"  # the rule by which points are asked
     n_queries: int | None = None  # how many were to be asked; None: as many as the budgets afford
     counts: bool = False  # whether noisy counts are released with labels
+    n_first: int | None = None  # how many points were to be asked before a student was compared with the votes
 
     @property
     def ballots(self) -> bool:
         """Whether people cast ballots instead of teaching teachers."""
         return self.voting == BALLOTS
+
+    @property
+    def noise(self) -> Noise:
+        """The kind of noise of labels."""
+        return "gaussian" if self.laplace_scale is None else "laplace"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +146,8 @@ class Outcome:
     by_class: Mapping[str, int] = field(default_factory=dict)  # labels of each class
     notes: tuple[str, ...] = ()  # what the labels of each class mean for a student
     ballots: BallotFacts | None = None  # of the histogram that the labels were read off
-    composition: Mapping[str, Composition] = field(default_factory=dict)  # Gaussian releases of this run, by group id
+    composition: Mapping[str, Composition] = field(default_factory=dict)  # the releases of this run, by group id
+    reinforced: int = 0  # points that kept a student's own class, because the votes did not contradict it
 
     @property
     def carried(self) -> bool:
@@ -306,11 +316,6 @@ class Facts(About):
     def outcome(self) -> Outcome | None:
         """The outcome that this audience may see, or None."""
         return self.owner.outcome if self.owner is not None else self.released
-
-
-def strictest_first(groups: Iterable[GroupFacts]) -> tuple[GroupFacts, ...]:
-    """Return groups in the order in which every page and file lists them: by budget, the smallest ε first."""
-    return tuple(sorted(groups, key=lambda group: (group.budget.epsilon, group.budget.delta, group.id)))
 
 
 def for_audience(facts: Facts, audience: Audience) -> Facts:

@@ -11,7 +11,8 @@ from functools import lru_cache, partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ipate.report.facts import GroupFacts, Outcome, strictest_first
+from ipate.people.budgets import strictest_first
+from ipate.report.facts import GroupFacts, Outcome
 from ipate.report.formats import Markup, element, percent, plain
 
 if TYPE_CHECKING:

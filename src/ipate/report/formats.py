@@ -65,6 +65,11 @@ def used(share: float) -> str:
     return f"{math.floor(share * 1000 + 1e-9) / 10:.1f}%"
 
 
+def left(rest: float, budget: float) -> str:
+    """Format the ε that is left of a budget, rounded down; less than a thousandth of the budget is nothing."""
+    return "nothing" if rest < budget / 1000 else down(rest, 4)
+
+
 def signed_points(value: float) -> str:
     """Format a difference of two shares in percentage points, with its sign."""
     points = round(100 * value, 1)

@@ -16,9 +16,9 @@ from ipate.errors import InputError
 from ipate.labelling.history import Extract
 from ipate.labelling.results import GroupResult, Labelling
 from ipate.ledger.base import Ledger
-from ipate.people.budgets import Account
+from ipate.people.budgets import Account, strictest_first
 from ipate.report.assemble import design_facts
-from ipate.report.facts import Facts, GroupFacts, Identity, Outcome, Parameters, for_audience, strictest_first
+from ipate.report.facts import Facts, GroupFacts, Identity, Outcome, Parameters, for_audience
 from ipate.students.scores import label_counts, label_notes
 
 ELSEWHERE = "trained elsewhere"
@@ -36,7 +36,8 @@ class Given:
     variant: str  # "weighting" for ballots, which people cast with a weight
     voting: Any = "teachers"
     teachers: int = 0
-    sigma: float
+    sigma: float | None
+    laplace_scale: float | None = None
     check_sigma: float | None = None
     threshold: float | None = None
     stop: str = "budget"
@@ -118,6 +119,7 @@ def _parameters(result: Labelling, extract: Extract, given: Given) -> Parameters
         rule="as given",
         teachers=given.teachers,
         sigma=given.sigma,
+        laplace_scale=given.laplace_scale,
         check_sigma=given.check_sigma,
         threshold=given.threshold,
         bound=result.meter.bound,
@@ -153,4 +155,5 @@ def _outcome(result: Labelling, extract: Extract, ids: Sequence[str], classes: t
         notes=label_notes(labels, classes),
         ballots=result.ballots,
         composition=extract.composition,
+        reinforced=int(np.count_nonzero(result.reinforced & asked)),
     )

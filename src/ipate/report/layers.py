@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ipate.accounting.bounds import find_bound
 from ipate.report.claims import nothing, shared_out
-from ipate.report.facts import Facts
+from ipate.report.facts import HAS_FIGURE, Facts
 from ipate.report.formats import plain, small
 
 
@@ -74,7 +74,8 @@ def _unit(facts: Facts) -> Layer:
 
 def _algorithms(facts: Facts) -> Layer:
     used = facts.parameters
-    how = f"{used.teachers:,} teachers were trained on {shared_out(facts)} and voted with noise ({used.variant})."
+    how = f"{used.teachers:,} teachers were trained on {shared_out(facts)} and voted ({used.variant}), with "
+    how += f"{used.noise.capitalize()} noise on the counts."
     if used.ballots:
         how = "Every person cast one weighted ballot, and one noisy histogram of all ballots was released."
     if facts.elsewhere:
@@ -82,16 +83,19 @@ def _algorithms(facts: Facts) -> Layer:
     noise = "Noise was drawn from the operating system's secure randomness, independently for every class."
     if facts.guarantee.seeded:
         noise = "Noise came from a seed: the run can be repeated, and it protects nobody."
+    check = "Recompute the costs, as the section on checking describes, and let somebody else do it too."
+    if facts.outcome is None:
+        check = f"Begin a new run if a figure is to be checked: this one has none. {HAS_FIGURE}"
     return Layer(
         name="Algorithms and correctness",
         did=(
             how,
-            f"Costs were added up by the bound {find_bound(used.bound).summary}.",
+            f"Costs were added up by the bound {find_bound(used.bound).describe(used.noise)}.",
             noise,
             "The accounting is tested against independent computations, and by deliberate errors that tests must find.",
         ),
         must=(
-            "Recompute the costs, as the section on checking describes, and let somebody else do it too.",
+            check,
             "Keep the versions that are listed among the parameters, and read what later versions correct.",
         ),
     )

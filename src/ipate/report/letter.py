@@ -6,15 +6,24 @@ It is written from a statement that is filtered for the person already, so it ha
 from collections.abc import Iterator
 
 from ipate.errors import InputError
-from ipate.report.claims import example, factor_of, weakness
-from ipate.report.formats import Markup, bullets, down, element, plain, small, table, up
+from ipate.report.formats import Markup, bullets, element, plain, small, table, up
+from ipate.report.meaning import example, factor_of, weakness
 from ipate.report.odds import in_words
 from ipate.report.page import document
-from ipate.report.statement import RunEntry, Statement, Unprotected, Use, agreement_sentence, private_costs
+from ipate.report.statement import (
+    RunEntry,
+    Statement,
+    Unprotected,
+    Use,
+    agreement_sentence,
+    private_costs,
+    remaining,
+    untold,
+)
 
 _WHAT = (
-    "Your data was used, together with other people's, to label public examples. Random noise was added, which limits "
-    "what the labels tell about any one person, and a model learnt from these labels alone. It was not given your data."
+    "Your data was used, together with other people's, to label public examples. Random noise was added, {noise}, and "
+    "a model learnt from these labels alone. It was not given your data."
 )
 _CROWDED = 6  # runs; a letter with more has smaller type
 
@@ -37,7 +46,7 @@ def letter(statement: Statement | Unprotected, *, date: str) -> str:
     main = element(
         "main",
         element("h1", "How your data was used"),
-        element("p", _WHAT) if isinstance(statement, Statement) and statement.guaranteed else "",
+        element("p", _WHAT.format(noise=_noise(statement))) if isinstance(statement, Statement) else "",
         *parts,
         *_section("If you want to leave or have a question", *_leaving(statement)),
     )
@@ -47,6 +56,17 @@ def letter(statement: Statement | Unprotected, *, date: str) -> str:
     )
     body = element("div", head, main, foot, class_="letter crowded" if runs > _CROWDED else "letter")
     return document(f"How your data was used: {statement.person}", body, private=True, style="letter.css")
+
+
+def _noise(statement: Statement) -> str:
+    """Return what the noise does for the person in a run of this kind."""
+    if statement.guaranteed:
+        return "which limits what the labels tell about any one person"
+    if statement.seeded:
+        return "which whoever knows its seed can take away again"
+    if statement.overlap:
+        return "but the public examples may be private data themselves"
+    return "but no limit on what the labels tell about you can be stated"
 
 
 def _section(title: str, *children: object) -> Iterator[Markup]:
@@ -61,12 +81,12 @@ def _protected(statement: Statement) -> Iterator[Markup]:
     agreed = f"You {said}." if said is not None else f"You agreed to {what} {statement.asked}."
     if said is None:
         agreed += " The day and the version of the policy are not on record."
-    agreed += f" It limits what your data may give away to {budget}: the smaller ε is, the stronger is the protection."
+    limits = "limits" if statement.guaranteed else "was to limit"
+    agreed += f" It {limits} what your data may give away to {budget}: the smaller ε is, the stronger the protection."
     stricter = ""
     if statement.asked != statement.group:
-        stricter = (
-            f"You count with the stricter {what} {statement.group}, so you are protected at least as well as you asked."
-        )
+        stricter = f"You count with the stricter {what} {statement.group}"
+        stricter += ", so you are protected at least as well as you asked." if statement.guaranteed else "."
     yield from _section("What you agreed to", agreed, stricter)
     yield from _section("What you are promised", *_promise(statement))
     if statement.odds is not None:
@@ -89,8 +109,9 @@ def _promise(statement: Statement) -> Iterator[str]:
     if statement.withdrawn is not None:
         kept = ", and the promise about it stands" if statement.guaranteed else ""
         yield (
-            f"You withdrew on {statement.withdrawn[:10]}. Nothing more is charged to you in this run; what had been "
-            f"released stays released{kept}."
+            f"You withdrew on {statement.withdrawn[:10]}. Your data is not used any more in this run nor, unless you "
+            "consent again, in a later one on this ledger, and nothing more is charged to you; what had been released "
+            f"stays released{kept}."
         )
 
 
@@ -120,14 +141,11 @@ def _released(entry: RunEntry) -> str:
 
 def _spent(statement: Statement) -> Iterator[str]:
     if statement.spent is None:
-        yield (
-            "What was spent is not told, not even to you, because it was computed from other people's data too or "
-            f"because nothing is promised. By the run's own account it is at most ε = {plain(statement.budget)}."
-        )
+        yield untold(statement)
         return
     rest = ""
     if statement.left is not None and statement.withdrawn is None:
-        rest = f" Of your limit, ε = {plain(statement.allowed)}, ε = {down(statement.left, 4)} is left."
+        rest = f" Of your limit, ε = {plain(statement.allowed)}, {remaining(statement.left, statement.allowed)}."
     several = " The costs of several runs are counted together, so they need not add up."
     yield (
         f"In all, ε = {up(statement.spent, 4)} was spent.{rest}{several if len(statement.entries) > 1 else ''} "
@@ -163,7 +181,7 @@ def _leaving(statement: Statement | Unprotected) -> Iterator[Markup | str]:
         return
     yield bullets(
         [
-            "From then on your data is not used in this run any more, and nothing more is charged to you.",
+            "From then on your data is not used any more, in this run or a later one, and nothing more is charged.",
             "What was released before cannot be called back.",
         ]
     )

@@ -16,8 +16,8 @@ def model_card(facts: Facts, student: Mapping[str, Any]) -> str:
     facts = for_audience(facts, "public")
     if not facts.publishable:
         raise InputError(
-            "the run has no guarantee that may be published, so its student and a card of it must stay with the data "
-            "owner; README.md in its private folder describes it"
+            "the run has no guarantee that may be published, so a student of it, and a card, must stay with the data "
+            "owner; README.md in private/student describes it"
         )
     return f"---\n{as_yaml(_front(facts, student))}---\n\n{card(student).rstrip()}\n\n{_added(facts)}\n"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ipate.accounting.bounds import find_bound
 from ipate.report.exports import recipe, ways_to_check
-from ipate.report.facts import Facts
+from ipate.report.facts import Facts, Parameters
 from ipate.report.formats import Markup, bullets, element, percent, plain, table
 from ipate.report.sections import Section, section
 
@@ -50,11 +50,19 @@ def _engine_rows(facts: Facts) -> Iterator[list[object]]:
         return
     yield ["teachers k", f"{used.teachers:,} ({used.teacher_model})"]
     yield ["points asked", f"{used.queries}{'' if used.n_queries is None else f', {used.n_queries:,} at most'}"]
+    if used.n_first is not None:
+        yield ["rounds", f"{used.n_first:,} points; then a student of their labels is compared with the votes"]
     yield ["stops", _STOPS.get(used.stop, used.stop)]
     if used.max_labels is not None:
         yield ["labels at most", f"{used.max_labels:,}"]
     if used.counts:
         yield ["released with labels", "noisy counts in steps of σ/8, from the same draw"]
+
+
+def _noise_row(used: Parameters) -> list[object]:
+    if used.laplace_scale is not None:
+        return ["noise of labels", f"Laplace noise with scale b = {plain(used.laplace_scale)}"]
+    return ["noise of an entry of the histogram σ" if used.ballots else "noise of labels σ", plain(used.sigma or 0.0)]
 
 
 def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
@@ -67,11 +75,11 @@ def _parameter_rows(facts: Facts) -> Iterator[list[object]]:
     yield ["variant, rule", f"{used.variant}, {used.rule}"]
     yield from _engine_rows(facts)
     yield ["student", used.student_model]
-    yield ["noise of an entry of the histogram σ" if used.ballots else "noise of labels σ", plain(used.sigma)]
+    yield _noise_row(used)
     if used.check_sigma is not None and used.threshold is not None:
         yield ["noise of checks σ_T", plain(used.check_sigma)]
         yield ["threshold T", plain(used.threshold)]
-    yield ["bound", bound.summary]
+    yield ["bound", bound.describe(used.noise)]
     if used.design is not None:
         yield ["queries of the design", f"{used.design.queries:,}"]
         yield ["design made from", f"{used.design.reference}; reserve {percent(used.design.reserve)}"]

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from ipate.report.claims import agreed, nothing
 from ipate.report.facts import Facts
-from ipate.report.formats import down, plain, up
+from ipate.report.formats import left, plain, up
 from ipate.report.odds import RATES, odds, share
-from ipate.report.spending import listed
+from ipate.report.spending import DIFFERENCE, listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,9 @@ def _unprotected(facts: Facts) -> str:
     others = "everybody whose data is in the pool or the test data"
     if facts.unprotected:
         others += f", among them {facts.unprotected:,} people of the same file"
+    if not facts.publishable:
+        voted = "cast the ballots" if facts.parameters.ballots else "taught the teachers"
+        return f"Everybody: those whose data {voted}{facts.people_counted}, and {others}."
     return f"{others[0].upper()}{others[1:]}; and secrets that several people share."
 
 
@@ -61,8 +64,11 @@ def _spent(facts: Facts) -> str:
 def _left(facts: Facts) -> str:
     if facts.outcome is None:
         return "That is private too."
-    left = {spent.id: max(0.0, spent.budget.epsilon - spent.cost) for spent in facts.outcome.groups}
-    return f"ε = {_by_group({group: down(rest, 4) for group, rest in left.items()})}."
+    found = {spent.id: left(spent.budget.epsilon - spent.cost, spent.budget.epsilon) for spent in facts.outcome.groups}
+    if set(found.values()) == {"nothing"}:
+        return f"Nothing: less than a thousandth of every budget. {DIFFERENCE}"
+    small = " Nothing means less than a thousandth of the budget." if "nothing" in found.values() else ""
+    return f"ε = {_by_group(found)}.{small} {DIFFERENCE}"
 
 
 def _by_group(values: dict[str, str]) -> str:

@@ -121,10 +121,11 @@ def _model(facts: Facts) -> dict[str, Any]:
 
 
 def _accounting(facts: Facts) -> dict[str, Any]:
+    used = facts.parameters
     return {
         "post_processing": "The model is trained on released labels and public points; predictions follow from it.",
         "composition": (
-            f"{find_bound(facts.parameters.bound).summary}. Each group's account is a filter: a release that could "
+            f"{find_bound(used.bound).describe(used.noise)}. Each group's account is a filter: a release that could "
             "pass a budget is not made."
         ),
     }
@@ -132,13 +133,14 @@ def _accounting(facts: Facts) -> dict[str, Any]:
 
 def _implementation(facts: Facts) -> dict[str, Any]:
     used = facts.parameters
-    noise = f"Gaussian noise of standard deviation {plain(used.sigma)} on the votes of each class, and their argmax"
+    noise = f"Gaussian noise of standard deviation {plain(used.sigma or 0.0)}"
+    if used.laplace_scale is not None:
+        noise = f"Laplace noise with scale {plain(used.laplace_scale)}"
+    noise += " on every entry of one histogram" if used.ballots else " on the votes of each class, and their argmax"
     if used.check_sigma is not None and used.threshold is not None:
         noise += (
             f", after a noisy test (σ = {plain(used.check_sigma)}) of the largest count against {plain(used.threshold)}"
         )
-    if used.ballots:
-        noise = f"Gaussian noise of standard deviation {plain(used.sigma)} on every entry of one histogram"
     versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
     return {
         "preprocessing_and_hyperparameter_tuning": (

@@ -65,6 +65,7 @@ def labels(facts: Facts) -> Section | None:
         return None
     asked = [] if facts.parameters.ballots else [["queries asked", f"{outcome.n_queries:,}"]]
     rows = [*asked, ["labels given", f"{outcome.n_labels:,}"]]
+    rows += [["points with a student's own class", f"{outcome.reinforced:,}"]] if outcome.reinforced else []
     if owner is None:
         scores = facts.public_scores
         rows += [] if scores is None else _shares(scores)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from ipate.report import claims, odds
 from ipate.report.facts import WITHHELD, Facts
 from ipate.report.figures import history_figure, roc_figure
-from ipate.report.formats import Markup, bullets, down, element, people_count, plain, small, table, up, used
+from ipate.report.formats import Markup, bullets, element, left, people_count, plain, small, table, up, used
 from ipate.report.layers import layers_of
 from ipate.report.proofs import where_proven
-from ipate.report.spending import CARRIED, balance, ending
+from ipate.report.spending import CARRIED, DIFFERENCE, balance, ending
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def budgets(facts: Facts) -> Section:
         row += [
             *([f"{spent.before:.4f}", "—" if spent.own is None else f"{spent.own:.4f}"] if shared else []),
             f"{spent.cost:.4f}",
-            down(max(0.0, spent.budget.epsilon - spent.cost), 4),
+            left(spent.budget.epsilon - spent.cost, spent.budget.epsilon),
             used(spent.used),
             *([] if facts.parameters.ballots else ["—" if after is None else count(after, "label")]),
         ]
@@ -124,7 +124,7 @@ def budgets(facts: Facts) -> Section:
         element("p", ending(facts, outcome)),
         table("What people allowed, what was spent and what is left", columns, rows),
         element("p", CARRIED, class_="soft") if shared else "",
-        element("p", balance(outcome.groups)),
+        element("p", f"{balance(outcome.groups)} Left: {DIFFERENCE[0].lower()}{DIFFERENCE[1:]}"),
         history_figure(facts.groups, outcome) if grown else "",
     )
 

@@ -11,6 +11,11 @@ CARRIED = (
     "everything that was spent, counted together, so the columns need not add up."
 )
 
+DIFFERENCE = (
+    "This is the budget less the cost; releases are counted together, and their ε do not simply add up or subtract, so "
+    "a further run may be able to spend more than this."
+)
+
 
 def ending(facts: Facts, outcome: Outcome) -> str:
     """Describe how labelling ended."""
@@ -31,6 +36,11 @@ def ending(facts: Facts, outcome: Outcome) -> str:
         asked += (
             f" ({outcome.reused_queries:,} of these points and {outcome.reused_labels:,} of the labels were paid by "
             "earlier runs, and given again for nothing)"
+        )
+    if outcome.reinforced:
+        asked += (
+            f"; {outcome.reinforced:,} more kept the class of a student that had learnt from released labels, because "
+            "a noisy check found no clear contradiction by the votes: these were charged for the check alone"
         )
     out = [spent.id for spent in outcome.groups if spent.labels_until_exhausted is not None]
     if facts.parameters.design is not None:

@@ -7,7 +7,8 @@ from typing import Any, Literal, TypeAlias
 from ipate.accounting.bounds import find_bound
 from ipate.labelling.results import SEEDED, Kind
 from ipate.report.claims import assured
-from ipate.report.formats import down, plain, small, up
+from ipate.report.formats import left as left_of
+from ipate.report.formats import plain, small, up
 from ipate.report.odds import RATES, share
 
 Which: TypeAlias = Literal["this run", "an earlier run", "a later run"]
@@ -205,34 +206,36 @@ def _promise(statement: Statement) -> Iterator[str]:
         why = "the noise of this run was seeded" if statement.seeded else "private data was also used as public data"
         yield f"{who}, allowed {budget} and is promised nothing: {why}."
     else:
-        yield (
-            f"{who}, allowed {budget}. No guarantee can be stated: {private_costs(statement)}, and that is not "
-            "differential privacy."
-        )
+        why = f"{private_costs(statement)}, and that is not differential privacy"
+        yield f"{who}, allowed {budget}. No guarantee can be stated: {why}."
     if statement.asked != statement.group:
-        yield (
-            f"They asked for {statement.asked} and count with the stricter {statement.group}: they are protected at "
-            "least as well as they asked."
-        )
+        kept = ": they are protected at least as well as they asked" if statement.guaranteed else ""
+        yield f"They asked for {statement.asked} and count with the stricter {statement.group}{kept}."
 
 
 def private_costs(statement: Statement) -> str:
     """Say the costs of which run were computed from private votes."""
     which = statement.private_costs or "this run"
+    where = "" if which == "this run" else " on the same ledger"
+    return f"the costs of {which}{where} were computed from private votes"
+
+
+def untold(statement: Statement) -> str:
+    """Say why it is not told what was spent; no ε is named where no ε exists."""
+    if statement.seeded or statement.overlap:
+        why = (
+            "the noise of this run can be repeated" if statement.seeded else "private data was also used as public data"
+        )
+        return f"There is no figure for what was spent: {why}, so no ε limits what was given away."
     return (
-        f"the costs of {which}{'' if which == 'this run' else ' on the same ledger'} were computed from private votes"
+        "What was spent is not told, because it was computed from votes, other people's among them. By the run's own "
+        f"account, which is no guarantee, it is at most the budget of ε = {plain(statement.budget)}."
     )
 
 
 def _spent(statement: Statement) -> Iterator[str]:
     if statement.spent is None or statement.labels is None:
-        why = "it was computed from votes, other people's among them"
-        if statement.seeded or statement.overlap:
-            why = "the noise was seeded" if statement.seeded else "nothing is promised"
-        yield (
-            f"What was spent is not told, because {why}: at most the budget of ε = {plain(statement.budget)}, by the "
-            "run's own account."
-        )
+        yield untold(statement)
         return
     tested = any(find_bound(entry.bound).whole and entry.epsilon for entry in statement.entries)
     what = _released(statement, tested=tested)
@@ -246,8 +249,11 @@ def _spent(statement: Statement) -> Iterator[str]:
     else:
         yield "Nothing has been released in this run that their data could have changed."
         return
-    if statement.private and not statement.seeded:
-        yield f"By a count that looks at votes, and is no guarantee, this cost ε = {up(statement.spent, 4)}."
+    if statement.private:
+        count = "a count that looks at votes, and is no guarantee"
+        if statement.seeded or statement.overlap:
+            count = "a count that holds for secret noise and a public pool alone, and so not for this run"
+        yield f"By {count}, this cost ε = {up(statement.spent, 4)}."
     else:
         runs = f"the {len(statement.entries)} runs" if len(statement.entries) > 1 else "the one run"
         yield (
@@ -268,9 +274,13 @@ def _released(entry: "Statement | Withdrawal", *, tested: bool) -> str:
 
 
 def _places(entry: "Withdrawal") -> tuple[str, str]:
-    """Return which teachers learn from a person, and which place of theirs a withdrawal empties."""
+    """Return which teachers learn from a person, and what a withdrawal does to their place or their ballot."""
     teachers = f"teacher{'s' if len(entry.teachers) > 1 else ''} {', '.join(map(str, entry.teachers))}"
-    return teachers, f"their place in {teachers}" if entry.teachers else "their ballot"
+    if entry.teachers:
+        return teachers, f"their place in {teachers} stays empty"
+    if entry.labelling != "not begun":
+        return teachers, "their ballot is in the released histogram and stays there"
+    return teachers, "their ballot stays empty"
 
 
 def _later(statement: Statement) -> Iterator[str]:
@@ -278,8 +288,9 @@ def _later(statement: Statement) -> Iterator[str]:
     if statement.withdrawn is not None:
         kept = ", and the promise about it stands" if statement.guaranteed else ""
         yield (
-            f"They withdrew on {statement.withdrawn}. Their place stays empty and nothing more is charged to them in "
-            f"this run; what had been released by then stays released{kept}."
+            f"They withdrew on {statement.withdrawn}. From then on their data is not used, and nothing is charged to "
+            "them, in this run nor, unless they consent again, in a later one on this ledger; what had been released "
+            f"by then stays released{kept}."
         )
     if len(statement.entries) > 1 and (statement.spent is None or statement.private):
         yield f"Runs on this ledger that they took part in, in order: {_listed(statement)}."
@@ -288,7 +299,15 @@ def _later(statement: Statement) -> Iterator[str]:
     if statement.unprotected:
         yield _used(statement.unprotected)
     if statement.left is not None and statement.withdrawn is None:
-        yield f"Of their latest budget, ε = {plain(statement.allowed)}, ε = {down(statement.left, 4)} is left."
+        yield f"Of their latest budget, ε = {plain(statement.allowed)}, {remaining(statement.left, statement.allowed)}."
+
+
+def remaining(rest: float, budget: float) -> str:
+    """Say what is left of a budget."""
+    found = left_of(rest, budget)
+    if found != "nothing":
+        return f"ε = {found} is left"
+    return "less than a thousandth is left" if rest > 0 else "nothing is left"
 
 
 def _listed(statement: Statement) -> str:
@@ -303,7 +322,7 @@ def _entry(entry: RunEntry) -> str:
 def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
     """Return sentences on the effects of a withdrawal and on what it cannot undo."""
     teachers, place = _places(entry)
-    found = [f"Person {entry.person} has withdrawn from {run}: {place} stays empty, and nobody else moves."]
+    found = [f"Person {entry.person} has withdrawn from {run}: {place}, and nobody else moves."]
     if entry.trained:
         found.append(
             f"What {teachers} had learnt and voted is erased, and no label is given before they have learnt again "
@@ -313,15 +332,16 @@ def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
         found.append("Nothing had been learnt from their data.")
     if entry.labelling == "complete":
         found.append("Labelling was complete: nothing more is drawn, and the labels and the student stay as they are.")
-    found.append(owed(entry))
-    return tuple(found)
+    again = f"unless they consent again (ipate withdraw {run} {entry.person} --consented-again)"
+    recorded = "The ledger of this run records it: no later run on it, and no earlier one that is resumed, uses their"
+    return (*found, owed(entry), f"{recorded} data, {again}.")
 
 
 def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
     """Return sentences on what a withdrawal would do and what it could not undo."""
     teachers, place = _places(entry)
     found = [
-        f"If person {entry.person} (group {entry.group}) withdraws from {run}, {place} stays empty.",
+        f"If person {entry.person} (group {entry.group}) withdraws from {run}, {place}.",
         "Nobody else moves. This cannot be undone.",
     ]
     if entry.trained:
@@ -341,7 +361,21 @@ def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
             f"Released so far, and possibly changed by their data: {what}. This stays released, and "
             f"ε = {up(entry.epsilon, 4)} at δ = {small(entry.delta)} stays charged."
         )
+    found.append("No later run on the same ledger would use their data, unless they consent again.")
     return tuple(found)
+
+
+def stayed_out(person: str, when: str) -> str:
+    """Return a sentence on somebody who had withdrawn before a run began."""
+    return f"Person {person} withdrew {when}, before this run: their place is empty and nothing is charged to them."
+
+
+def returned(person: str, run: str) -> tuple[str, ...]:
+    """Return sentences on the effects of a consent that a person gives again."""
+    return (
+        f"Person {person} has consented again: runs on the ledger of {run} that begin from now on use their data.",
+        "Runs that began before go on without them, and what was spent before still counts.",
+    )
 
 
 def owed(entry: Withdrawal) -> str:

@@ -116,7 +116,8 @@ def _job(
 ) -> Job:  # fmt: skip
     """Return the training job of one student: the noisy counts of every point, and how many of them it asks for."""
     setup, replicate = ensemble.setup, ensemble.spec.replicate
-    outcome = settings.aggregator().ask(
+    aggregator = settings.aggregator()
+    outcome = aggregator.ask(
         counts, queries=[str(place) for place in range(len(counts))], noise=voting_noise(ensemble, number),
         total_weight=total_weight,
     )  # fmt: skip
@@ -128,7 +129,7 @@ def _job(
         preset=student, n_classes=counts.shape[1], seed=1000 * replicate + number, offsets=np.array([0, len(counts)]),
         indices=ensemble.public, asked=models.partition(setup, replicate).test[None], pool=np.array([0]),
         counts=outcome.noisy_votes,
-        asking=Counts(queries=settings.n_queries, seed=replicate, signal=total_weight / settings.sigma),
+        asking=Counts(queries=settings.n_queries, seed=replicate, signal=total_weight / aggregator.mechanism.sigma),
     )  # fmt: skip
 
 

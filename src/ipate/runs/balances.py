@@ -1,6 +1,6 @@
 """What a run's ledger records about its people, read once for any number of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Self
@@ -78,6 +78,11 @@ class Balances:
     def uses(self, person: str) -> tuple[tuple[str, str], ...]:
         """Return the name and the time of every run that used a person's rows as pool or test data."""
         return () if self._book is None else self._book[1].unprotected_in(person)
+
+    @property
+    def withdrawn(self) -> Mapping[str, str]:
+        """The people who withdrew from the ledger and have not consented again, each with the time."""
+        return {} if self._book is None else self._book[0].withdrawn
 
     @property
     def unprotected(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The configuration of a run, from a TOML file or flags; errors name the key and suggest the nearest one."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -116,9 +117,49 @@ class RunConfig(Section):
         return cls.from_mapping(values, where=str(path))
 
 
+_MUST_BE = {  # what pydantic's kinds of errors mean in TOML
+    "tuple_type": 'a list such as ["a", "b"]',
+    "dict_type": "a table such as {{ high = 1.0, low = 3.0 }}",
+    "model_type": "a section: its name in brackets on a line of its own, and its keys below",
+    "string_type": 'text in quotes, such as "a"',
+    "path_type": "a path in quotes",
+    "string_too_short": "text that is not empty",
+    "string_too_long": "text of at most {max_length} characters",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "literal_error": "{expected}",
+    "greater_than": "above {gt}",
+    "greater_than_equal": "{ge} or above",
+    "less_than": "below {lt}",
+    "less_than_equal": "{le} or below",
+}
+_KIND = re.compile(r"constrained-.*|(literal|tuple|dict|function-\w+)\[.*|function-.*|int|float|bool|str")  # of a union
+
+
+def find_key(name: str) -> str | None:
+    """Return where a key of the configuration is set, in words; None if there is no such key."""
+    fields = RunConfig.model_fields
+    if name in fields and not _section(fields[name]):
+        return f"{name} at the head of a TOML file"
+    places = [f"[{section}]" for section, field in fields.items() if name in _section(field)]
+    return f"{name} in {' or '.join(places)} of a TOML file" if places else None
+
+
+def _section(field: Any) -> Any:
+    """Return the keys of a field that is a section; nothing for any other."""
+    return getattr(field.annotation, "model_fields", {})
+
+
 def _explain(model: type[BaseModel], error: ValidationError) -> str:
     """Describe the first error: the key, its value, what is allowed, and the nearest name."""
-    first = error.errors(include_url=False)[0]
+    found = error.errors(include_url=False)
+    first = found[0]
     place = [str(part) for part in first["loc"]]
     if first["type"] == "extra_forbidden":
         section: Any = model
@@ -127,12 +168,19 @@ def _explain(model: type[BaseModel], error: ValidationError) -> str:
         names = sorted(section.model_fields)
         near = nearest(place[-1], names)
         return f"unknown key {'.'.join(place)!r}: nearest is {near!r}; allowed are {', '.join(names)}"
-    keys = [part for part in place if not part.startswith(("constrained-", "literal", "function-"))]
+    keys = [part for part in place if _KIND.fullmatch(part) is None]
     if not keys:  # the error concerns the whole configuration
         return str(first["msg"]).removeprefix("Value error, ")
-    fields: Any = getattr(model.model_fields[keys[0]].annotation, "model_fields", {})
+    fields = _section(model.model_fields[keys[0]])
+    if first["type"] == "missing" and fields and len(keys) == 1:
+        return f"there is no section [{keys[0]}]: add it, with {' or '.join(list(fields)[:2])}"
     keyed = len(keys) > 2 and "dict[" in str(fields[keys[1]].annotation)  # the key of a level or an option
     name = ".".join(keys[: 3 if keyed else 2])
     stated = first["type"] != "missing" and not isinstance(first["input"], dict)
     value = f" is {first['input']!r}" if stated else ""
-    return f"{name}{value}: {first['msg'].removeprefix('Value error, ')}"
+    if first["type"] not in _MUST_BE:
+        return f"{name}{value}: {first['msg'].removeprefix('Value error, ')}"
+    same = [entry for entry in found if entry["loc"][: len(keys)] == first["loc"][: len(keys)]]
+    kinds = [first, *(entry for entry in same[1:] if entry["type"].endswith(("_type", "literal_error")))]
+    allowed = [_MUST_BE[entry["type"]].format(**entry.get("ctx", {})) for entry in kinds if entry["type"] in _MUST_BE]
+    return f"{name}{value}: it must be {', or '.join(dict.fromkeys(allowed))}"

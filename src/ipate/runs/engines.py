@@ -1,6 +1,7 @@
 """The two engines of `PATEClassifier.fit`: teachers that vote, and people who cast ballots."""
 
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,13 @@ from ipate.errors import InputError
 from ipate.labelling.noise import make_noise
 from ipate.labelling.results import Labelling
 from ipate.ledger.base import Ledger, MemoryLedger
+from ipate.ledger.withdrawing import withdrawals_on
 from ipate.people.people import People
 from ipate.planning.settings import designed
 from ipate.public.features import Kind, fit_features
 from ipate.runs.asking import ask, plan_queries
 from ipate.runs.fitting import Label, charged_terms, run_labelling
+from ipate.students.confidence import guess
 from ipate.students.fitted import student_of
 from ipate.teachers.dry import dry_fit
 from ipate.teachers.engines import Engine
@@ -34,7 +37,8 @@ Ints = NDArray[np.int64]
 def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: int) -> Label:
     """Train the teachers of a classifier, and return the function that labels the pool with their votes."""
     settings, n_classes = model.choice_, len(model.classes_)
-    model.allocation_ = allocation = allocate(model.variant, people=people, n_teachers=settings.n_teachers, seed=seed)
+    dealt = allocate(model.variant, people=people, n_teachers=settings.n_teachers, seed=seed)
+    model.allocation_ = allocation = _without_withdrawn(model, dealt)
     model._tell(settings.reason, *allocation.notes)
     numbers = pool if settings.queries == "random" else as_numbers(pool, pool)[1]
     asking = plan_queries(
@@ -51,11 +55,14 @@ def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed:
     def label(ledger: Ledger | None) -> tuple[Labelling, Ledger]:
         book = MemoryLedger(charged_terms(allocation, settings)) if ledger is None else ledger
 
-        def answered(order: Ints) -> Labelling:
-            return run_labelling(votes, allocation, settings, noise_seed=model.noise_seed, ledger=book, order=order)[0]
+        def answered(order: Ints, after: Labelling | None = None, probs: Any = None) -> Labelling:
+            given = {"noise_seed": model.noise_seed, "order": order, "after": after, "student_probs": probs}
+            return run_labelling(votes, allocation, settings, ledger=book, **given)[0]
 
-        total_weight = float(allocation.weights.sum())
-        return ask(asking, answered, n_classes=n_classes, total_weight=total_weight), book
+        student, total_weight = student_of(model), float(allocation.weights.sum())
+        own = partial(guess, student, student.make({}, seed=seed), pool, classes=model.classes_.tolist())
+        taught = partial(own, total_weight=total_weight)
+        return ask(asking, answered, n_classes=n_classes, total_weight=total_weight, guess=taught), book
 
     return label
 
@@ -63,7 +70,8 @@ def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed:
 def by_ballots(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: int) -> Label:
     """Return the function that releases the ballots of a classifier's people."""
     settings = model.choice_
-    model.allocation_ = allocation = allocate_ballots(model.variant, people=people, seed=seed, meter=settings.meter)
+    dealt = allocate_ballots(model.variant, people=people, seed=seed, meter=settings.meter)
+    model.allocation_ = allocation = _without_withdrawn(model, dealt)
     model._tell(settings.reason, *allocation.notes)
     model.private_notes_ = {"rows_without_class": int((y < 0).sum())}
     n_classes = len(model.classes_)
@@ -75,12 +83,20 @@ def by_ballots(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: 
         found = release(
             points, rows, y, voters(allocation), n_classes=n_classes, ledger=book, features=features,
             noise=make_noise(model.noise_seed), n_jobs=model.n_jobs,
+            withdrawn=people.ids[list(allocation.withdrawn)].tolist(),
         )  # fmt: skip
         model._tell(*found.notes)
         model._decoded = found.decoded  # for the student
         return found.labelling, book
 
     return label
+
+
+def _without_withdrawn(model: Any, allocation: Allocation) -> Allocation:
+    """Return the allocation with empty places for the people who withdrew from the classifier's ledger."""
+    gone = {} if model.ledger is None else withdrawals_on(model.ledger).withdrawn
+    ids = allocation.people.ids.tolist()
+    return allocation.without(tuple(index for index, person in enumerate(ids) if person in gone))
 
 
 def _embedding(model: Any) -> Kind | None:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation
 from ipate.ballots.design import ballot_terms
-from ipate.data.frames import column_of, is_frame, n_rows, numbers_alone
+from ipate.data.frames import check_form, column_of, is_frame, n_rows, numbers_alone
 from ipate.data.overlap import check_overlap
 from ipate.errors import ClassesWarning, InputError, IpateError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
 from ipate.labelling.history import Extract
@@ -29,10 +29,14 @@ from ipate.ledger.finding import choose_ledger
 from ipate.ledger.records import NoiseKind, Terms, noise_kind
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Group
+from ipate.people.grouping import refusing_large_delta
 from ipate.people.ids import plain_ids, warn_alike
 from ipate.people.people import People
+from ipate.people.people import make_people as group_people
 from ipate.planning.settings import Settings, designed
 from ipate.planning.standing import Standing, read_standing
+from ipate.students import Student
+from ipate.students.confidence import check_guesses
 from ipate.votes import Votes
 
 Ints = NDArray[np.int64]
@@ -41,6 +45,8 @@ _REPEATS = (  # modules that fit clones of an estimator, or call a function that
     "sklearn.model_selection.", "sklearn.calibration", "sklearn.ensemble.", "sklearn.feature_selection.",
     "sklearn.multiclass", "sklearn.multioutput", "dask_ml.", "hyperopt.", "optuna.", "ray.tune.", "skopt.",
 )  # fmt: skip
+_VALUE_FREE = ("Found array with ", "Input X contains ", "Input y contains ")  # of scikit-learn, without cells
+make_people = refusing_large_delta()(group_people)
 
 
 def find_classes(y: NDArray[Any], classes: Sequence[Any] | None) -> NDArray[Any]:
@@ -101,6 +107,7 @@ def roster_of(model: Any, everybody: Sequence[str]) -> Roster:
     return Roster(
         people=model.allocation_.members(), unprotected=set(everybody) - set(people), new_people=model.new_people,
         accept_larger_budgets=model.accept_larger_budgets, overlap=model.allow_overlap,
+        withdrawn=model.allocation_.former(),
     )  # fmt: skip
 
 
@@ -156,6 +163,47 @@ def warn_in_search(*, shared: bool) -> None:
             return
 
 
+def check_targets(X: Any, y: Any) -> NDArray[Any]:
+    """Return labels whose set is taken as public, one per row; refuse others by shape or kind, without a value."""
+    from sklearn.utils.multiclass import type_of_target
+    from sklearn.utils.validation import column_or_1d
+
+    if y is None:
+        raise InputError("fit requires y to be passed, but the target y is None: give one class per row")
+    labels, rows = np.asarray(y), n_rows(X)
+    if labels.shape not in ((rows,), (rows, 1)):
+        raise InputError(f"y has the shape {labels.shape} and X {rows} rows: one label per row is needed")
+    kind = type_of_target(column_or_1d(labels, warn=True), input_name="y")
+    if kind not in ("binary", "multiclass"):
+        raise InputError(
+            f"y is {'of mixed or unusual types' if kind == 'unknown' else kind}. Unknown label type: {kind}; a "
+            "classifier needs a class per row, as text or as whole numbers"
+        )
+    return np.ravel(labels)
+
+
+def hiding_values(validate: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Return validated private rows; an error of scikit-learn or numpy may quote cells, and is replaced.
+
+    It is raised outside of the handler, so that the error with the cells is not its context.
+    """
+    try:
+        return validate()
+    except InputError:
+        raise
+    except Exception as error:
+        line, typed = str(error).partition("\n")[0], isinstance(error, TypeError)
+    if typed:
+        raise TypeError("X or y holds bytes or other Python objects: each argument must be a string or a real number")
+    if line.startswith(_VALUE_FREE):
+        advice = " Rows with such cells are left out if classes=[…] names the classes" if "contains" in line else ""
+        raise InputError(line + advice)
+    raise InputError(
+        "X and y cannot be read as numbers and classes, and the cell in question is private, so it is not shown: "
+        "convert text to numbers, or pass classes=[…], with which a cell that is no number is a missing one"
+    )
+
+
 def declared_rows(model: Any, X: Any, y: Any, classes: Sequence[Any]) -> tuple[Any, NDArray[Any], Ints]:
     """Return private features, the declared classes and class ids, −1 for a label that is no class.
 
@@ -167,6 +215,7 @@ def declared_rows(model: Any, X: Any, y: Any, classes: Sequence[Any]) -> tuple[A
         validate_data(model, X, reset=True, skip_check_array=True)
     else:
         X = numbers_alone(X)
+        check_form(X, "X")
         X = validate_data(model, X, ensure_all_finite=False, accept_sparse="csr", allow_nd=True, ensure_min_samples=2)
     labels = np.asarray(y, dtype=object)
     if labels.shape != (n_rows(X),):
@@ -204,6 +253,16 @@ def split_public(people: People, share: float | None, *, seed: int) -> tuple[Int
     return np.flatnonzero(~public), np.flatnonzero(public)
 
 
+def try_student(student: Student, model: Any, points: Any, *, settings: Settings, n_classes: int) -> None:
+    """Refuse a student that cannot learn made-up labels of public points, or give probabilities where they are needed.
+
+    `model` is the untrained student. Nothing is charged before this.
+    """
+    if settings.n_first is not None:
+        check_guesses(student, model)
+    student.try_on(model, points, n_classes=n_classes)
+
+
 def run_labelling(
     votes: Votes,
     allocation: Allocation,
@@ -211,24 +270,30 @@ def run_labelling(
     *,
     noise_seed: int | None = None,
     ledger: Ledger | None = None,
-    order: NDArray[np.int64] | None = None,
+    order: Ints | None = None,
     overlap: bool = False,
     progress: Callable[[int], None] | None = None,
+    after: Labelling | None = None,
+    student_probs: NDArray[np.float64] | None = None,
 ) -> tuple[Labelling, Ledger]:
     """Label the pool with the votes of the teachers of an allocation; return the labelling and its ledger.
 
-    With `overlap`, private data is also in the pool or the test data, and the labelling has no guarantee.
+    With `overlap`, private data is also in the pool or the test data, and the labelling has no guarantee. `after` is
+    the labelling that this one continues. An aggregator that compares votes with a student needs `student_probs`;
+    without them its check compares votes alone, at the same cost.
     """
     aggregator = settings.aggregator(allocation.scale)
+    aggregator = aggregator.without_student() if student_probs is None else aggregator
     ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
     if allocation.participation is not None:
-        present = allocation.participation.in_order(votes.n_queries, order)
+        asked = order if after is None or order is None else np.concatenate([after.queries, order])
+        present = allocation.participation.in_order(votes.n_queries, asked)
         ballot = replace(ballot, participation=present, weights=None)
     panel = allocation.panel()
     book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
     if settings.meter.whole:
-        asked = np.arange(votes.n_queries) if order is None else order
-        chosen = designed(settings, allocation, n_classes=votes.n_classes, queries=[str(i) for i in asked.tolist()])
+        listed = np.arange(votes.n_queries) if order is None else order
+        chosen = designed(settings, allocation, n_classes=votes.n_classes, queries=[str(i) for i in listed.tolist()])
         if chosen.design is None:
             raise InputError("bound is 'ptr' without a design or a reference to make one from")
         tested = label_tested(
@@ -238,7 +303,8 @@ def run_labelling(
         return (tested.overlapping() if overlap else tested), book
     result = label(
         ballot, panel, aggregator, settings.meter, stop=settings.stop, max_labels=settings.max_labels,
-        order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
+        order=order, noise=make_noise(noise_seed), ledger=book, progress=progress, after=after,
+        student_probs=student_probs,
     )  # fmt: skip
     return (result.overlapping() if overlap else result), book
 
@@ -267,13 +333,15 @@ def standard_labels(settings: Settings, groups: Sequence[Group], record: Record)
     answer_rate = record.n_labels / max(1, record.n_queries)
     known = settings.meter.data_independent and not settings.meter.whole
     meter = settings.meter if known else Meter("gdp")
+    noise = settings.aggregator().mechanism
     queries = queries_afforded(
         meter,
         epsilon=min(group.epsilon for group in groups),
         delta=min(group.delta for group in groups),
         sensitivity=1.0,
-        sigma=settings.sigma,
-        check_sigma=settings.check_sigma,
+        sigma=noise.sigma,
+        check_sigma=noise.check_sigma,
+        noise=noise.noise,
         answer_rate=answer_rate,
     )
     labels = int(min(queries, len(record.labels)) * answer_rate)

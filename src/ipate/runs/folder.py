@@ -168,6 +168,14 @@ def check_new(path: Path | None) -> None:
         raise InputError(f"{path}: is a file; a run needs a folder, so name another path")
 
 
+def refuse_public(target: Path, what: str, *, near: Path) -> None:
+    """Refuse a file in the public folder of a run: of one that it lies in, and of those that `near` lies in."""
+    place = target.resolve()
+    for run in {place, *place.parents, *target.absolute().parents, near, *near.absolute().parents}:
+        if (run / "run.json").is_file() and place.is_relative_to((run / "public").resolve()):
+            raise InputError(f"{target}: {what} must not lie in the run's public folder")
+
+
 def versions(config: RunConfig) -> dict[str, str]:
     """Return the library versions that a run depends on, with torch where its models need it."""
     models = (config.teachers.model, config.student.model)

@@ -19,17 +19,18 @@ from ipate.labelling.results import Labelling, Record
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger
 from ipate.ledger.finding import Choice, choose_ledger
-from ipate.ledger.records import PRIVATE_COSTS, Head
-from ipate.ledger.sqlite import SqliteLedger, opening_accounts, run_names
+from ipate.ledger.records import PRIVATE_COSTS, Head, PolicyTerms, RunRow
+from ipate.ledger.sqlite import SqliteLedger, opening_accounts, runs_on
 from ipate.people.budgets import shown_counts
 from ipate.planning.settings import Settings
 from ipate.runs.asking import Asking, ask, plan_queries
 from ipate.runs.config import RunConfig
 from ipate.runs.fitting import charged_terms, run_labelling
-from ipate.runs.folder import RunFolder
+from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.task import Task, embedding
 from ipate.votes import Votes
 
+Floats = NDArray[np.float64]
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]  # a title and a total
 
 
@@ -45,8 +46,7 @@ def ledger_path(folder: RunFolder) -> Path:
     path = folder.config.ledger
     if path is None:
         return folder.private / "ledger.sqlite"
-    if path.resolve().is_relative_to(folder.public.resolve()):
-        raise InputError(f"ledger is {str(path)!r}: a ledger is private and must not lie in the run's public folder")
+    refuse_public(path, "a ledger is private and", near=folder.path)
     return path
 
 
@@ -91,11 +91,33 @@ def roster_of(folder: RunFolder, allocation: Allocation, unprotected: NDArray[np
     return Roster(
         people=allocation.members(),
         unprotected=unprotected.tolist(),
+        withdrawn=allocation.former(),
+        policy=_policy(folder),
         rows=config.data.file is None or config.data.person is None,
         overlap=config.data.allow_overlap,
         new_people=config.new_people,
         accept_larger_budgets=config.accept_larger_budgets,
     )
+
+
+def _policy(folder: RunFolder) -> PolicyTerms | None:
+    """Return what the people of a run agreed to; None without a version, or where everybody chose their own ε."""
+    given = folder.config.budgets
+    levels = given.policy or ({} if given.epsilon is None else {"everybody": given.epsilon})
+    if given.policy_version is None or not levels:
+        return None
+    delta = None if given.delta == "auto" else given.delta
+    return PolicyTerms(given.policy_version, tuple(sorted(levels.items())), delta)
+
+
+def ledger_ahead(
+    folder: RunFolder, allocation: Allocation, *, unprotected: NDArray[np.str_] | None = None
+) -> Path | None:
+    """Return the ledger that a run is or will be charged to; None if it begins a new one when it is opened."""
+    config = folder.config
+    if config.fresh_ledger and config.ledger is None and not (folder.private / "ledger.json").is_file():
+        return None
+    return choose(folder, roster_of(folder, allocation, np.array(() if unprotected is None else unprotected))).path
 
 
 def heads_beside(folder: RunFolder, path: Path) -> tuple[Head, ...]:
@@ -128,19 +150,23 @@ def newest_head(folder: RunFolder) -> Head | None:
     return max(known_heads(folder).values(), key=lambda head: head.entries, default=None)
 
 
-def run_name(folder: RunFolder, left: int) -> str:
-    """Return the run's name in its ledger after `left` people have withdrawn.
+def _part(folder: RunFolder, path: Path, roster: Roster) -> tuple[str, str | None]:
+    """Return the name of the run on its ledger, and the name of the part that it continues, if any.
 
-    After each withdrawal the run continues as a new run of the ledger: balances of the others carry over, answers are
-    shared, and the person who withdrew is in no account any more.
+    After a withdrawal the run continues as a new run of the ledger: balances of the others carry over, answers are
+    shared, and the person who withdrew is in no account any more. Whoever left before the run was opened is in none of
+    its parts, and its name does not show that they left.
     """
-    return f"{folder.id} (part {left + 1})" if left else folder.id
-
-
-def _parent(folder: RunFolder, left: int) -> str | None:
-    """Return the name of the latest part of this run before the last withdrawals; None if there was none."""
-    known = run_names(ledger_path(folder)) if left else ()
-    return next((name for number in reversed(range(left)) if (name := run_name(folder, number)) in known), None)
+    parts: list[RunRow] = []
+    for row in runs_on(path) if roster.withdrawn else ():
+        if row.name == folder.id or (parts and row.parent == parts[-1].name):
+            parts.append(row)
+    if not parts:
+        return folder.id, None
+    last, people = parts[-1], set((roster.people or {}).items())
+    if people < set(last.members):
+        return f"{folder.id} (part {len(parts) + 1})", last.name
+    return last.name, last.parent
 
 
 @contextmanager
@@ -151,14 +177,14 @@ def opened(
 
     `pool` is the fingerprint of the public points, from `data.json`: runs on the same pool share answers.
     """
-    left = len(allocation.withdrawn)
     roster = roster_of(folder, allocation, unprotected)
     chosen = choose(folder, roster)
-    path, parent = chosen.path, _parent(folder, left)
+    path = chosen.path
+    name, parent = _part(folder, path, roster)
     with SqliteLedger.open(
         path,
         charged_terms(allocation, settings),
-        run=run_name(folder, left),
+        run=name,
         pool=pool,
         people=roster,
         noise=folder.config.noise,
@@ -253,7 +279,8 @@ def student_folder(folder: RunFolder, record: Record) -> Path:
 def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: NDArray[np.int64]) -> None:
     """Write costs and labels, to the public folder if the record is publishable, else to the private one.
 
-    Labels are in the order asked; the id of a query is its row in the data.
+    Labels are in the order asked; the id of a query is its row in the data. A column `reinforced` says where the label
+    is a student's own class, if that is so anywhere.
     """
     shown = folder.public if record.publishable else folder.private
     stated = record.as_json(answers=False)
@@ -267,9 +294,12 @@ def publish(folder: RunFolder, record: Record, classes: tuple[str, ...], rows: N
         given = [query for query in record.queries if record.step[query] > 0]
         counted = {"queries": rows[given], "counts": record.noisy_votes[given], "step": record.step[given]}
         write_npz(shown / "counts.npz", {**counted, "labels": record.labels[given]})
-    labels = [(int(rows[query]), int(record.labels[query])) for query in record.queries]
-    cells = ([row, int(label >= 0), classes[label] if label >= 0 else ""] for row, label in labels)
-    write_csv(shown / "labels.csv", ["query", "answered", "label"], cells)
+    table, own = [], set(record.reinforced)
+    for query in record.queries:
+        label = int(record.labels[query])
+        cells = [int(rows[query]), int(label >= 0), classes[label] if label >= 0 else ""]
+        table.append([*cells, int(query in own)] if own else cells)
+    write_csv(shown / "labels.csv", ["query", "answered", "label", *(["reinforced"] if own else [])], table)
 
 
 def read_record(folder: RunFolder) -> Record | None:
@@ -287,12 +317,13 @@ def read_record(folder: RunFolder) -> Record | None:
 
 
 def label_once(
-    folder: RunFolder, votes: Votes, *, allocation: Allocation, settings: Settings, task: Task, bar: Bar
-) -> Record:
+    folder: RunFolder, votes: Votes, *, allocation: Allocation, settings: Settings, task: Task, bar: Bar,
+    guess: Callable[[Labelling], Floats | None],
+) -> Record:  # fmt: skip
     """Label the pool, or restore an earlier labelling: a charged label is never drawn twice.
 
     The ledger is authoritative: an interrupted run continues from its entries, and an existing record is checked
-    against them.
+    against them. `guess` returns a student's probabilities, for an aggregator that compares votes with a student.
     """
     record = read_record(folder)
     if record is not None:
@@ -305,14 +336,15 @@ def label_once(
         bar("queries labelled", len(asking.first) + asking.later) as progress,
     ):
 
-        def label(order: NDArray[np.int64]) -> Labelling:
+        def label(order: NDArray[np.int64], after: Labelling | None = None, probs: Floats | None = None) -> Labelling:
+            before = 0 if after is None else len(after.queries)
             return run_labelling(
                 votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, overlap=task.overlap,
-                order=order, progress=progress,
+                order=order, progress=lambda done: progress(before + done), after=after, student_probs=probs,
             )[0]  # fmt: skip
 
         result = ask(
-            asking, label, n_classes=votes.n_classes, total_weight=float(allocation.weights.sum()),
+            asking, label, n_classes=votes.n_classes, total_weight=float(allocation.weights.sum()), guess=guess,
             keep=lambda later: _kept(folder.private / "queries-later.json", later),  # labels decide them
         )  # fmt: skip
         return record_labelling(folder, result, ledger, n_public=votes.n_queries)
@@ -327,7 +359,9 @@ def _asking(folder: RunFolder, settings: Settings, task: Task) -> Asking:
         np.asarray(data.X[task.parts.public]), settings, n_classes=data.n_classes, seed=config.split_seed,
         n_jobs=config.teachers.n_jobs, kind=embedding(config),
     )  # fmt: skip
-    return replace(made, first=_kept(folder.path / "queries.json", made.first))
+    first = _kept(folder.path / "queries.json", made.first)
+    rest = None if made.rest is None else made.rest[~np.isin(made.rest, first)]
+    return replace(made, first=first, rest=rest)
 
 
 def _kept(path: Path, queries: NDArray[np.int64]) -> NDArray[np.int64]:

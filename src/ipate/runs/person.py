@@ -1,20 +1,29 @@
-"""The withdrawal of one person from a run.
+"""The withdrawal of one person from a run and from its ledger.
 
 A withdrawal leaves the person's place empty. Nobody else moves to another teacher, because then one person would
 change many votes. The allocation is replaced atomically; votes of teachers that learnt from the person no longer match
-it and are erased. Earlier releases cannot be undone: `withdrawals.json` records them and their cost.
+it and are erased. Earlier releases cannot be undone: `withdrawals.json` records them and their cost. The withdrawal is
+recorded on the run's ledger, so that the person's place is empty in every later run on it, and in every run that began
+earlier and goes on.
 """
 
 import shutil
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError, show
+from ipate.ledger.withdrawing import Withdrawals, record_withdrawals, withdrawals_on
 from ipate.report.statement import Withdrawal
 from ipate.runs.balances import Balances
 from ipate.runs.folder import RunFolder
-from ipate.runs.ledgers import read_record
+from ipate.runs.ledgers import ledger_ahead, newest_head, read_record
 from ipate.votes.store import erase_votes, voted_in
 
 
@@ -31,13 +40,29 @@ def find_person(allocation: Allocation, person: str) -> int:
 
 
 def withdrawals(folder: RunFolder) -> tuple[Withdrawal, ...]:
-    """Return the withdrawals from a run, in order."""
-    path, advice = folder.private / "withdrawals.json", "restore it, because it records the withdrawals and their costs"
+    """Return the withdrawals from a run, in order; whoever left before it began is not among them."""
     try:
-        found = (folder.read(path, advice=advice) or {}).get("withdrawals", [])
+        found = _kept(folder).get("withdrawals", [])
         return tuple(Withdrawal(**{**entry, "teachers": tuple(entry["teachers"])}) for entry in found)
     except (TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{path}: not readable ({error}); {advice}") from None
+        raise InputError(f"{folder.private / 'withdrawals.json'}: not readable ({error}); {_ADVICE}") from None
+
+
+def left_before(folder: RunFolder) -> dict[str, str]:
+    """Return the people of a run who had withdrawn from its ledger before it began, each with the time."""
+    return {str(person): str(when) for person, when in _kept(folder).get("before", {}).items()}
+
+
+_ADVICE = "restore it, because it records the withdrawals and their costs"
+
+
+def _kept(folder: RunFolder) -> dict[str, Any]:
+    return folder.read(folder.private / "withdrawals.json", advice=_ADVICE) or {}
+
+
+def _keep(folder: RunFolder, entries: Iterable[Withdrawal], before: Mapping[str, str]) -> None:
+    kept = {"withdrawals": [asdict(entry) for entry in entries], "before": dict(before)}
+    folder.write(folder.private / "withdrawals.json", kept)
 
 
 def planned_withdrawal(folder: RunFolder, allocation: Allocation, person: str) -> Withdrawal:
@@ -45,34 +70,89 @@ def planned_withdrawal(folder: RunFolder, allocation: Allocation, person: str) -
     index = find_person(allocation, person)
     earlier = [entry for entry in withdrawals(folder) if entry.person == str(allocation.people.ids[index])]
     if index in allocation.withdrawn:
-        when = f" on {earlier[0].when}" if earlier else ""
+        known = {**left_before(folder), **{entry.person: entry.when for entry in earlier}}
+        when = f" on {known[str(allocation.people.ids[index])]}" if known else ""
         raise InputError(f"person {show(person)} has withdrawn already{when}: nothing was changed")
     return earlier[0] if earlier else _made(folder, allocation, index)
 
 
 def withdraw(folder: RunFolder, allocation: Allocation, person: str) -> Withdrawal:
-    """Remove a person from a run permanently; the caller must hold the folder's lock.
+    """Remove a person from a run permanently, and from its ledger; the caller must hold the folder's lock.
 
-    The record is written before the allocation. If interrupted in between, the next process that opens the run
-    completes the withdrawal (`settle`) before anything is trained or released.
+    The ledger's record is written first, then the run's, then the allocation. If interrupted in between, the next
+    process that opens the run completes the withdrawal (`settle`) before anything is trained or released.
     """
     entry, known = planned_withdrawal(folder, allocation, person), withdrawals(folder)
+    path = ledger_ahead(folder, allocation)
+    if path is not None:
+        record_withdrawals(path, [entry.person])
     if entry not in known:
-        folder.write(folder.private / "withdrawals.json", {"withdrawals": [asdict(entry) for entry in (*known, entry)]})
+        _keep(folder, (*known, entry), left_before(folder))
     settle(folder, allocation)
     _erase(folder, entry.teachers)
     return entry
 
 
+def readmit(folder: RunFolder, allocation: Allocation, person: str) -> Path:
+    """Record that a person who withdrew consented again: runs that begin from now on use their data."""
+    known = str(allocation.people.ids[find_person(allocation, person)])
+    path = ledger_ahead(folder, allocation)
+    if path is None or known not in withdrawals_on(path, head=newest_head(folder)).withdrawn:
+        raise InputError(f"person {show(person)} has not withdrawn from the ledger of this run: nothing was changed")
+    record_withdrawals(path, [known], returned=True)
+    return path
+
+
+def begin_without(folder: RunFolder, allocation: Allocation, *, unprotected: NDArray[np.str_]) -> Allocation:
+    """Return the allocation of a new run, saved, with empty places for the people who withdrew from its ledger."""
+    gone = _on_ledger(folder, ledger_ahead(folder, allocation, unprotected=unprotected)).withdrawn
+    ids = set(allocation.people.ids.tolist())
+    before = {person: when for person, when in gone.items() if person in ids}
+    if before:
+        _keep(folder, (), before)
+    left = allocation.without(tuple(map(allocation.people.index_of, before)))
+    left.save(folder.private / "allocation.npz")
+    return left
+
+
 def settle(folder: RunFolder, allocation: Allocation) -> Allocation:
-    """Apply recorded withdrawals that are not yet in the allocation, and save it."""
-    ids = [entry.person for entry in withdrawals(folder)]
-    pending = [index for index in map(allocation.people.index_of, ids) if index not in allocation.withdrawn]
+    """Apply withdrawals from the run or its ledger that are not yet in the allocation, and save it.
+
+    A run that began before somebody withdrew goes on without them, also if they have consented again since.
+    """
+    path, entries = ledger_ahead(folder, allocation), withdrawals(folder)
+    found = _on_ledger(folder, path)
+    begun = datetime.fromisoformat(folder.facts["begun"])
+    missing = [entry.person for entry in entries if not _since(found, entry.person, datetime.fromisoformat(entry.when))]
+    if missing and path is not None:  # the ledger was new, or the run was restored from a copy
+        record_withdrawals(path, missing)
+    gone, ids = {entry.person for entry in entries}, set(allocation.people.ids.tolist())
+    later = [
+        replace(_made(folder, allocation, allocation.people.index_of(person)), when=when)
+        for person, when in found.latest.items()
+        if person in ids - gone and (person in found.withdrawn or _since(found, person, begun))
+        and allocation.people.index_of(person) not in allocation.withdrawn
+    ]  # fmt: skip
+    if later:
+        _keep(folder, (*entries, *later), left_before(folder))
+    everybody = [allocation.people.index_of(entry.person) for entry in (*entries, *later)]
+    pending = [index for index in everybody if index not in allocation.withdrawn]
     if not pending:
         return allocation
     left = allocation.without((*allocation.withdrawn, *pending))
     left.save(folder.private / "allocation.npz")
+    for entry in later:
+        _erase(folder, entry.teachers)
     return left
+
+
+def _on_ledger(folder: RunFolder, path: Path | None) -> Withdrawals:
+    return Withdrawals(withdrawn={}, latest={}) if path is None else withdrawals_on(path, head=newest_head(folder))
+
+
+def _since(found: Withdrawals, person: str, time: datetime) -> bool:
+    """Whether the ledger has a withdrawal of a person at or after a time."""
+    return person in found.latest and datetime.fromisoformat(found.latest[person]) >= time
 
 
 def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:

@@ -14,11 +14,11 @@ from ipate.report.events import events_payload, group_events, why_no_events
 from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
 from ipate.report.modelcard import model_card as card_of
 from ipate.report.registry import as_yaml, registry_record
-from ipate.report.statement import owed
+from ipate.report.statement import owed, stayed_out
 from ipate.runs.comparison import OTHERS
-from ipate.runs.folder import RunFolder
+from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.ledgers import read_record, reading, student_folder
-from ipate.runs.person import withdrawals
+from ipate.runs.person import left_before, withdrawals
 from ipate.runs.provenance import consent_facts, identity_of, private_fingerprint
 
 
@@ -68,9 +68,9 @@ def write_exports(
         texts[registry] = as_yaml(registry_record(facts))
     if model_card is not None:
         student = folder.read(folder.path / facts.student_folder / "student.json") if facts.student_folder else None
-        if student is None:
+        if student is None and facts.publishable:
             raise InputError(f"{folder.path}: the run has no student, so there is no model card")
-        texts[model_card] = card_of(facts, student)
+        texts[model_card] = card_of(facts, student or {})
     if events is not None:
         if not group_events(facts):
             raise InputError(f"{folder.path}: the run has no events for dp_accounting, because {why_no_events(facts)}")
@@ -108,8 +108,8 @@ def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Pa
     if out is None:
         return (folder.private if audience == "private" else folder.public) / "report.html"
     path = check_target(out)
-    if audience == "private" and path.resolve().is_relative_to(folder.public.resolve()):
-        raise InputError(f"out is {str(path)!r}: a private report must not lie in the run's public folder")
+    if audience == "private":
+        refuse_public(path, "a private report", near=folder.path)
     return path
 
 
@@ -150,6 +150,7 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
         by_row=not data.get("person_ids", config.data.person is not None),
         identity=identity_of(folder, data),
         extract=extract,
+        withdrawn=len(withdrawals(folder)),
     )
 
 
@@ -190,7 +191,7 @@ def _owner(folder: RunFolder, outcome: Outcome) -> Owner:
         teacher_accuracy=teachers.get("accuracy"),
         plurality_accuracy=teachers.get("plurality_accuracy"),
         comparison=comparison,
-        owed=tuple(owed(entry) for entry in withdrawals(folder)),
+        owed=(*map(owed, withdrawals(folder)), *(stayed_out(*entry) for entry in left_before(folder).items())),
         consent=consent_facts(folder),
         fingerprint=private_fingerprint(folder),
     )

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from ipate.data.proposal import UNKNOWN
 from ipate.data.schema import ORIGIN
 from ipate.errors import InputError, check_number
 from ipate.people.budgets import MIN_GROUP_SIZE
@@ -65,7 +66,7 @@ class DataConfig(Section):
     public_file: Path | None = None
     """The pool: a file with the same columns, labels optional."""
     test_file: Path | None = None
-    """Labelled test rows, for scores."""
+    """Labelled test rows, which must be public: the scores on them are published."""
     schema_file: Path | None = None
     """The schema.json of an earlier run, used instead of the keys that describe columns."""
     data_dir: Path | None = None
@@ -111,7 +112,15 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> "DataConfig":
-        if (self.name is None) == (self.file is None):
+        for key in sorted(self.model_fields_set):
+            if str(getattr(self, key)) == UNKNOWN:
+                raise ValueError(f"{key} is {UNKNOWN!r}, as ipate schema proposed: set it, or leave it out")
+        if self.name is not None and self.file is not None:
+            raise ValueError(
+                f"name and file are both given, {self.name!r} (--dataset) and {str(self.file)!r} (--file): the data "
+                "comes from one of them; leave out the other"
+            )
+        if self.name is None and self.file is None:
             raise ValueError("data needs either a name or a file")
         if self.file is None:
             for key in sorted(set(type(self).model_fields) - {"name", "data_dir", "public", "test"}):
@@ -124,8 +133,14 @@ class DataConfig(Section):
             raise ValueError("a file needs label, the name of the class column")
         if self.classes is None and self.file.suffix.lower() != ".npz":
             raise ValueError(
-                'a file needs classes, the public class set: classes = ["no", "yes"], or --classes no,yes; it is not '
-                "read off private labels"
+                'a file needs classes, the public class set: classes = ["no", "yes"] in [data], or --classes no,yes; '
+                "it is not read off private labels"
+            )
+        if self.classes is not None and len(set(self.classes)) < max(2, len(self.classes)):
+            stated = f"are {', '.join(map(repr, self.classes))}" if self.classes else "are empty"
+            raise ValueError(
+                f'classes {stated}: set all classes, at least two and all different, as in classes = ["no", "yes"] in '
+                "[data], or --classes no,yes"
             )
         return self._public_source()
 
@@ -230,13 +245,15 @@ class LabellingConfig(Section):
     power: float | None = None
     """The power of vanishing."""
     aggregator: str = "auto"
-    """gnmax, confident, interactive or lnmax."""
+    """gnmax, confident, interactive (with a student of the first labels) or lnmax; auto: a scale selects lnmax."""
     sigma: Positive | Auto = "auto"
     """σ, the standard deviation of the noise of a label."""
     check_sigma: Positive | Auto = "auto"
     """σ_T, the standard deviation of the noise of a check."""
     threshold: Annotated[float, Field(allow_inf_nan=False)] | Auto = "auto"
     """T, the threshold of the check."""
+    scale: Positive | Auto = "auto"
+    """b, the scale of the Laplace noise of a label, for lnmax alone; with it, the bound loose mostly affords more."""
     bound: str = "gdp"
     """What a release is charged: gdp, loose, sup, tight, exact or ptr."""
     conversion: str = "improved"

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,11 @@ from ipate.runs.comparison import compared
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar, check_affordable, label_once, ledger_path, publish, student_folder
 from ipate.runs.outlook import chosen_settings, standing_of
-from ipate.runs.person import settle
+from ipate.runs.person import begin_without, settle
 from ipate.runs.provenance import keep_provenance
 from ipate.runs.reporting import write_report
 from ipate.runs.task import Task, check_models, prepare
-from ipate.runs.teaching import public_metrics, taught, try_student
+from ipate.runs.teaching import first_guess, public_metrics, taught, try_student
 from ipate.runs.voting import collect_votes
 
 
@@ -87,8 +88,10 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
         told = _told(task, folder.config.budgets.min_group_size)
         for line in (*task.data.notes, told, *allocation.notes, settings.reason):
             logging.getLogger("ipate").info(line)
-        try_student(task, folder.config)
+        try_student(task, folder.config, settings)
         record, decoded = _labelled(folder, task, settings, allocation, bar)
+        if allocation.withdrawn:
+            settle(folder, allocation)  # a ledger that this run began does not have its withdrawals yet
         publish(folder, record, task.data.classes, task.queries)
         audience: Audience = "public" if record.publishable else "private"
         if record.passed is False and not record.n_labels:
@@ -116,7 +119,8 @@ def _labelled(
         publish_ballots(folder, record, decoded)
         return record, decoded
     votes = collect_votes(folder, "votes", task=task, allocation=allocation, bar=bar)
-    return label_once(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar), None
+    guess = partial(first_guess, folder, task, allocation)
+    return label_once(folder, votes, allocation=allocation, settings=settings, task=task, bar=bar, guess=guess), None
 
 
 def _keep_facts(folder: RunFolder, task: Task) -> None:
@@ -195,8 +199,7 @@ def _allocation(folder: RunFolder, task: Task, settings: Settings) -> Allocation
     path = folder.private / "allocation.npz"
     made = _dealt(folder, task, settings)
     if not path.is_file():
-        made.save(path)
-        return settle(folder, made)
+        return begin_without(folder, made, unprotected=task.unprotected)
     kept = settle(folder, Allocation.load(path))
     if not _same(kept, made.without(kept.withdrawn)):
         raise InputError(

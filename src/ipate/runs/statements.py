@@ -18,7 +18,7 @@ from typing import Self
 import numpy as np
 
 from ipate.allocation.allocation import Allocation
-from ipate.errors import InputError
+from ipate.errors import InputError, show
 from ipate.files import write_text
 from ipate.ledger.records import PersonRecord
 from ipate.people.budgets import Account
@@ -27,12 +27,13 @@ from ipate.report.letter import letter
 from ipate.report.odds import power
 from ipate.report.statement import Agreement, RunEntry, Statement, Unprotected, Use, for_the_person
 from ipate.runs.balances import Balance, Balances
-from ipate.runs.folder import RunFolder
+from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.ledgers import Bar
-from ipate.runs.person import find_person, withdrawals
+from ipate.runs.person import left_before, withdrawals
 from ipate.runs.provenance import consents_of
 
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")  # ids that are names of files on every platform
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")  # ids that are names of files
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)  # names of devices on Windows
 
 
 class Statements:
@@ -46,7 +47,7 @@ class Statements:
                 f"{folder.path}"
             )
         self._folder, self._allocation = folder, Allocation.load(path)
-        self._left = {entry.person: entry.when for entry in withdrawals(folder)}
+        self._left = {**left_before(folder), **{entry.person: entry.when for entry in withdrawals(folder)}}
         self._consents = consents_of(folder)
         self._stack, self._balances = ExitStack(), Balances(folder)
         self._odds: dict[tuple[object, ...], tuple[float, ...]] = {}
@@ -81,7 +82,11 @@ class Statements:
             index = allocation.people.index_of(person)
         except InputError:
             if not uses:
-                find_person(allocation, person)
+                raise InputError(
+                    f"person is {show(person)}: nobody has this id among the {allocation.people.n_people:,} people "
+                    "with private data in this run, nor among those whose rows are its pool or test data; write the id "
+                    "as in the data file"
+                ) from None
             agreement = self._agreement(plain_id(person))
             return Unprotected(person=plain_id(person), run=run, unprotected=uses, agreement=agreement)
         config, known = folder.config, str(allocation.people.ids[index])
@@ -101,7 +106,7 @@ class Statements:
             overlap=config.data.allow_overlap,
             private=not guaranteed,
             private_costs=balance.private_costs,
-            withdrawn=self._left.get(known),
+            withdrawn=self._left.get(known, self._balances.withdrawn.get(known)),
             allowed=balance.budget,
             labels=balance.labels,
             checks=balance.checks,
@@ -157,8 +162,7 @@ def _entry(record: PersonRecord) -> RunEntry:
 
 def check_letters(folder: RunFolder, target: Path) -> None:
     """Refuse a place for letters in the run's public folder, or in a folder that does not exist."""
-    if target.resolve().is_relative_to(folder.public.resolve()):
-        raise InputError(f"{target}: letters are private and must not lie in the run's public folder")
+    refuse_public(target, "letters are private and", near=folder.path)
     if not target.absolute().parent.is_dir():
         raise InputError(f"{target.parent}: no such folder")
 
@@ -187,7 +191,7 @@ def write_letters(folder: RunFolder, target: Path, *, bar: Bar) -> int:
             for number, statement in enumerate(book.everybody(), start=1):
                 name = _file_name(statement.person, number, taken)
                 _write(target / name, letter(statement, date=today))
-                index.append((statement.person, name))
+                index.append((_harmless(statement.person), name))
                 progress(number)
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows(index)
@@ -197,12 +201,18 @@ def write_letters(folder: RunFolder, target: Path, *, bar: Bar) -> int:
 
 def _file_name(person: str, number: int, taken: set[str]) -> str:
     """Return a name for a person's letter that is free on every platform, also where capitals do not count."""
-    name = f"{person}.html" if _PLAIN.fullmatch(person) else f"letter-{number}.html"
+    plain = _PLAIN.fullmatch(person) and not _DEVICE.fullmatch(person)
+    name = f"{person}.html" if plain else f"letter-{number}.html"
     while name.casefold() in taken:
         name = f"letter-{number}-{len(taken)}.html"
         number += 1
     taken.add(name.casefold())
     return name
+
+
+def _harmless(cell: str) -> str:
+    """Return a cell that no spreadsheet takes for a formula: one that begins like one gets an apostrophe."""
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def _write(path: Path, text: str) -> None:

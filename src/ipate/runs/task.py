@@ -1,5 +1,7 @@
 """The input of a run: the partitioned data, the people with their budgets, and the requested settings."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +16,10 @@ from ipate.data.making import Declared
 from ipate.data.schema import Schema
 from ipate.errors import InputError, show
 from ipate.files import fingerprint
-from ipate.people.grouping import find_rows, row_name
+from ipate.people.grouping import find_rows, refusing_large_delta, row_name
 from ipate.people.ids import warn_alike
 from ipate.people.people import People, make_people
+from ipate.people.policy import agreed_before
 from ipate.planning.choose import group_limit
 from ipate.planning.reference import Reference, Simulator, read_design
 from ipate.public.features import Kind
@@ -86,6 +89,7 @@ def prepare(config: RunConfig) -> Task:
     pool = fingerprint(data.classes, data.X[parts.public])
     _check_version(data, parts.private, config)
     people = _people(data, parts.private, config)
+    _check_days(data, parts.private, people, config)
     unprotected = _unprotected(data, parts)
     if data.person_id is not None:
         warn_alike([*people.ids.tolist(), *unprotected.tolist()], where=data.name)
@@ -129,11 +133,33 @@ def _check_version(data: Dataset, private: Ints, config: RunConfig) -> None:
     wanted, column = config.budgets.policy_version, data.consent_version
     if wanted is None or column is None:
         return
-    other = column[private][column[private] != wanted]
+    other = np.sort(private[column[private] != wanted])
     if len(other):
+        first, many = int(other[0]), f", the first of {len(other):,} such rows" if len(other) > 1 else ""
         raise InputError(
-            f"{config.data.consent_version} is {show(str(other[0]))} in {len(other):,} rows, and the policy is version "
-            f"{show(wanted)}: ask these people for new consent, or leave their rows out"
+            f"{_place(data, first)}: consent_version {show(config.data.consent_version)} is "
+            f"{show(str(column[first]))}{many}, and the policy is version {show(wanted)}: ask these people for new "
+            "consent, or leave their rows out"
+        )
+
+
+def _place(data: Dataset, row: int) -> str:
+    """Name a row in a message by its file and line where it has one."""
+    return row_name(row) if data.where is None else data.where(row)
+
+
+def _check_days(data: Dataset, private: Ints, people: People, config: RunConfig) -> None:
+    """Refuse people whose latest consent is older than the policy: they cannot have agreed to it."""
+    since, column = config.budgets.policy_date, data.consent_date
+    if since is None or column is None:
+        return
+    early = np.flatnonzero(agreed_before(column[private], people.person_of_row, since))
+    if early.size:
+        who = people.person_of_row[early]
+        raise InputError(
+            f"{config.data.consent_date} is {show(str(column[private][early[0]]))} for person "
+            f"{show(str(people.ids[who[0]]))}, and the policy is valid from {since}: {len(np.unique(who)):,} of "
+            f"{people.n_people:,} people agreed before that; ask them for new consent, or leave their rows out"
         )
 
 
@@ -169,11 +195,12 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
                 "levels at random"
             )
         levels, policy = _drawn(given.shares, len(private), config.split_seed), given.policy or DEFAULT_POLICY
-    people = make_people(
-        len(private), budgets=epsilon, levels=levels, policy=policy, epsilon=given.epsilon, delta=given.delta,
-        person_id=persons, source=data.name if config.data.file is None else config.data.file.name,
-        merge_within=given.merge_within,
-    )  # fmt: skip
+    with refusing_large_delta():
+        people = make_people(
+            len(private), budgets=epsilon, levels=levels, policy=policy, epsilon=given.epsilon, delta=given.delta,
+            person_id=persons, source=data.name if config.data.file is None else config.data.file.name,
+            merge_within=given.merge_within, place=lambda row: _place(data, int(private[row])),
+        )  # fmt: skip
     most = group_limit(
         given.max_groups, n_people=people.n_people, n_classes=data.n_classes, n_teachers=config.teachers.number,
         points_per_teacher=config.teachers.points, voting=config.labelling.voting,
@@ -232,6 +259,15 @@ def make_student(config: RunConfig, *, image_shape: tuple[int, ...] | None = Non
     return student.make(options, seed=config.split_seed, n_jobs=config.teachers.n_jobs)
 
 
+@contextmanager
+def _about(what: str) -> Iterator[None]:
+    """Say in an error whose model it concerns, and where that is set."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
+
+
 def check_models(config: RunConfig) -> None:
     """Refuse an invalid student, teacher or engine before anything is written."""
     from ipate.teachers.engines import Engine
@@ -239,8 +275,10 @@ def check_models(config: RunConfig) -> None:
     if config.code is not None:
         import_from(config.code)
     wanted = config.teachers
-    make_student(config)
-    make_model(wanted.model, wanted.options)
+    with _about("the student ([student] model, or --student)"):
+        make_student(config)
+    with _about("the teachers ([teachers] model, or --teacher)"):
+        make_model(wanted.model, wanted.options)
     if wanted.model in NETS and (wanted.backend is not None or wanted.address is not None):
         raise InputError(
             f"backend is {wanted.backend!r}: {wanted.model} trains in one batched model on a GPU, or in its own "

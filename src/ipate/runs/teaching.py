@@ -9,19 +9,22 @@ from numpy.typing import NDArray
 
 from ipate.allocation.allocation import Allocation
 from ipate.ballots.counting import Decoded
-from ipate.labelling.results import Record
+from ipate.files import read_npz, write_npz
+from ipate.labelling.results import Labelling, Record
 from ipate.planning.settings import Settings
+from ipate.runs import fitting
 from ipate.runs.config import RunConfig
-from ipate.runs.fitting import standard_labels
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import student_folder
 from ipate.runs.task import Task, make_student
 from ipate.students import find_student
 from ipate.students.card import origin
-from ipate.students.confidence import ballot_lesson, lesson
+from ipate.students.confidence import ballot_lesson, guess, lesson
 from ipate.students.deployed import DeployedStudent, name_inputs, plain_schema
 from ipate.students.named import class_names
 from ipate.students.scores import label_notes, score
+
+Floats = NDArray[np.float64]
 
 
 def public_metrics(task: Task) -> frozenset[str]:
@@ -29,7 +32,7 @@ def public_metrics(task: Task) -> frozenset[str]:
 
     The student is public, so its scores on a public test file are too; on rows of people they are not.
     """
-    known = {"labels", "queries", "labels_of_standard_pate", "label_notes"}
+    known = {"labels", "queries", "reinforced", "labels_of_standard_pate", "label_notes"}
     known |= {"voting_accuracy"} if task.public_truth else set()
     known |= {"student_accuracy", "balanced_accuracy", "majority_accuracy", "by_class"} if task.public_test else set()
     return frozenset(known)
@@ -51,7 +54,7 @@ def taught(
     student = teach(task, folder.config, task.parts.public, record.labels, **known)
     metrics = evaluate(task, student, record, folder.config.student.model)
     if not settings.ballots:
-        metrics["labels_of_standard_pate"] = standard_labels(settings, task.people.groups, record)
+        metrics["labels_of_standard_pate"] = fitting.standard_labels(settings, task.people.groups, record)
     n_features = None if task.data.kind == "image" else task.data.X.shape[1]
     notes = metrics["label_notes"] = label_notes(record.labels, task.data.classes, n_features=n_features)
     if record.publishable:  # the notes follow from released labels
@@ -89,7 +92,7 @@ def _deployed(
     made: dict[str, Any] = {
         "run": folder.id, "voting": settings.voting, "variant": allocation.variant, "teachers": allocation.n_teachers,
         "teacher": None if settings.ballots else config.teachers.model, "student": config.student.model,
-        "sigma": mechanism.sigma, "check_sigma": mechanism.check_sigma, "threshold": mechanism.threshold,
+        **mechanism.parameters,
     }  # fmt: skip
     facts = origin(
         record, data=data.name, classes=data.classes, n_people=task.people.n_people,
@@ -104,15 +107,36 @@ def _deployed(
 def teach(task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64], **known: Any) -> Any:
     """Train the student on these rows and their labels, −1 for none, with their weights or what else is known."""
     X, student = task.features(rows, model=config.student.model), find_student(config.student.model)
-    model = make_student(config, image_shape=task.data.X.shape[1:] if task.data.kind == "image" else None)
-    return student.teach(model, X, labels, classes=task.data.classes, **known)
+    return student.teach(_untrained(task, config), X, labels, classes=task.data.classes, **known)
 
 
-def try_student(task: Task, config: RunConfig) -> None:
-    """Refuse a student that cannot learn made-up labels of public points, before anything is charged."""
-    student, points = find_student(config.student.model), task.parts.public[:2000]
-    model = make_student(config, image_shape=task.data.X.shape[1:] if task.data.kind == "image" else None)
-    student.try_on(model, task.features(points, model=config.student.model), n_classes=task.data.n_classes)
+def first_guess(folder: RunFolder, task: Task, allocation: Allocation, found: Labelling) -> Floats | None:
+    """Return the probabilities of a student of the labels found so far (`ipate.students.confidence.guess`).
+
+    They are stored before anything is asked with them, so that a resumed run goes on with the same ones.
+    """
+    path, config = folder.private / "student-probs.npz", folder.config
+    if not path.is_file():
+        known = guess(
+            find_student(config.student.model), _untrained(task, config),
+            task.features(task.parts.public, model=config.student.model), found, classes=task.data.classes,
+            total_weight=float(allocation.weights.sum()),
+        )  # fmt: skip
+        write_npz(path, {"probs": np.zeros((0, task.data.n_classes)) if known is None else known})
+    probs = np.asarray(read_npz(path, ("probs",))["probs"], dtype=np.float64)
+    return probs if len(probs) else None
+
+
+def _untrained(task: Task, config: RunConfig) -> Any:
+    """Return the student's model, not yet trained."""
+    return make_student(config, image_shape=task.data.X.shape[1:] if task.data.kind == "image" else None)
+
+
+def try_student(task: Task, config: RunConfig, settings: Settings) -> None:
+    """Try the student of a run on public points, before anything is charged."""
+    points = task.features(task.parts.public[:2000], model=config.student.model)
+    student, model = find_student(config.student.model), _untrained(task, config)
+    fitting.try_student(student, model, points, settings=settings, n_classes=task.data.n_classes)
 
 
 def student_scores(student: Any, task: Task, model: str, *, majority: int | None = None) -> dict[str, Any]:
@@ -137,4 +161,5 @@ def evaluate(task: Task, student: Any, record: Record, model: str) -> dict[str, 
     released = record.labels[record.labels >= 0]
     majority = int(np.bincount(released).argmax()) if len(released) else None
     scores = student_scores(student, task, model, majority=majority)
-    return {"labels": record.n_labels, "queries": record.n_queries, "voting_accuracy": voting, **scores}
+    numbers = {"labels": record.n_labels, "queries": record.n_queries, "reinforced": len(record.reinforced)}
+    return {**numbers, "voting_accuracy": voting, **scores}

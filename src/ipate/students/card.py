@@ -10,6 +10,7 @@ from ipate.students.scores import label_counts
 
 _LIMITS = (
     "The guarantee does not cover rows that were used as public or test data.",
+    "The guarantee does not cover predictions for private rows: such a prediction is as private as its row.",
     "The guarantee says nothing about whether predictions are right or fair.",
     "A prediction about a person is no statement about whether their data was used.",
     "The student learnt from noisy labels of public points. Rows that differ from those points may be predicted badly.",
@@ -30,10 +31,11 @@ def origin(
         for g in record.groups
     ]
     labels = {"pool": len(record.labels), "queries": record.n_queries, "labels": record.n_labels}
+    labels |= {"reinforced": len(record.reinforced)} if record.reinforced else {}
     return {
         "made": {
             "data": data, **made, "bound": record.bound, "conversion": record.conversion, **labels,
-            "labels_by_class": label_counts(record.labels, classes),
+            "labels_by_class": label_counts(record.teachers_labels, classes),
         },
         "guarantee": {
             "kind": record.kind, "seeded": record.seeded, "publishable": open_, "statement": record.statement,
@@ -92,6 +94,11 @@ def _how(made: Mapping[str, Any]) -> list[str]:
         "Models (teachers) were each trained on private rows of some of the people. Their noisy votes labelled "
         f"{made['labels']:,} of {made['pool']:,} public points; the student was trained on these."
     )
+    if made.get("reinforced"):
+        way += (
+            f" {made['reinforced']:,} further points kept the class of a first student, which had learnt from some of "
+            "these labels, because the noisy votes did not contradict it; the student was trained on these points too."
+        )
     if made.get("voting") == "ballots":
         way = (
             "Every person cast one ballot, weighted by their budget, for the class of the public cell that their rows "
@@ -110,6 +117,12 @@ def _promise(promise: Mapping[str, Any]) -> list[str]:
     for group in promise["groups"]:
         cost = "—" if group["cost"] is None else f"{group['cost']:.4f}"
         table.append(f"| {group['group']} | {group['epsilon']:.6g} | {group['delta']:g} | {cost} |")
+    if not promise["publishable"]:
+        who = (
+            f"Nobody is protected: neither the {promise['people']:,} people whose rows voted or taught teachers, nor "
+            "anybody whose rows were used as public or test data."
+        )
+        return ["## No promise holds", promise["statement"], who, "What people had allowed:", "\n".join(table)]
     who = f"It holds for the {promise['people']:,} people whose rows voted or taught teachers."
     if promise["unprotected"]:
         who += (

@@ -4,6 +4,7 @@ Bayes' rule for the stated lead a: a winner j has a·Σw votes more than each ot
 the winner, and the noise of the counts N is independent N(0, σ²). Then P(j | N) ∝ exp(a·Σw·N_j/σ²).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from ipate.ballots.counting import Decoded
+from ipate.data.frames import n_rows
 from ipate.errors import InputError
+from ipate.labelling.loop import check_probs
 from ipate.labelling.noise import STEPS
-from ipate.labelling.results import Record
+from ipate.labelling.results import Labelling, Record
 from ipate.students import Student
+from ipate.students.named import class_names, over_all_classes
 
 Floats = NDArray[np.float64]
 LEAD = 0.5  # the winner's stated lead as a share of the total weight
@@ -91,6 +95,37 @@ def lesson(student: Student, record: Record, *, n_classes: int, total_weight: fl
         record.labels, n_classes=n_classes, noisy_votes=record.noisy_votes, step=record.step, total_weight=total_weight
     )
     return {"targets": found} if student.uses_posterior else {"sample_weight": confidence(found)}
+
+
+def guess(
+    student: Student, model: Any, pool: Any, found: Labelling, *, classes: Sequence[Any], total_weight: float
+) -> Floats | None:
+    """Return the probabilities at every point of the pool of a student that learnt the labels found so far.
+
+    None where these have fewer than two classes, which teach nothing. The labels are released, so this costs nothing.
+    Rows are scaled to 1, because the labels are paid for and must not be lost to a student whose rows are not (naive
+    Bayes with a feature that does not vary); a row without a finite probability above 0 has equal ones.
+    """
+    record = Record.of(found, n_public=n_rows(pool))
+    if np.unique(record.labels[record.labels >= 0]).size < 2:
+        return None
+    known = lesson(student, record, n_classes=len(classes), total_weight=total_weight)
+    trained = student.teach(model, pool, record.labels, classes=classes, **known)
+    seen = np.asarray(trained.classes_)
+    probs = over_all_classes(trained.predict_proba(pool), seen, class_names(classes), empty=0.0)
+    probs = np.where(np.isfinite(probs) & (probs > 0), probs, 0.0)
+    total = probs.sum(axis=1, keepdims=True)
+    equal = np.full(probs.shape, 1 / len(classes))
+    return check_probs(np.divide(probs, total, out=equal, where=total > 0), n_rows(pool), len(classes))
+
+
+def check_guesses(student: Student, model: Any) -> None:
+    """Refuse a model that has no probabilities, which `guess` needs, before anything is charged."""
+    if not hasattr(model, "predict_proba"):
+        raise InputError(
+            f"student is {student.name!r}: it has no probabilities (predict_proba), with which the aggregator compares "
+            "the votes; choose a student that has them, such as logistic, or the aggregator confident"
+        )
 
 
 def ballot_lesson(student: Student, decoded: Decoded) -> dict[str, Any]:

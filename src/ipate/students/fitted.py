@@ -12,8 +12,8 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ipate.data.frames import without
-from ipate.errors import IpateError
+from ipate.data.frames import check_form, without
+from ipate.errors import InputError, IpateError
 from ipate.students import Student, find_student
 from ipate.students.card import origin
 from ipate.students.confidence import ballot_lesson, lesson
@@ -119,8 +119,7 @@ class StudentMethods:
             own._record, data=name, classes=self.classes_.tolist(), n_people=allocation.people.n_people,
             unprotected=own._unprotected, notes=self._notes(), voting=own.choice_.voting, variant=allocation.variant,
             teachers=allocation.n_teachers, student=type(self.student_).__name__,
-            teacher=None if own.choice_.ballots else type(own._teacher()).__name__, sigma=mechanism.sigma,
-            check_sigma=mechanism.check_sigma, threshold=mechanism.threshold,
+            teacher=None if own.choice_.ballots else type(own._teacher()).__name__, **mechanism.parameters,
         )  # fmt: skip
         return DeployedStudent(model=self.student_, classes_=self.classes_, frame=own._frame, facts=facts)
 
@@ -132,7 +131,10 @@ class StudentMethods:
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
         own: Any = self
-        return own._validated(without(X, own._not_features))
+        try:
+            return own._validated(check_form(without(X, own._not_features), "X"))
+        except ValueError as error:  # scikit-learn's; the rows are the caller's own
+            raise InputError(str(error)) from error
 
     def _over_all(self, scores: Any, *, empty: float) -> NDArray[np.float64]:
         return over_all_classes(scores, np.asarray(self.student_.classes_), self.classes_, empty=empty)

@@ -29,7 +29,7 @@ def dry_fit(
     With `stored` the teacher must also be picklable. `what` names the model in the message: a student is tried too,
     before anybody pays for labels that it could not learn from. `each` is the number of rows per class.
     """
-    check_public(estimator, points)
+    check_public(estimator, points, what=what)
     many = max(rows, n_classes * min(each, max(_LEAST, _ALL // n_classes)))
     trials = [(many, n_classes)]
     if 2 <= rows < many:

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.data.frames import n_rows, take
-from ipate.errors import InputError
+from ipate.data.frames import incomplete, is_frame, n_rows, take
+from ipate.errors import InputError, show
 from ipate.teachers.engines import Engine
 from ipate.teachers.isolation import FIT, VOTE, Attempt, attempt, lines, set_apart
 from ipate.teachers.workers import Died
@@ -228,19 +228,25 @@ def _counted(progress: Callable[[int], None] | None, first: int, steps: int) -> 
     return lambda done, _: progress(first + done // steps)
 
 
-def check_public(estimator: Any, X: Any) -> None:
-    """Refuse public features that are not finite; NaN is allowed if the estimator supports it, or in a frame."""
+def check_public(estimator: Any, X: Any, *, called: str = "public features", what: str = "teacher") -> None:
+    """Refuse public features that are not finite; missing ones are allowed if the estimator may support them."""
+    allowed = allows_missing(estimator)
+    if is_frame(X) and not allowed and hasattr(estimator, "__sklearn_tags__"):
+        for name in incomplete(X):
+            raise InputError(
+                f"{called}: missing values in the column {show(name)}, and the {what} is "
+                f"{type(estimator).__name__}, which takes none: put an imputer into its pipeline, or fill them in"
+            )
     if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
         return
-    allowed = allows_missing(estimator)
     for start in range(0, len(X), 65536):
         block = X[start : start + 65536].reshape(len(X[start : start + 65536]), -1)
         bad = np.isinf(block) if allowed else ~np.isfinite(block)
         if bad.any():
             row, column = (int(place[0]) for place in np.nonzero(bad))
             raise InputError(
-                f"public features hold {block[row, column]} in row {start + row}, column {column}: fill or drop such "
-                "rows, or put an imputer into the teacher's pipeline"
+                f"{called}: {block[row, column]} in row {start + row}, column {column}; fill or drop such rows, or "
+                f"put an imputer into the {what}'s pipeline"
             )
 
 

@@ -138,6 +138,16 @@ def test_readme_repeats_the_sentences_of_the_figure():
         assert sentence in readme
 
 
+def test_sentence_on_images_states_runs_spread_and_ties():
+    board = Board.of(Kept.read(RESULTS / KEPT))
+    sentence = sentences.headline(board)[-1]
+    assert "mean ± standard deviation of 3 runs" in sentence
+    for cell in board.of_data(SPECS["mnist"], individual=False):
+        for row in cell.winners:
+            assert f"{row.spread.mean:.1f} ± {row.spread.sd:.1f}" in sentence
+        assert f"{' = '.join(map(sentences.short, cell.winners))} at {cell.budget}" in sentence
+
+
 def test_every_budget_of_the_issue_is_there():
     assert [mix.epsilon for mix in BUDGETS.values() if not mix.individual] == [
         (0.1,), (0.3,), (pytest.approx(0.6931, rel=1e-3),), (1.0,), (3.0,)

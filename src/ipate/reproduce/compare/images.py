@@ -140,8 +140,9 @@ def _by_teachers(world: World, mix: Mix, studio: Studio, *, votes: str, student:
     ballot = Votes(votes=_votes(world, studio, votes), n_classes=world.n_classes)
     book = MemoryLedger(charged_terms(allocation, settings))
 
-    def answered(order: Ints) -> Labelling:
-        return run_labelling(ballot, allocation, settings, noise_seed=world.seed, ledger=book, order=order)[0]
+    def answered(order: Ints, after: Labelling | None = None) -> Labelling:
+        given: dict[str, Any] = {"noise_seed": world.seed, "order": order, "after": after}
+        return run_labelling(ballot, allocation, settings, ledger=book, **given)[0]
 
     weight = float(allocation.weights.sum())
     result = ask(asking, answered, n_classes=world.n_classes, total_weight=weight)

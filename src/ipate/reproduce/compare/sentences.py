@@ -58,7 +58,7 @@ def _counted(cells: Sequence[Cell]) -> list[str]:
         f"noisy gradient descent with the best of 24 settings in {counts['descent']}",
         f"DP-SGD with the best of 8 in {counts['dpsgd']} and standard PATE in {counts['pate']}",
     )
-    whole = f"On {tables} tables with one ε for everybody ({len(cells)} pairs of data set and ε), "
+    whole = f"On {tables} tables with one ε for everybody ({len(cells)} pairs of data set and ε, {_runs(cells)} each), "
     lacking = [
         spec.title for spec in SPECS.values() if not spec.images and spec.name not in {c.spec.name for c in cells}
     ]
@@ -121,11 +121,22 @@ def _on_images(board: Board) -> list[str]:
     for name in ("ballots", "teachers", "ballots-cpu", "teachers-cpu", "dpsgd", "pate"):
         rows = [cell.row(name) for cell in cells]
         if any(row is not None for row in rows):
-            shown = " / ".join("–" if row is None or not row.complete else f"{row.spread.mean:.1f}" for row in rows)
+            shown = " / ".join(
+                "–" if row is None or not row.complete else f"{row.spread.mean:.1f} ± {row.spread.sd:.1f}"
+                for row in rows
+            )
             ours = "ipate's " if METHODS[name].ours else ""
             parts.append(f"{ours}{_SHORT[name]} {shown}%")
     budgets = " / ".join(cell.budget for cell in cells)
-    return [f"On MNIST at ε = {budgets}: {', '.join(parts)}, on 1,000 test points that no training used."]
+    tied = [f"{' = '.join(map(short, cell.winners))} at {cell.budget}" for cell in cells if len(cell.winners) > 1]
+    within = f" Within noise of the best, which is named first: {'; '.join(tied)}." if tied else ""
+    shown = f"mean ± standard deviation of {_runs(cells)}: {', '.join(parts)}"
+    return [f"On MNIST at ε = {budgets}, {shown}, on 1,000 test points that no training used.{within}"]
+
+
+def _runs(cells: Sequence[Cell]) -> str:
+    counts = sorted({len(row.outcomes) for cell in cells for row in cell.rows})
+    return f"{counts[0]} runs" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
 
 
 def _losses(board: Board) -> list[str]:
