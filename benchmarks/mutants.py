@@ -2251,7 +2251,8 @@ MUTANTS = (
     Mutant(
         "ballots are charged before their student is tried",
         "classifier.py",
-        "        fitting.try_student(student_of(self), untrained, pool, settings=settings, n_classes=len(self.classes_))\n",
+        "        fitting.try_student(student_of(self), untrained, pool, "
+        "settings=settings, n_classes=len(self.classes_))\n",
         "",
         ("tests/test_classifier_ballots.py::test_student_that_cannot_learn_is_refused_before_charging",),
     ),

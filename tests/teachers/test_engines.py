@@ -406,7 +406,7 @@ def test_run_refuses_bad_engine_before_creating_folder(tmp_path, capsys, monkeyp
 def test_run_trains_on_a_ray_cluster(tmp_path, cluster):
     """A process prints only JSON to stdout, and its configuration records the engine."""
     settings = ["--epsilon", "20", "--teachers", "8", "--teacher", "bayes", "--student", "bayes", "--public", "200"]
-    where = ["--backend", "ray", "--address", cluster, "--out", str(tmp_path / "out"), "--json"]
+    where = ["--backend", "ray", "--address", cluster, "--out", str(tmp_path / "out"), "--json", "--min-labels", "10"]
     command = [str(Path(sys.executable).with_name("ipate")), "run", "--dataset", "digits", *settings, *where]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -31,9 +31,10 @@ test rows, the same ε, and δ = min(1e-5, 1/(10·people)) everywhere. Cells are
 standard deviation; runs ({runs}) differ in split, noise and training. All noise is seeded, so nothing here is a \
 private release.
 
-- *ipate* has the defaults that a new user gets, the same in every cell. They were developed on these data sets, \
-mostly on other splits (docs/ballots.md and docs/students.md of the project): no cell has settings of its own, but the \
-defaults have seen such data. On MNIST with a GPU its teachers are the small net and its student is semi-supervised; \
+- *ipate* has the defaults that a new user gets, the same in every cell, except that its teachers accept one label per \
+class (`min_labels`), where the default refuses fewer than three. They were developed on these data sets, mostly on \
+other splits (docs/ballots.md and docs/students.md of the project): no cell has settings of its own, but the defaults \
+have seen such data. On MNIST with a GPU its teachers are the small net and its student is semi-supervised; \
 without one they are logistic regression and the graph student. One ensemble of teachers serves all runs and budgets \
 there.
 - *DP-SGD* (Opacus, Poisson sampling, its PRV accountant) and *noisy gradient descent* on logistic regression have the \

@@ -46,17 +46,18 @@ def _student(world: World, X: NDArray[Any], y: NDArray[Any], *, public: bool) ->
 
 
 def by_ipate(world: World, mix: Mix, voting: str) -> Outcome:
-    """Fit `PATEClassifier` with nothing but its engine chosen."""
+    """Fit `PATEClassifier` with nothing but its engine chosen; teachers accept one label per class."""
     from ipate import PATEClassifier
 
     clock = Clock()
     model = PATEClassifier(
-        voting=voting, classes=range(world.n_classes), random_state=world.seed, noise_seed=world.seed, verbose=0
-    )
+        voting=voting, classes=range(world.n_classes), random_state=world.seed, noise_seed=world.seed, verbose=0,
+        min_labels=world.n_classes,
+    )  # fmt: skip
     budgets = mix.of_people(world.people, world.seed)
     try:
         model.fit(*world.private, budgets=budgets, X_public=world.pool[0])
-    except IpateError:  # the budgets afford fewer labels than there are classes
+    except IpateError:  # fewer labels are expected than there are classes
         return clock.on(Outcome(accuracy=None), note=REFUSED)
     return clock.on(scored(model.predict, world, mix, public=True), note=f"{int((model.labels_ >= 0).sum())} labels")
 
