@@ -275,7 +275,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             "n_public": n_rows(pool), "n_classes": len(self.classes_), "seed": seed,
             "standing": fitting.standing_of(self, people, everybody),
         }  # fmt: skip
-        choose = partial(self._settings, X=X, **known)
+        choose = partial(self._settings, X=X, known=known)
         settings = self.choice_ = choose(people.groups)
         if extra is None and n_rows(pool) > len(self.classes_):
             check_useful(choose, people.groups, needed=self.min_labels, **known)
@@ -392,7 +392,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         )  # fmt: skip
         return people.merged(max_groups=most, min_group_size=self.min_group_size)
 
-    def _settings(self, groups: Sequence[Group], *, X: Any, **known: Any) -> Settings:
+    def _settings(self, groups: Sequence[Group], *, X: Any, known: Mapping[str, Any]) -> Settings:
         proxy = None if self.proxy is None else self._public(*self.proxy, "proxy X", like=X)
         return choose_settings(
             groups=groups, teacher=self._teacher(), proxy=proxy, reference=as_reference(self.reference),

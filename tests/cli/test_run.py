@@ -331,7 +331,7 @@ def test_useless_run_is_refused_before_training(tmp_path, run):
     told = run("run", "--dataset", "digits", "--epsilon", "0.5", "--out", out)
     assert told.code == 2
     assert "afford about 0 labels for 10 classes" in told.err
-    assert "a student needs 30 (3 per class; labelling.min_labels accepts fewer)" in told.err
+    assert "a student needs 30 (3 per class; set labelling.min_labels or --min-labels to accept fewer)" in told.err
     assert "Ballots (voting = 'ballots') would label all 180 points at once" in told.err
     assert told.err.count("\n") == 1
     assert not out.exists()

@@ -86,11 +86,14 @@ def test_few_expected_labels_are_refused_with_what_ballots_give():
     with pytest.raises(InputError) as told:
         check_useful(choose, people, **sizes)
     assert re.search(
-        r"afford about \d labels? for 2 classes .*needs 6 \(3 per class; min_labels accepts", str(told.value)
+        r"afford about \d labels? for 2 classes .*needs 6 \(3 per class; set min_labels to accept", str(told.value)
     )
     assert "Ballots (voting = 'ballots') would label all 300 points at once" in str(told.value)
     assert "which is reliable" in str(told.value)
     check_useful(choose, people, **sizes, needed=2)
+    for wrong in ("many", -1, 2.5):
+        with pytest.raises(InputError, match=r"min_labels is .*: it must be a whole number, 0 or above"):
+            check_useful(choose, people, **sizes, needed=wrong)
 
 
 def test_expected_labels_stay_within_pool_and_request():

@@ -388,7 +388,8 @@ def test_every_entry_point_chooses_equal_settings(run, tmp_path):
     assert (out["n_teachers"], planned["sigma"], planned["check_sigma"]) == (ran.n_teachers, ran.sigma, ran.check_sigma)
     model = PATEClassifier(classes=range(6))
     model.classes_ = np.arange(6)
-    chosen = model._settings(task.people.groups, n_public=len(task.parts.public), n_classes=6, seed=0, X=None)
+    sizes = {"n_public": len(task.parts.public), "n_classes": 6, "seed": 0}
+    chosen = model._settings(task.people.groups, X=None, known=sizes)
     assert (chosen.n_teachers, chosen.sigma, chosen.threshold) == (ran.n_teachers, ran.sigma, ran.threshold)
     names = {"levels": task.data.levels[private], "person_id": None}
     rows = replace(task.data, X=task.data.X[private], y=task.data.y[private], **names)

@@ -331,8 +331,8 @@ def _show_outlook(found: "Prospect", pool: int, counted: Counted) -> None:
     notes = [profiles]
     if not own.useful:
         notes.append(
-            f"Too few: ipate run refuses to train where fewer than {own.needed} labels are expected. Larger budgets, "
-            "more people, a larger pool or fewer classes would help."
+            f"Too few: ipate run refuses to train where fewer than {own.needed} labels are expected, unless "
+            "labelling.min_labels is smaller. Larger budgets, more people, a larger pool or fewer classes would help."
         )
     print_table(
         f"What a student can expect from a pool of {pool} points",

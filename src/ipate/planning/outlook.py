@@ -9,7 +9,7 @@ import numpy as np
 
 from ipate.allocation import VARIANTS
 from ipate.ballots.design import ENOUGH, about, counted
-from ipate.errors import MOST_EPSILON, InputError
+from ipate.errors import MOST_EPSILON, InputError, check_count
 from ipate.people.budgets import Budget, Group
 from ipate.planning.choose import SKILLS, reference_profile
 from ipate.planning.forecast import expect
@@ -115,18 +115,19 @@ def check_useful(
     the message calls `key`. Bounds that depend on votes may afford more than a plan knows, and are not refused; nor are
     ballots, which warn. The message says what ballots would afford.
     """
+    asked = None if needed == "auto" else check_count(key, needed, least=0)
     settings = choose(groups)
     if settings.ballots or settings.meter.whole or not settings.meter.data_independent:
         return
     sizes: dict[str, Any] = {"n_public": n_public, "n_classes": n_classes, "seed": seed, "standing": standing}
     found = foresee(settings, groups, **sizes)
-    least = found.needed if isinstance(needed, str) else needed
+    least = found.needed if asked is None else asked
     if found.labels >= least or (standing is not None and not found.most):
         return  # the ledger itself refuses budgets that are spent, and names the group
     doubled = [replace(group, budget=_doubled(group.budget)) for group in groups]
     more = foresee(choose(doubled), doubled, **sizes).labels
     left = "" if standing is None or standing.private else "what earlier runs left of "
-    why = f"{labels_per_class(settings)} per class; {key} accepts fewer" if isinstance(needed, str) else key
+    why = f"by {key}" if asked is not None else f"{labels_per_class(settings)} per class; set {key} to accept fewer"
     raise InputError(
         f"{left}these budgets and this pool afford about {counted(found.labels, 'label')} for {n_classes} classes "
         f"({found.most} with the best teachers), and a student needs {least} ({why}): nothing was trained and nobody's "

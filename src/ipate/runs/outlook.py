@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ipate.accounting.bounds import Meter
 from ipate.errors import IpateError
 from ipate.ledger.admission import Roster
-from ipate.people.budgets import Group
+from ipate.people.budgets import Group, strictest_first
 from ipate.planning import outlook as planning
 from ipate.planning.settings import Settings, choose_settings
 from ipate.planning.standing import Standing, read_standing
@@ -45,7 +45,7 @@ def told_standing(config: RunConfig, task: Task) -> tuple[Standing | None, list[
         return standing, [f"These figures are for whole budgets. {runs} some of them {why}."]
     spent = [
         f"{group.id} ε = {left.epsilon(group.budget):.4g} of {group.epsilon:g}"
-        for group in task.people.groups
+        for group in strictest_first(task.people.groups)
         if (left := standing.groups.get(group.id)) is not None
     ]
     return standing, [f"{runs} at most {', '.join(spent)}; these figures are for what is left."]
@@ -75,6 +75,6 @@ def check_useful(config: RunConfig, task: Task) -> None:
         n_classes=task.data.n_classes,
         seed=config.split_seed,
         needed=config.labelling.min_labels,
-        key="labelling.min_labels",
+        key="labelling.min_labels or --min-labels",
         standing=standing,
     )
