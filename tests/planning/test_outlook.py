@@ -64,6 +64,30 @@ def test_spent_half_of_budgets_halves_expected_labels(variant):
     assert standing.joined("high", "low", GROUPS[2].budget).groups["low"].spent == left["low"].spent
 
 
+def test_reason_of_laplace_noise_counts_by_its_law():
+    settings, labels = stated("gdp", aggregator="lnmax")
+    found = foresee(settings, GROUPS, **SIZES)
+    assert labels == found.labels
+    assert "Laplace noise with b = " in settings.reason
+    assert f"{found.right:.0%} of them right" in settings.reason
+    gaussian = choose_settings(
+        groups=GROUPS, n_teachers=settings.n_teachers, sigma=settings.scale, check_sigma=None, **SIZES
+    )
+    assert foresee(gaussian, GROUPS, **SIZES).right > found.right  # a scale of b has a deviation of 1.41 b
+
+
+def test_first_round_of_interactive_counts_what_is_left():
+    meter = Meter("gdp")
+    left = {g.id: Left(meter=meter, spent=meter.limit(g.epsilon, g.delta) / 2, fixed=False) for g in GROUPS}
+    standing = Standing(ledger="a.ledger.sqlite", groups=left)
+    given = {"aggregator": "interactive", "n_teachers": 100, "sigma": 60.0, "check_sigma": 60.0, "threshold": 50.0}
+    whole = choose_settings(groups=GROUPS, **SIZES, **given)
+    half = choose_settings(groups=GROUPS, **SIZES, **given, standing=standing)
+    assert half.n_first == pytest.approx(whole.n_first / 2, abs=1)
+    tight = choose_settings(groups=GROUPS, **SIZES, **given, bound="tight")
+    assert tight.n_first == choose_settings(groups=GROUPS, **SIZES, **given, bound="loose").n_first
+
+
 def test_left_budget_under_loose_pays_at_every_settled_order():
     meter = Meter("loose", "improved", (20.0, 40.0))
     group = GROUPS[0]
