@@ -48,7 +48,7 @@ def test_graph_job_equals_the_student_of_a_run():
     settings = replace(
         choose_settings(groups=_groups(), n_public=300, n_classes=4, n_teachers=40, student=student), n_queries=24
     )
-    asking = plan_queries(X[POOL], settings, n_classes=4, seed=0, kind=student.embedding)
+    asking = plan_queries(X[POOL], settings, n_classes=4, seed=0, kind=student.embedding(X.shape[1:]))
     known = pool_students.posterior(job.counts, step=1 / 8, total_weight=6.0)
     targets = np.zeros((300, 4))
     targets[asking.first] = known[asking.first]

@@ -9,6 +9,7 @@ import torch
 
 from ipate.errors import InputError
 from ipate.students.storage import read_model, write_model
+from ipate.torch import fixmatch
 from ipate.torch.contrastive import train_encoder
 from ipate.torch.fixmatch import train_fixmatch
 from ipate.torch.training import train_student
@@ -48,16 +49,25 @@ def test_first_targets_teach_a_class_without_labels(encoder):
     np.testing.assert_array_equal(found[0].predict_proba(TEST), found[1].predict_proba(TEST))
 
 
-def test_predictions_against_first_targets_teach_nothing(encoder):
-    labels = np.where(FEW == 2, -1, FEW)
-    never = np.full(240, 2)  # a class that no label has, so no prediction agrees with it
+def test_first_targets_bind_in_the_first_part_alone(encoder):
+    first = (Y + 1) % 3
     found = [
-        train_fixmatch(X, labels, encoder=encoder, steps=40, first_targets=first, first_share=0.0, **more, **SMALL)
-        for first, more in ((never, {"threshold": 0.5}), (None, {"threshold": 2.0}), (None, {"threshold": 0.5}))
+        train_fixmatch(X, FEW, encoder=encoder, steps=20, first_targets=given, first_share=share, **SMALL)
+        for given, share in ((first, 0.0), (None, 0.3), (first, 0.3))
     ]
-    told, none, own = (student.predict_proba(TEST) for student in found)
-    np.testing.assert_array_equal(told, none)
-    assert not np.array_equal(told, own)
+    unused, none, used = (student.predict_proba(TEST) for student in found)
+    np.testing.assert_array_equal(unused, none)
+    assert not np.array_equal(used, none)
+
+
+def test_colour_images_start_from_new_weights(monkeypatch):
+    monkeypatch.setattr(fixmatch, "train_encoder", None)  # which would fail if it were called
+    generator = np.random.default_rng(0)
+    colours = generator.uniform(0.3, 1, (len(X), 1, 1, 3))
+    pool = (X[..., None] * colours).astype(np.uint8)
+    student = train_fixmatch(pool, Y, n_classes=3, batch_size=(32, 64), steps=40, device="cpu")
+    assert student.ensemble.image == (3, 12, 12)
+    assert (student.predict(pool) == Y).mean() > 0.8
 
 
 def test_labels_of_weight_zero_teach_nothing(encoder):

@@ -64,13 +64,14 @@ def _made_maps(folder: RunFolder, task: Task, ledger: Ledger, bar: Bar) -> Publi
     """Return the stored maps; before the release, make them from the pool and what is left of the budgets."""
     path = folder.private / "cells.npz"
     if not path.is_file():
-        pool, n_classes = task.data.X[task.parts.public], task.data.n_classes
+        pool, n_classes = np.asarray(task.data.X[task.parts.public]), task.data.n_classes
         spent = {account: ledger.spent(account) for account in ledger.terms}
         design = make_design(list(ledger.terms.values()), n_classes=n_classes, n_pool=len(pool), spent=spent)
         with bar("partitions of the pool computed", PARTITIONS) as progress:
-            features = fit_features(np.asarray(pool), n_classes=n_classes, kind=embedding(folder.config))
+            kind = embedding(folder.config, pool.shape[1:])
+            features = fit_features(pool, n_classes=n_classes, kind=kind)
             made = PublicMaps.make(
-                np.asarray(pool), n_classes=n_classes, cells=design.cells, features=features,
+                pool, n_classes=n_classes, cells=design.cells, features=features,
                 n_jobs=folder.config.teachers.n_jobs, progress=progress,
             )  # fmt: skip
         write_npz(path, made.arrays())

@@ -42,7 +42,7 @@ def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed:
     model._tell(settings.reason, *allocation.notes)
     numbers = pool if settings.queries == "random" else as_numbers(pool, pool)[1]
     asking = plan_queries(
-        numbers, settings, n_classes=n_classes, seed=seed, n_jobs=model.n_jobs, kind=_embedding(model)
+        numbers, settings, n_classes=n_classes, seed=seed, n_jobs=model.n_jobs, kind=_embedding(model, numbers)
     )
     asked = [str(index) for index in asking.first.tolist()]
     settings = model.choice_ = designed(settings, allocation, n_classes=n_classes, queries=asked)
@@ -76,7 +76,7 @@ def by_ballots(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: 
     model.private_notes_ = {"rows_without_class": int((y < 0).sum())}
     n_classes = len(model.classes_)
     rows, points = as_numbers(X, pool)
-    features = fit_features(points, n_classes=n_classes, kind=_embedding(model))
+    features = fit_features(points, n_classes=n_classes, kind=_embedding(model, points))
 
     def label(ledger: Ledger | None) -> tuple[Labelling, Ledger]:
         book = MemoryLedger(charged_terms(allocation, settings)) if ledger is None else ledger
@@ -99,14 +99,14 @@ def _without_withdrawn(model: Any, allocation: Allocation) -> Allocation:
     return allocation.without(tuple(index for index, person in enumerate(ids) if person in gone))
 
 
-def _embedding(model: Any) -> Kind | None:
+def _embedding(model: Any, pool: Any) -> Kind | None:
     """Return the kind of features in which a classifier's queries and cells are chosen.
 
     "auto" is what suits its student.
     """
     if model.embedding not in ("auto", "given", "learnt"):
         raise InputError(f"embedding is {model.embedding!r}: it must be auto, given or learnt")
-    return student_of(model).embedding if model.embedding == "auto" else model.embedding
+    return student_of(model).embedding(np.shape(pool)[1:]) if model.embedding == "auto" else model.embedding
 
 
 def collect_votes(

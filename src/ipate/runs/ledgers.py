@@ -355,9 +355,10 @@ def _asking(folder: RunFolder, settings: Settings, task: Task) -> Asking:
     data, config = task.data, folder.config
     if settings.meter.whole:  # the design lists the queries in the order of the pool
         return Asking(first=np.arange(len(task.parts.public)))
+    pool = np.asarray(data.X[task.parts.public])
     made = plan_queries(
-        np.asarray(data.X[task.parts.public]), settings, n_classes=data.n_classes, seed=config.split_seed,
-        n_jobs=config.teachers.n_jobs, kind=embedding(config),
+        pool, settings, n_classes=data.n_classes, seed=config.split_seed, n_jobs=config.teachers.n_jobs,
+        kind=embedding(config, pool.shape[1:]),
     )  # fmt: skip
     first = _kept(folder.path / "queries.json", made.first)
     rest = None if made.rest is None else made.rest[~np.isin(made.rest, first)]

@@ -1,6 +1,6 @@
 """The input of a run: the partitioned data, the people with their budgets, and the requested settings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -231,10 +231,13 @@ def requested_settings(config: RunConfig, *, n_classes: int) -> dict[str, Any]:
     }
 
 
-def embedding(config: RunConfig) -> Kind | None:
-    """Return the features in which queries and cells of a run are chosen; "auto" is what suits its student."""
+def embedding(config: RunConfig, shape: Sequence[int]) -> Kind | None:
+    """Return the features in which queries and cells of a run are chosen; "auto" is what suits its student.
+
+    `shape` is that of one point of the pool.
+    """
     wanted = config.labelling.embedding
-    return find_student(config.student.model).embedding if wanted == "auto" else wanted
+    return find_student(config.student.model).embedding(shape) if wanted == "auto" else wanted
 
 
 def _reference(config: RunConfig, n_classes: int) -> Reference | None:

@@ -36,8 +36,11 @@ class Student(ABC):
     wants_shape = False  # whether `make` takes `image_shape`, the shape of one image, as an option
     tried = False  # whether its model has scikit-learn's interface, so that `try_on` can train it on made-up labels
     uses_posterior = False  # whether `fit` takes `targets`: weights of the classes at every point
-    embedding: Kind | None = None  # the features in which queries and cells suit it; None: those of the pool's kind
     reviews = False  # whether `fit` takes `review`, which gives the targets of a second training after a first one
+
+    def embedding(self, shape: Sequence[int]) -> Kind | None:
+        """Return the features in which queries and cells suit it, for points of this shape; None: by the shape."""
+        return None
 
     def labels_wanted(self, k: int, q: float, *, n_classes: int) -> int | None:
         """Return how many labels of little noise serve it best; None: as many as possible.
@@ -250,17 +253,23 @@ def _one_hot(labels: NDArray[np.int64], n_classes: int) -> Floats:
 class Semi(Student):
     """The semi-supervised student of images, `ipate.torch.FixMatchClassifier`, which learns from the whole pool.
 
-    Labels are spread over the graph of learnt features. The result is the first target of every point, and a prediction
-    that contradicts it is never a target. Where nearly every point has a label, as after ballots, the labelled set is
-    the clearest 70% of every cluster: a cluster between two classes, such as crossed sevens, must not be without any.
+    Labels are spread over the graph of the pool's features, and the result is the first target of every point. The
+    labelled set is the part of the pool where the result is clearest. In learnt features that is 70% of every cluster:
+    a cluster between two classes, such as crossed sevens, must not be without a label. Images with several channels
+    have histograms of oriented gradients, because learnt features follow colours. Their clusters have several classes
+    each, and so the labelled set is the clearest half of every class.
     """
 
     name = "semi"
     images = True
     queries = "coverage"
     tried = uses_posterior = True
-    embedding = "learnt"
-    SURE, CLUSTERS = 0.7, 150
+    CLUSTERS, LEAST = 150, 20  # clusters at most, and points per cluster on average at least
+    SURE_OF_CLUSTER, SURE_OF_CLASS = 0.7, 0.5
+
+    def embedding(self, shape: Sequence[int]) -> Kind | None:
+        """Return learnt features for grey images."""
+        return None if len(shape) == 3 and min(shape) > 1 else "learnt"
 
     def labels_wanted(self, k: int, q: float, *, n_classes: int) -> int | None:
         """Return m = kq, where σ/k = √(2/m), and at least 3 labels per class: few labels, nearly all right."""
@@ -285,22 +294,31 @@ class Semi(Student):
         """
         from sklearn.base import clone
 
-        from ipate.public.features import pool_encoder, unit_length
+        from ipate.public.features import neighbourly, pool_encoder, unit_length
         from ipate.public.graph import make_graph, margins, nearly_all, usual_alpha
+        from ipate.public.queries import clusters
 
         self._check_images(pool)
+        n_pool, learnt = len(pool), encoder is not None or self.embedding(np.shape(pool)[1:]) == "learnt"
         pool, known = _joined(pool, labels, n_classes, sample_weight=sample_weight, labelled=labelled, targets=targets)
         own = clone(model).set_params(classes=np.arange(n_classes))
-        encoder = pool_encoder(pool, encoder=encoder, steps=own.encoder_steps, device=own.device)
-        points = unit_length(encoder.features(pool, device=own.device))
-        told = np.flatnonzero(known.any(axis=1))
-        full = nearly_all(len(told), len(known))
-        spread = make_graph(points).spread(known, alpha=usual_alpha(len(told), len(known)), balance=not full)
-        first, weights = spread.argmax(axis=1), known.max(axis=1)
-        y = np.where(weights > 0, known.argmax(axis=1), -1)
-        if full:
-            y, weights = np.where(self._clearest(points, margins(spread)), first, -1), np.ones(len(known))
-        return own.fit(pool, y, weights, first_targets=first, encoder=encoder)
+        if learnt:
+            encoder = pool_encoder(pool, encoder=encoder, steps=own.encoder_steps, device=own.device)
+            points = unit_length(encoder.features(pool, device=own.device))
+        else:
+            points = neighbourly(_channels_last(pool), n_classes=n_classes)
+        told = int(known.any(axis=1).sum())
+        balance = not nearly_all(told, len(known))
+        spread = make_graph(points).spread(known, alpha=usual_alpha(told, len(known)), balance=balance)
+        first, lead = spread.argmax(axis=1), margins(spread)
+        if learnt:
+            parts = clusters(points, max(1, min(self.CLUSTERS, len(points) // self.LEAST)), 0)
+            sure = _clearest(parts, lead, self.SURE_OF_CLUSTER)
+        else:
+            sure = _clearest(first, lead, self.SURE_OF_CLASS)
+        y = np.where(sure, first, -1)
+        y[n_pool:] = known[n_pool:].argmax(axis=1)  # further labelled images are certain
+        return own.fit(pool, y, first_targets=first, encoder=encoder)
 
     def try_on(self, model: Any, pool: Any, *, n_classes: int) -> None:
         """Refuse a pool that has no images, and options that a training of one step refuses."""
@@ -314,17 +332,20 @@ class Semi(Student):
                 "another student, such as logistic"
             )
 
-    def _clearest(self, points: Floats, lead: Floats) -> NDArray[np.bool_]:
-        """Return which points are among the 70% of the largest lead in their cluster of the pool."""
-        from ipate.public.queries import clusters
 
-        cluster = clusters(points, min(self.CLUSTERS, len(points)), 0)
-        order = np.lexsort((np.arange(len(lead)), -lead, cluster))
-        size = np.bincount(cluster)
-        rank = np.arange(len(lead)) - (np.cumsum(size) - size)[cluster[order]]
-        chosen = np.zeros(len(lead), dtype=bool)
-        chosen[order] = rank < np.ceil(self.SURE * size)[cluster[order]]
-        return chosen
+def _channels_last(images: NDArray[Any]) -> NDArray[Any]:
+    """Return colour images as (N, H, W, C); channels are the axis of at most four values."""
+    return np.moveaxis(images, 1, 3) if images.shape[1] <= 4 else images
+
+
+def _clearest(part: NDArray[np.integer[Any]], lead: Floats, share: float) -> NDArray[np.bool_]:
+    """Return which points are among this share of the largest lead in their part of the pool."""
+    order = np.lexsort((np.arange(len(lead)), -lead, part))
+    size = np.bincount(part)
+    rank = np.arange(len(lead)) - (np.cumsum(size) - size)[part[order]]
+    chosen = np.zeros(len(lead), dtype=bool)
+    chosen[order] = rank < np.ceil(share * size)[part[order]]
+    return chosen
 
 
 STUDENTS: dict[str, Student] = {

@@ -79,10 +79,10 @@ def affine_maps(
     return torch.stack(rows, dim=-1).view(steps, -1, 2, 3)
 
 
-def moved(images: Tensor, maps: Tensor) -> Tensor:
-    """Transform every image (N, C, H, W) by its own map (N, 2, 3); pixels from outside the image are 0."""
+def moved(images: Tensor, maps: Tensor, *, padding: Literal["zeros", "border"] = "zeros") -> Tensor:
+    """Transform every image (N, C, H, W) by its own map (N, 2, 3); pixels from outside are 0, or those of the edge."""
     grid = functional.affine_grid(maps, list(images.shape), align_corners=False)
-    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode=padding, align_corners=False)
 
 
 class BatchedNet(nn.Sequential):

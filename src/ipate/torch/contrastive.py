@@ -27,6 +27,9 @@ Report: TypeAlias = Callable[[int, int], None]
 NET = NETS["average"]
 FEWEST = 8  # points of a pool
 STRONG = Views(affine=Augmentation(degrees=25, shift=0.2, scale=0.2, shear=0.3), hole=9 / 28, brightness=0.4)
+STRONG_COLOUR = Views(
+    affine=Augmentation(degrees=12, shift=0.1, scale=0.15, shear=0.15), hole=0.3, colour=0.4, edges=True
+)
 OPTIMISER = Optimiser(rate=2e-3, decay=0.01, schedule="cycle")
 _PROJECTION = (Dense(units=192, bias=False), Norm(), Relu(), Dense(units=128))
 _NORM = ("weight", "bias", "running_mean", "running_var")
@@ -77,8 +80,8 @@ def train_encoder(
     *,
     steps: int | None = None,
     batch_size: int = 1024,
-    temperature: float = 0.2,
-    views: Views = STRONG,
+    temperature: float = 0.5,
+    views: Views | None = None,
     net: Net = NET,
     seed: int = 0,
     device: str | torch.device = "auto",
@@ -92,13 +95,13 @@ def train_encoder(
     X : array of shape (N, H, W), (N, H, W, C), (N, C, H, W) or flat rows
         The pool; uint8 images are read as 0 to 1, all else is used as float32.
     steps : int, optional
-        The length of training. Default: 1,500, but at most 200 passes over the pool, and at least 300 steps.
+        The length of training. Default: 3,000, but at most 400 passes over the pool, and at least 300 steps.
     batch_size : int
         Images per step, each in two views; at most the size of the pool.
     temperature : float
         The temperature of the contrastive loss.
-    views : Views
-        The law of random views.
+    views : Views, optional
+        The law of random views; default: `STRONG`, and `STRONG_COLOUR` for images with several channels.
     net : Net
         The architecture; its last layer is left out.
     seed : int
@@ -116,14 +119,15 @@ def train_encoder(
     if batch_size < 2 or not temperature > 0:
         raise InputError(f"batch_size is {batch_size} and temperature {temperature}: give at least 2, and above 0")
     size = min(batch_size, len(images))
-    length = usual_steps(1500, len(images), size, rounds=200) if steps is None else steps
+    length = usual_steps(3000, len(images), size, rounds=400) if steps is None else steps
     image: Shape = (images.shape[1], images.shape[2], images.shape[3])
     whole = replace(net, layers=(*net.layers[:-1], *_PROJECTION))
     model = started(whole, image, n_classes=2, seed=seed, device=chosen)
     pool = torch.from_numpy(np.ascontiguousarray(images)).to(chosen)
     order = visits(len(images), seed=seed, teacher=_ORDER, length=size * length).reshape(length, size)
+    law = views or (STRONG if image[0] == 1 else STRONG_COLOUR)
     streams = (
-        views.draw(seed=seed, stream=stream, steps=length, batch_size=size, image=image, device=chosen)
+        law.draw(seed=seed, stream=stream, steps=length, batch_size=size, image=image, device=chosen)
         for stream in _VIEWS
     )
     settings = compute or usual_compute(chosen)

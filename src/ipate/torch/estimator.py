@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import Adam
 
 from ipate.errors import InputError
-from ipate.torch.contrastive import Encoder, Report, train_encoder
+from ipate.torch.contrastive import NET, Encoder, Report, checked_images, train_encoder
 from ipate.torch.fixmatch import train_fixmatch
 from ipate.torch.nets import Preset
 from ipate.torch.training import train_student
@@ -113,8 +113,9 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The classes, sorted.
     student_ : Student
         The trained model.
-    encoder_ : Encoder
-        The net after its self-supervised training, where FixMatch started.
+    encoder_ : Encoder or None
+        The net after its self-supervised training, where FixMatch started; None if it started from new weights, as it
+        does for images with several channels.
     transduction_ : array of shape (N,)
         The prediction for every point of the pool.
 
@@ -158,7 +159,7 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             How sure each label is; only ratios matter.
         first_targets : array of shape (N,), optional
             What the points are taught in the first part of training, −1 for nothing, such as labels that were spread
-            over the features; later a prediction counts where it agrees. The student "semi" of runs makes them.
+            over the features. The student "semi" of runs makes them.
         encoder : Encoder, optional
             A net that was trained on this pool before.
         """
@@ -169,9 +170,11 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not np.isin(labels[labels >= 0], self.classes_).all():
             raise InputError(f"y holds {np.setdiff1d(labels, [-1, *self.classes_])[0]}, which is not among the classes")
         told = None if first_targets is None else self._ids(np.asarray(first_targets))
-        self.encoder_ = encoder or train_encoder(
-            images, steps=self.encoder_steps, seed=seed, device=self.device, progress=self._progress("features")
-        )
+        self.encoder_ = encoder
+        if encoder is None and checked_images(images, NET).shape[1] == 1:
+            self.encoder_ = train_encoder(
+                images, steps=self.encoder_steps, seed=seed, device=self.device, progress=self._progress("features")
+            )
         self.student_ = train_fixmatch(
             images, self._ids(labels), n_classes=max(2, len(self.classes_)), sample_weight=sample_weight,
             first_targets=told, encoder=self.encoder_, steps=self.steps, seed=seed, device=self.device,

@@ -2,12 +2,11 @@
 
 Sohn et al., "FixMatch: simplifying semi-supervised learning with consistency and confidence", NeurIPS 2020: a point's
 prediction in a weak view, where it is sure, is the target of a stronger view. What differs: training starts from the
-weights of `ipate.torch.contrastive`; in its first part the targets are given ones; and later a prediction that
-contradicts the given target of its point is no target. Without this a cluster between two classes, such as crossed
-sevens, goes over to the larger one as a whole, although most of its given targets are right. All of it is
-post-processing of released labels.
+weights of `ipate.torch.contrastive`, and in its first part the targets are given ones. All of it is post-processing of
+released labels.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from ipate.errors import InputError
 from ipate.torch.contrastive import (
+    NET,
     Encoder,
     Report,
     Trainer,
@@ -36,6 +36,10 @@ from ipate.torch.views import Views
 
 WEAK = Views(affine=Augmentation(degrees=5, shift=0.07))
 MILD = Views(affine=Augmentation(degrees=15, shift=0.15, scale=0.12, shear=0.15), hole=7 / 28)
+WEAK_COLOUR = Views(affine=Augmentation(degrees=4, shift=0.05), edges=True)
+MILD_COLOUR = Views(
+    affine=Augmentation(degrees=10, shift=0.08, scale=0.12, shear=0.12), hole=0.25, colour=0.4, edges=True
+)
 _LABELLED, _POOL, _WEAK, _STRONG = 11, 12, 13, 14  # random streams
 
 
@@ -71,11 +75,13 @@ def train_fixmatch(
         How much each label counts; only ratios matter.
     first_targets : array of shape (N,) or (N, n_classes), optional
         Class ids (−1: none) or distributions (zeros: none) that the points are taught in the first part of training,
-        and that their own predictions must agree with afterwards; such as labels that were spread over the pool.
+        such as labels that were spread over the pool.
     encoder : Encoder, optional
-        Where training starts; default: `train_encoder` on this pool with this seed.
+        Where training starts; default: `train_encoder` on this pool with this seed. Images with several channels
+        start from new weights instead.
     steps : int, optional
-        The length of training. Default: 1,800, but at most 100 passes over the pool, and at least 300 steps.
+        The length of training. Default: 70 passes over the pool and at least 1,800 steps; but at most 100 passes, and
+        at least 300 steps.
     batch_size : (int, int)
         Labelled points, and points of the whole pool, per step.
     threshold : float
@@ -89,14 +95,20 @@ def train_fixmatch(
     """
     chosen, targets = chosen_device(device), np.asarray(labels)
     weights = _checked(X, targets, n_classes, sample_weight)
-    start = encoder or train_encoder(X, seed=seed, device=chosen, compute=compute)
-    images = checked_images(X, start.net, image=start.image)
+    net, shape = (NET, None) if encoder is None else (encoder.net, encoder.image)
+    images = checked_images(X, net, image=shape)
+    image = (images.shape[1], images.shape[2], images.shape[3])
+    colour = image[0] > 1
+    if encoder is None and not colour:
+        encoder = train_encoder(X, seed=seed, device=chosen, compute=compute)
     few, many = min(batch_size[0], max(8, 2 * len(weights))), min(batch_size[1], len(images))
     if few < 1 or many < 1:
         raise InputError(f"batch_size is {batch_size}: give two numbers, each at least 1")
-    length = usual_steps(1800, len(images), many, rounds=100) if steps is None else steps
-    model = started(start.net, start.image, n_classes=n_classes, seed=seed, device=chosen)
-    model.load_state_dict({name: value.to(chosen) for name, value in start.state.items()}, strict=False)
+    passes = math.ceil(70 * len(images) / many)
+    length = usual_steps(max(1800, passes), len(images), many, rounds=100) if steps is None else steps
+    model = started(net, image, n_classes=n_classes, seed=seed, device=chosen)
+    if encoder is not None:
+        model.load_state_dict({name: value.to(chosen) for name, value in encoder.state.items()}, strict=False)
     settings = compute or usual_compute(chosen)
     step = Trainer(model, device=chosen, compute=settings, steps=length, progress=progress)
     given = np.full(len(images), -1) if first_targets is None else first_targets
@@ -108,8 +120,9 @@ def train_fixmatch(
     counted[torch.from_numpy(labelled).to(chosen)] = torch.from_numpy(weights).to(chosen)
     of_labels = _rows(labelled, few, length, seed, _LABELLED).to(chosen)
     of_pool = _rows(np.arange(len(images)), many, length, seed, _POOL).to(chosen)
-    weak = WEAK.draw(seed=seed, stream=_WEAK, steps=length, batch_size=many, image=start.image, device=chosen)
-    strong = MILD.draw(seed=seed, stream=_STRONG, steps=length, batch_size=few + many, image=start.image, device=chosen)
+    given_to: dict[str, Any] = {"seed": seed, "steps": length, "image": image, "device": chosen}
+    weak = (WEAK_COLOUR if colour else WEAK).draw(stream=_WEAK, batch_size=many, **given_to)
+    strong = (MILD_COLOUR if colour else MILD).draw(stream=_STRONG, batch_size=few + many, **given_to)
     kept = _Average(model.state_dict(), average)
     with numerics(settings):
         for number, (own, rows, plain, moved) in enumerate(zip(of_labels, of_pool, weak, strong, strict=True)):
@@ -117,12 +130,9 @@ def train_fixmatch(
             with torch.no_grad():
                 sure, guess = step.forward(plain.of(seen[few:])).softmax(dim=1).max(dim=1)
             wanted = functional.one_hot(guess, n_classes) * (sure >= threshold)[:, None]
-            told = first.index_select(0, rows)
-            known = told.sum(dim=1, keepdim=True) > 0
             if number < first_share * length:
-                wanted = torch.where(known, told, wanted)
-            else:
-                wanted = wanted * (~known | (told.gather(1, guess[:, None]) > 0))
+                told = first.index_select(0, rows)
+                wanted = torch.where(told.sum(dim=1, keepdim=True) > 0, told, wanted)
             log = functional.log_softmax(step.forward(moved.of(seen)), dim=1)
             right = functional.nll_loss(log[:few], classes.index_select(0, own), reduction="none")
             loss = (right * counted.index_select(0, own)).mean() - (wanted * log[few:]).sum(dim=1).mean()
@@ -133,7 +143,7 @@ def train_fixmatch(
     state = {name: value.detach() for name, value in model.state_dict().items()}
     if not all(value.isfinite().all() for value in state.values()):
         raise InputError("the training of the student diverged: check the scale of the images (0 to 1, or 8-bit)")
-    return Student(ensemble=Ensemble(net=start.net, image=start.image, n_classes=n_classes, state=state))
+    return Student(ensemble=Ensemble(net=net, image=image, n_classes=n_classes, state=state))
 
 
 class _Average:

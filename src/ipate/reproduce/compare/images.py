@@ -136,7 +136,8 @@ def _by_teachers(world: World, mix: Mix, studio: Studio, *, votes: str, student:
     allocation = allocate(settings.variant, people=people, n_teachers=settings.n_teachers, seed=world.seed)
     if student == SEMI:
         pool_encoder(world.pool[0], encoder=_encoder(world, studio))
-    asking = plan_queries(world.pool[0], settings, n_classes=world.n_classes, seed=world.seed, kind=own.embedding)
+    kind = own.embedding(world.pool[0].shape[1:])
+    asking = plan_queries(world.pool[0], settings, n_classes=world.n_classes, seed=world.seed, kind=kind)
     ballot = Votes(votes=_votes(world, studio, votes), n_classes=world.n_classes)
     book = MemoryLedger(charged_terms(allocation, settings))
 
@@ -168,7 +169,8 @@ def ballots_graph(world: World, mix: Mix, studio: Studio) -> Outcome:
 def _by_ballots(world: World, mix: Mix, studio: Studio, student: str) -> Outcome:
     clock, people, own = Clock(), _people(world, mix), STUDENTS[student]
     encoder = _encoder(world, studio) if student == SEMI else None
-    features = fit_features(world.pool[0], n_classes=world.n_classes, kind=own.embedding, encoder=encoder)
+    kind = own.embedding(world.pool[0].shape[1:])
+    features = fit_features(world.pool[0], n_classes=world.n_classes, kind=kind, encoder=encoder)
     found = release(
         world.pool[0], *world.private, voters(allocate_ballots("weighting", people=people, seed=world.seed)),
         n_classes=world.n_classes, noise=SeededNoise(world.seed), features=features,
