@@ -250,7 +250,7 @@ def _left_out(board: Board) -> list[str]:
     lacking += [spec.title for spec in SPECS.values() if not any(data == spec.name for data, _ in board.cells)]
     found = [f"Not run: {'; '.join(lacking)}."] if lacking else []
     later = (
-        "MNIST with a GPU was run before the features of the student semi were trained for longer; docs/torch.md of the "
-        "project has its later figures, on 61,000 points."
+        "MNIST with a GPU was run before the features of the student semi were trained for longer; docs/torch.md of "
+        "the project has its later figures, on 61,000 points."
     )
     return [*found, later, "SVHN was not run: there was no time for its trainings."]
