@@ -1705,6 +1705,20 @@ MUTANTS = (
         '            warnings.simplefilter("ignore", DeltaWarning)\n',
         ("tests/runs/test_task.py::test_delta_of_one_over_the_people_is_refused",),
     ),
+    Mutant(
+        "labels of given votes promise a delta of one over the people",
+        "cli/label.py",
+        "    check_delta([row.as_group(delta) for row in rows])\n",
+        "",
+        (f"{LABEL}::test_delta_of_one_over_the_people_is_refused",),
+    ),
+    Mutant(
+        "a delta of exactly one over the people passes",
+        "people/budgets.py",
+        "worst.delta < 1 / n_people",
+        "worst.delta <= 1 / n_people",
+        (f"{LABEL}::test_delta_of_one_over_the_people_is_refused",),
+    ),
     # The reproduction charges right, but where it shows what the published code does.
     Mutant(
         "upsampling charged for one copy",
