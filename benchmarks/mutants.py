@@ -1601,6 +1601,13 @@ MUTANTS = (
         (f"{LEFT}::test_interrupted_record_of_the_ledger_completes_the_withdrawal",),
     ),
     Mutant(
+        "a new ledger does not know who left its first run",
+        "ledger/sqlite.py",
+        "for person in sorted(unknown):",
+        "for person in ():",
+        (f"{LEFT}::test_new_ledger_has_withdrawals_before_first_charge",),
+    ),
+    Mutant(
         "a new run uses people who withdrew",
         "runs/person.py",
         "left = allocation.without(tuple(map(allocation.people.index_of, before)))",
