@@ -1601,6 +1601,13 @@ MUTANTS = (
         (f"{LEFT}::test_interrupted_record_of_the_ledger_completes_the_withdrawal",),
     ),
     Mutant(
+        "a new ledger does not know who left its first run",
+        "ledger/sqlite.py",
+        "for person in sorted(unknown):",
+        "for person in ():",
+        (f"{LEFT}::test_new_ledger_has_withdrawals_before_first_charge",),
+    ),
+    Mutant(
         "a new run uses people who withdrew",
         "runs/person.py",
         "left = allocation.without(tuple(map(allocation.people.index_of, before)))",
@@ -1704,6 +1711,20 @@ MUTANTS = (
         '            warnings.simplefilter("error", DeltaWarning)\n',
         '            warnings.simplefilter("ignore", DeltaWarning)\n',
         ("tests/runs/test_task.py::test_delta_of_one_over_the_people_is_refused",),
+    ),
+    Mutant(
+        "labels of given votes promise a delta of one over the people",
+        "cli/label.py",
+        "    check_delta([row.as_group(delta) for row in rows])\n",
+        "",
+        (f"{LABEL}::test_delta_of_one_over_the_people_is_refused",),
+    ),
+    Mutant(
+        "a delta of exactly one over the people passes",
+        "people/budgets.py",
+        "worst.delta < 1 / n_people",
+        "worst.delta <= 1 / n_people",
+        (f"{LABEL}::test_delta_of_one_over_the_people_is_refused",),
     ),
     # The reproduction charges right, but where it shows what the published code does.
     Mutant(

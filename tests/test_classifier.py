@@ -297,6 +297,27 @@ def test_report_has_html_page_and_json_file(fitted, tmp_path, private):
     assert accuracy == (fitted.vote_accuracy_ if private else None)
 
 
+def test_report_states_controller_and_contact(fitted, tmp_path):
+    path = fitted.report(tmp_path / "report.html", controller=" St. Mary ", contact="dpo@stmary.example")
+    found = flat(json.loads((tmp_path / "report.json").read_text()))["identity"]
+    assert (found["controller"], found["contact"]) == ("St. Mary", "dpo@stmary.example")
+    assert "St. Mary; contact: dpo@stmary.example." in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"controller": " "}, "controller is ' ': it must be text that is not empty"),
+        ({"contact": "x" * 501}, "it must be text of at most 500 characters"),
+        ({"contact": 7}, "contact is 7: it must be text"),
+    ],
+)
+def test_report_refuses_controller_that_is_no_text(fitted, tmp_path, about, words):
+    with pytest.raises(InputError, match=words):
+        fitted.report(tmp_path / "report.html", **about)
+    assert not (tmp_path / "report.html").exists()
+
+
 def test_public_reports_leave_out_private_costs(tmp_path):
     X, y = task(900)
     pool, _ = task(200, seed=1)

@@ -302,8 +302,11 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         self._by_level, self._by_row, self._versions = levels is not None, person_id is None, library_versions()
         return self
 
-    def report(self, path: Any, private: bool = False, *, name: str = "PATEClassifier") -> Path:
-        """Write the report of this fit as an HTML page and a JSON file of the same name.
+    def report(
+        self, path: Any, private: bool = False, *, name: str = "PATEClassifier", controller: str | None = None,
+        contact: str | None = None,
+    ) -> Path:  # fmt: skip
+        """Write the report of this fit as an HTML page and a JSON file of the same name, and return the page's path.
 
         Parameters
         ----------
@@ -313,16 +316,13 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             If true, include private figures, for the data owner only; otherwise the report may be published.
         name : str
             The name of the data in the report.
-
-        Returns
-        -------
-        Path
-            The path of the HTML file.
+        controller, contact : str, optional
+            Who is responsible for the data and the fit, and how to reach them.
         """
         from ipate.runs.reporting import report_fit
 
         check_is_fitted(self)
-        return report_fit(self, path, audience="private" if private else "public", name=name)
+        return report_fit(self, path, private=private, name=name, controller=controller, contact=contact)
 
     def __sklearn_tags__(self) -> Any:
         """Declare noisy labels, and results that are not deterministic unless the noise is seeded."""

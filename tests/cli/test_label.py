@@ -378,6 +378,26 @@ BAD = {
 }
 
 
+def write_sized_groups(folder, delta):
+    """Give the groups 50 people in all, and the first group its own δ unless that is empty."""
+    own = [(10, delta), (20, "1e-5"), (20, "1e-5")]
+    rows = [(name, epsilon, *more) for (name, epsilon, _), more in zip(GROUPS, own, strict=True)]
+    write_groups(folder, rows, "group,epsilon,people,delta")
+
+
+@pytest.mark.parametrize(("own", "given"), [("0.02", "1e-5"), ("", "0.02")])
+def test_delta_of_one_over_the_people_is_refused(files, capsys, own, given):
+    write_sized_groups(files, own)
+    words = f"delta is 0.02 (group {GROUPS[0][0]!r}) with N = 50 people, and 1/N = 0.02"
+    assert words in refusal(files, capsys, "--delta", given)
+    assert not list(files.glob("*ledger*"))
+
+
+def test_delta_below_one_over_the_people_is_accepted(files, capsys):
+    write_sized_groups(files, "0.019")
+    assert run_json(files, capsys, "--max-queries", "1")["queries"] == 1
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_message_names_it_in_one_line(files, capsys, case):
     spoil, extra, words = BAD[case]

@@ -43,6 +43,14 @@ def labelled(run, *extra):
         return flat(json.loads(ran.out)), list(csv.DictReader(stream))
 
 
+def test_delta_of_one_over_the_people_is_refused(files, run):
+    write_groups(delta=1 / PEOPLE.n_people)
+    ran = run(*label())
+    assert ran.code == 2
+    assert f"with N = {PEOPLE.n_people} people" in ran.err
+    assert not (files / "labels.csv").exists()
+
+
 def test_every_point_gets_a_label_within_all_budgets(files, run):
     found, rows = labelled(run)
     assert [row["query"] for row in rows] == [str(point) for point in range(120)]

@@ -357,6 +357,16 @@ def test_plan_command_refuses_in_one_line(run, text, parts):
         assert part in str(caught.value)
 
 
+def test_plan_shows_points_of_first_round(run, tmp_path):
+    (tmp_path / "run.toml").write_text(f'{CONFIG}[labelling]\naggregator = "interactive"\n')
+    first = json.loads(run("run.toml --json"))["settings"]["n_first"]
+    config = RunConfig.from_file(tmp_path / "run.toml")
+    assert first == resolve_settings(RunFolder.create(tmp_path / "run", config), prepare(config)).n_first > 1
+    told = "points; then a student of their labels is compared with the votes."
+    assert f"Rounds: {first:,} {told}" in " ".join(run("run.toml").split())
+    assert told not in " ".join(run("run.toml --aggregator confident").split())
+
+
 @pytest.mark.parametrize("variant", ["weighting", "upsampling", "standard"])
 def test_plan_of_configuration_states_settings_of_run(run, tmp_path, variant):
     (tmp_path / "run.toml").write_text(f'{CONFIG}[labelling]\nvariant = "{variant}"\n')

@@ -207,6 +207,13 @@ def test_student_without_probabilities_is_refused_uncharged(tmp_path, capsys):
     assert not (tmp_path / "cli").exists()
 
 
+@pytest.mark.parametrize(("model", "code"), [("sklearn.svm:LinearSVC", 2), ("bayes", 0)])
+def test_dry_run_refuses_student_without_probabilities(tmp_path, capsys, model, code):
+    (tmp_path / "run.toml").write_text(CONFIG.replace("MODEL", model))
+    assert _run(["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out"), "--dry-run"]) == code
+    assert (f"student is '{model}': it has no probabilities (predict_proba)" in capsys.readouterr().err) == (code == 2)
+
+
 def test_releasable_run_publishes_what_checks_its_costs(tmp_path, capsys):
     (tmp_path / "run.toml").write_text(CONFIG.replace("MODEL", "bayes"))
     assert _run(["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out"), "--json"]) == 0

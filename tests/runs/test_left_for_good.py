@@ -181,6 +181,28 @@ def test_new_ledger_receives_withdrawals_of_its_first_run(tmp_path):
     assert not is_out(fresh, person)
 
 
+def test_new_ledger_has_withdrawals_before_first_charge(tmp_path, monkeypatch):
+    april = begin(tmp_path, "april", fresh_ledger=True)
+    person = somebody(april)
+    leave(april, person)
+    go_on(april, until=4, monkeypatch=monkeypatch)  # killed while it labels, and not resumed before the next run
+    may = begin(tmp_path, "may", max_labels=3, sigma=3.0)
+    go_on(may)
+    assert ledger_path(april) == ledger_path(may)
+    assert is_out(may, person)
+
+
+def test_new_consent_stays_recorded_when_run_resumes(tmp_path, monkeypatch):
+    april = begin(tmp_path, "april", fresh_ledger=True)
+    person = somebody(april)
+    leave(april, person)
+    go_on(april, until=4, monkeypatch=monkeypatch)
+    readmitted(april, person)
+    go_on(april)
+    assert not withdrawals_on(ledger_path(april)).withdrawn
+    assert is_out(april, person)
+
+
 def test_person_who_consents_again_is_in_later_runs_only(tmp_path, monkeypatch):
     april = begin(tmp_path, "april", max_labels=3)
     go_on(april)

@@ -26,7 +26,7 @@ from ipate.labelling.noise import NoiseSource
 from ipate.labelling.results import Labelling
 from ipate.ledger.base import Ledger, MemoryLedger
 from ipate.ledger.histogram import Histogram
-from ipate.people.budgets import Budget, Group, GroupRow
+from ipate.people.budgets import Group, GroupRow
 from ipate.votes import read_ids
 
 Ints = NDArray[np.int64]
@@ -140,8 +140,7 @@ def _group(row: GroupRow, delta: float) -> Group:
         raise InputError(
             f"group {show(row.group)} has a weight or sensitivity: those of ballots are 'units' in the npz"
         )
-    budget = Budget(row.epsilon, delta if row.delta is None else row.delta)
-    return Group(id=row.group, budget=budget, people=row.people)
+    return row.as_group(delta)
 
 
 def _axes(cells: NDArray[Any], ballots: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -127,7 +127,7 @@ def command(
     from ipate.labelling.noise import make_noise
     from ipate.labelling.tested import label_tested
     from ipate.ledger.admission import Roster
-    from ipate.people.budgets import read_groups
+    from ipate.people.budgets import check_delta, read_groups
     from ipate.planning.reference import write_design
     from ipate.votes import read_votes
 
@@ -139,6 +139,7 @@ def command(
         roster=Roster(accept_larger_budgets=accept_larger_budgets),
     )  # fmt: skip
     rows = read_groups(groups)
+    check_delta([row.as_group(delta) for row in rows])
     describer = Describer.of(
         report, votes, rows, meter, seeded=seed is not None, controller=controller, contact=contact
     )

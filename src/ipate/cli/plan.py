@@ -329,6 +329,8 @@ def _show_outlook(found: "Prospect", pool: int, counted: Counted) -> None:
         "much. Each variant has the settings that are chosen for it."
     )
     notes = [profiles]
+    if (first := found.settings.n_first) is not None:
+        notes.append(f"Rounds: {first:,} points; then a student of their labels is compared with the votes.")
     if not own.useful:
         notes.append(
             f"Too few: ipate run refuses to train where fewer than {own.needed} labels are expected, unless "

@@ -27,7 +27,7 @@ class Roster:
         The people whose rows of the private file are pool or test data.
     withdrawn : mapping
         People who withdrew, and the account in which they would be. They are in no account, and nothing is charged to
-        them; they count only where their absence would show.
+        them; they count only where their absence would show. A ledger that has no record of them gets one.
     policy : PolicyTerms, optional
         What the people agreed to, if their policy has a version.
     rows : bool

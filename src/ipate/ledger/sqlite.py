@@ -32,6 +32,7 @@ from ipate.ledger.records import (
     RunRow,
     Stored,
     Terms,
+    WithdrawalRow,
     now,
     refuse_mixed_noise,
     shared,
@@ -138,6 +139,9 @@ class SqliteLedger(Ledger):
                 append(connection, contents, chosen)
             if not readonly:
                 _refuse_withdrawn(str(file), contents, chosen)
+                unknown = roster.withdrawn.keys() - {row.person for row in contents.withdrawals}
+                for person in sorted(unknown):  # they left the run before the ledger was begun
+                    append(connection, contents, WithdrawalRow(len(contents.hashes), now(), person, 0))
             ledger = cls(file, connection, lock, contents, chosen)
             ledger._keep_head()
             held.pop_all()  # the ledger closes them

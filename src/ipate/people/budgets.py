@@ -135,6 +135,24 @@ class Account:
         return self.group.people or 0
 
 
+def large_delta(groups: Sequence[Group]) -> str | None:
+    """Return what is wrong with the largest δ if it is 1/N or more for the N people that are known, else None."""
+    worst, n_people = max(groups, key=lambda group: group.delta), sum(group.people or 0 for group in groups)
+    if not n_people or worst.delta < 1 / n_people:
+        return None
+    return (
+        f"delta is {worst.delta!r} (group {show(worst.id)}) with N = {n_people} people, and 1/N = "
+        f"{1 / n_people:.4g}: publishing everything about one person picked at random already keeps "
+        f"delta = 1/N, so delta should be well below it: choose at most 1/(10·N) = {0.1 / n_people:.4g}"
+    )
+
+
+def check_delta(groups: Sequence[Group]) -> None:
+    """Refuse a δ of 1/N or more for the N people that are known: such a guarantee promises nothing to somebody."""
+    if (why := large_delta(groups)) is not None:
+        raise InputError(why)
+
+
 class Budgeted(Protocol):
     """Anything about a group that has the group's id and budget."""
 
@@ -172,6 +190,11 @@ class GroupRow:
             value = getattr(self, kind)
             if value is not None or kind == "epsilon":
                 object.__setattr__(self, kind, check_number(kind, value, of=self.group))
+
+    def as_group(self, delta: float) -> Group:
+        """Return the group; `delta` is its δ if the row has none."""
+        budget = Budget(self.epsilon, delta if self.delta is None else self.delta)
+        return Group(id=self.group, budget=budget, people=self.people)
 
 
 def _read_ids(path: FilePath, optional: tuple[str, ...]) -> tuple[Table, tuple[str, ...]]:

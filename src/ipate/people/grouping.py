@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ipate.errors import LIMITS, DeltaWarning, InputError, check_number, show
-from ipate.people.budgets import Budget, Group, usual_delta
+from ipate.people.budgets import Budget, Group, large_delta, usual_delta
 from ipate.people.ids import ALLOWED, plain_ids
 from ipate.people.policy import Policy
 
@@ -102,15 +102,8 @@ def _assemble(rows: Rows, epsilon: Floats, delta: Floats, merge_within: float | 
     first, group = _distinct(epsilon, delta)
     budgets = zip(epsilon[first].tolist(), delta[first].tolist(), np.bincount(group).tolist(), strict=True)
     groups = tuple(Group(id=name(e, d), budget=Budget(e, d), people=count) for e, d, count in budgets)
-    worst, n_people = groups[int(np.argmax(delta[first]))], len(rows.ids)
-    if worst.delta >= 1 / n_people:
-        warnings.warn(
-            f"delta is {worst.delta!r} (group {show(worst.id)}) with N = {n_people} people, and 1/N = "
-            f"{1 / n_people:.4g}: publishing everything about one person picked at random already keeps "
-            f"delta = 1/N, so delta should be well below it: choose at most 1/(10·N) = {0.1 / n_people:.4g}",
-            DeltaWarning,
-            stacklevel=4,
-        )
+    if (why := large_delta(groups)) is not None:
+        warnings.warn(why, DeltaWarning, stacklevel=4)
     return {
         "groups": groups,
         "ids": rows.ids,

@@ -108,8 +108,8 @@ def check_useful(
     needed: int | str = "auto",
     key: str = "min_labels",
     standing: Standing | None = None,
-) -> None:
-    """Refuse budgets and a pool from which a student could learn nothing useful, before anything is trained.
+) -> Settings:
+    """Refuse budgets and a pool from which a student could learn nothing useful, before training; return the settings.
 
     The rule is public: on average over the reference profiles they must afford 3 labels per class, or `needed`, which
     the message calls `key`. Bounds that depend on votes may afford more than a plan knows, and are not refused; nor are
@@ -118,12 +118,12 @@ def check_useful(
     asked = None if needed == "auto" else check_count(key, needed, least=0)
     settings = choose(groups)
     if settings.ballots or settings.meter.whole or not settings.meter.data_independent:
-        return
+        return settings
     sizes: dict[str, Any] = {"n_public": n_public, "n_classes": n_classes, "seed": seed, "standing": standing}
     found = foresee(settings, groups, **sizes)
     least = found.needed if asked is None else asked
     if found.labels >= least or (standing is not None and not found.most):
-        return  # the ledger itself refuses budgets that are spent, and names the group
+        return settings  # the ledger itself refuses budgets that are spent, and names the group
     doubled = [replace(group, budget=_doubled(group.budget)) for group in groups]
     more = foresee(choose(doubled), doubled, **sizes).labels
     left = "" if standing is None or standing.private else "what earlier runs left of "

@@ -99,7 +99,7 @@ def _assumed(facts: Facts) -> str:
 def _responsible(facts: Facts) -> str:
     about = facts.identity
     if about.controller is None:
-        return "The controller was not stated in the run's configuration ([report] controller)."
+        return "The controller was not stated ([report] controller of a run, controller= of PATEClassifier.report)."
     return about.controller + ("" if about.contact is None else f"; contact: {about.contact}") + "."
 
 

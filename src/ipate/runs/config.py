@@ -117,6 +117,14 @@ class RunConfig(Section):
         return cls.from_mapping(values, where=str(path))
 
 
+def check_report(**given: Any) -> ReportConfig:
+    """Return who is responsible, checked as `[report]` of a configuration is."""
+    try:
+        return ReportConfig.model_validate(given)
+    except ValidationError as error:
+        raise InputError(_explain(ReportConfig, error)) from None
+
+
 _MUST_BE = {  # what pydantic's kinds of errors mean in TOML
     "tuple_type": 'a list such as ["a", "b"]',
     "dict_type": "a table such as {{ high = 1.0, low = 3.0 }}",

@@ -11,7 +11,9 @@ from ipate.planning.settings import Settings, choose_settings
 from ipate.planning.standing import Standing, read_standing
 from ipate.runs.config import RunConfig
 from ipate.runs.ledgers import find_ledger
-from ipate.runs.task import Task, requested_settings
+from ipate.runs.task import Task, make_student, requested_settings
+from ipate.students import find_student
+from ipate.students.confidence import check_guesses
 
 
 def standing_of(config: RunConfig, task: Task) -> Standing | None:
@@ -66,9 +68,12 @@ def chosen_settings(
 
 
 def check_useful(config: RunConfig, task: Task) -> None:
-    """Refuse a run whose student could learn nothing useful, before anything is trained or written."""
+    """Refuse a run whose student could learn nothing useful, or lacks the probabilities that the aggregator needs.
+
+    Nothing is trained or written before.
+    """
     standing = standing_of(config, task)
-    planning.check_useful(
+    settings = planning.check_useful(
         lambda groups: chosen_settings(config, task, groups, standing=standing),
         task.people.groups,
         n_public=len(task.parts.public),
@@ -78,3 +83,5 @@ def check_useful(config: RunConfig, task: Task) -> None:
         key="labelling.min_labels or --min-labels",
         standing=standing,
     )
+    if settings.n_first is not None:
+        check_guesses(find_student(config.student.model), make_student(config))

@@ -124,7 +124,7 @@ def settle(folder: RunFolder, allocation: Allocation) -> Allocation:
     found = _on_ledger(folder, path)
     begun = datetime.fromisoformat(folder.facts["begun"])
     missing = [entry.person for entry in entries if not _since(found, entry.person, datetime.fromisoformat(entry.when))]
-    if missing and path is not None:  # the ledger was new, or the run was restored from a copy
+    if missing and path is not None:  # the run was restored from a copy
         record_withdrawals(path, missing)
     gone, ids = {entry.person for entry in entries}, set(allocation.people.ids.tolist())
     later = [

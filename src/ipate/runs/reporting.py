@@ -11,11 +11,12 @@ from ipate.labelling.history import Extract
 from ipate.labelling.results import Record
 from ipate.report.assemble import Report, Source, assemble, check_target, write_facts
 from ipate.report.events import events_payload, group_events, why_no_events
-from ipate.report.facts import Audience, Comparison, Facts, Outcome, Owner, Scores
+from ipate.report.facts import Audience, Comparison, Facts, Identity, Outcome, Owner, Scores
 from ipate.report.modelcard import model_card as card_of
 from ipate.report.registry import as_yaml, registry_record
 from ipate.report.statement import owed, stayed_out
 from ipate.runs.comparison import OTHERS
+from ipate.runs.config import check_report
 from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.ledgers import read_record, reading, student_folder
 from ipate.runs.person import left_before, withdrawals
@@ -83,8 +84,12 @@ def write_exports(
     return tuple(texts)
 
 
-def report_fit(model: Any, path: str | Path, *, audience: Audience, name: str) -> Path:
-    """Write the report of a fitted classifier, and return the path of the HTML file."""
+def report_fit(model: Any, path: str | Path, *, private: bool, name: str, **responsible: str | None) -> Path:
+    """Write the report of a fitted classifier, and return the path of the HTML file.
+
+    `responsible` are `controller` and `contact`, as in `[report]` of a run's configuration.
+    """
+    about = check_report(**responsible)
     record, extract, html = model._record, model._extract, check_target(path)
     if extract.answers:
         record.check_answers(extract.answers)
@@ -95,13 +100,14 @@ def report_fit(model: Any, path: str | Path, *, audience: Audience, name: str) -
         student_model=type(model.student_).__name__, noise_seed=model.noise_seed,
         split_seed=model.random_state if isinstance(model.random_state, int) else None, versions=model._versions,
         levels=model._by_level, by_row=model._by_row, overlap=model.allow_overlap,
+        identity=Identity(controller=about.controller, contact=about.contact),
     )  # fmt: skip
 
     def owner(outcome: Outcome) -> Owner:
         scores = Scores(labels=record.n_labels, queries=record.n_queries, label_accuracy=model.vote_accuracy_)
         return Owner(outcome=outcome, scores=scores)
 
-    return write_facts(assemble(source, audience, owner), html).html
+    return write_facts(assemble(source, "private" if private else "public", owner), html).html
 
 
 def _target(folder: RunFolder, audience: Audience, out: str | Path | None) -> Path:

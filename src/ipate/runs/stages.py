@@ -90,8 +90,6 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
             logging.getLogger("ipate").info(line)
         try_student(task, folder.config, settings)
         record, decoded = _labelled(folder, task, settings, allocation, bar)
-        if allocation.withdrawn:
-            settle(folder, allocation)  # a ledger that this run began does not have its withdrawals yet
         publish(folder, record, task.data.classes, task.queries)
         audience: Audience = "public" if record.publishable else "private"
         if record.passed is False and not record.n_labels:
