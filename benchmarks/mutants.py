@@ -1138,11 +1138,11 @@ MUTANTS = (
     ),
     # What runs and reports do with the ledger.
     Mutant(
-        "a plan counts what private costs left",
+        "a plan looks at what private costs left",
         "planning/standing.py",
-        "if row.opening.any() and not private",
-        "if row.opening.any()",
-        (f"{RUN_OUTLOOK}::test_private_history_is_told_by_no_figure",),
+        "if runs_on(path) and private_history(path):",
+        "if not path:",
+        (f"{RUN_OUTLOOK}::test_private_history_is_told_by_no_refusal",),
     ),
     Mutant(
         "a reason states weights after private costs",
@@ -1821,7 +1821,7 @@ MUTANTS = (
     Mutant(
         "run without budget for a query states private costs",
         "runs/ledgers.py",
-        "{PRIVATE_COSTS if _private_history(path) else spent}",
+        "{PRIVATE_COSTS if private_history(path) else spent}",
         "{spent}",
         (f"{RUN_LEDGERS}::test_refusal_after_private_run_states_no_cost",),
     ),

@@ -318,6 +318,14 @@ def test_report_refuses_controller_that_is_no_text(fitted, tmp_path, about, word
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.parametrize(("least", "words"), [(-5, "0 or above"), ("x", "whole number"), (9, "a student needs 9")])
+def test_given_least_number_holds_for_small_pools(least, words):
+    X, y = task(300)
+    model = PATEClassifier(epsilon=8.0, classes=["ape", "bee", "cat"], min_labels=least, noise_seed=0, verbose=0)
+    with pytest.raises(InputError, match=words):
+        model.fit(X, y, X_public=X[:3] + 0.5)
+
+
 def test_public_reports_leave_out_private_costs(tmp_path):
     X, y = task(900)
     pool, _ = task(200, seed=1)

@@ -277,7 +277,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         }  # fmt: skip
         choose = partial(self._settings, X=X, known=known)
         settings = self.choice_ = choose(people.groups)
-        if extra is None and n_rows(pool) > len(self.classes_):
+        if self.min_labels != "auto" or (extra is None and n_rows(pool) > len(self.classes_)):
             check_useful(choose, people.groups, needed=self.min_labels, **known)
         untrained = student_of(self).make({}, seed=seed)
         fitting.try_student(student_of(self), untrained, pool, settings=settings, n_classes=len(self.classes_))

@@ -119,6 +119,14 @@ def test_flat_images_with_a_shape_equal_images():
     np.testing.assert_array_equal(flat.transform(IMAGES.reshape(60, -1)), FITTED["images"].transform(IMAGES))
 
 
+def test_channels_first_and_last_have_the_same_features():
+    colour = np.stack([IMAGES, IMAGES[::-1], IMAGES], axis=3)
+    last, first = fit_features(colour, n_classes=2), fit_features(np.moveaxis(colour, 3, 1), n_classes=2)
+    assert last.gradients
+    assert first.gradients
+    np.testing.assert_array_equal(last.transform(colour), first.transform(np.moveaxis(colour, 3, 1)))
+
+
 @pytest.mark.parametrize("name", FITTED)
 def test_stored_features_are_the_same_map(name):
     again = Features.from_arrays(FITTED[name].arrays())

@@ -132,6 +132,37 @@ def test_private_history_is_told_by_no_figure(write, tmp_path, capsys):
     assert seen[0] == seen[1]
 
 
+def test_private_history_is_told_by_no_refusal(write, tmp_path, capsys):
+    """Whether a budget is spent must not show for any ε: whoever tries several would find the private cost."""
+    write(EXACT.format(5))
+    run(tmp_path / "first")
+    for high in (1e-3, 0.1, 6.0):
+        write('voting = "teachers"', high=high)
+        notes = plan(capsys)["notes"]
+        assert not any("refused" in note for note in notes)
+        assert any("These figures are for whole budgets" in note for note in notes)
+        config = RunConfig.from_file(write('voting = "teachers"\nmin_labels = 1000', high=high))
+        with pytest.raises(InputError, match="these budgets, counted whole, and this pool afford about"):
+            check_useful(config, prepare(config))
+
+
+def test_plan_under_another_bound_reads_the_ledger_by_it(write, tmp_path, capsys):
+    write('voting = "teachers"\nmax_labels = 6')
+    run(tmp_path / "first")
+    (told,) = [note for note in plan(capsys, "--bound", "loose")["notes"] if "would be refused" in note]
+    assert "charged under gdp, and this run charges loose" in told
+    assert not any("would be refused" in note for note in plan(capsys)["notes"])
+
+
+def test_run_without_any_label_left_is_refused(write, tmp_path):
+    for variant in ("weighting", "vanishing"):
+        write(f'voting = "teachers"\nvariant = "{variant}"', variant)
+        run(tmp_path / variant / "first")
+        config = RunConfig.from_file(tmp_path / variant / "run.toml")
+        with pytest.raises(InputError, match=r"^what earlier runs left of these budgets and this pool afford about"):
+            check_useful(config, prepare(config))
+
+
 def test_refusal_counts_what_earlier_runs_left(write, tmp_path):
     write('voting = "teachers"\nmax_labels = 6')
     run(tmp_path / "first")

@@ -189,3 +189,9 @@ def test_made_student_takes_options_and_the_seed():
     assert (made.steps, made.random_state) == (7, 3)
     with pytest.raises(InputError, match="options of model"):
         SEMI.make({"no_such_option": 1})
+
+
+def test_two_classes_of_grey_images_are_tried():
+    pytest.importorskip("skorch", reason="needs torch: pip install 'ipate[torch]'")
+    pool = np.random.default_rng(0).integers(0, 256, (30, 16, 16), dtype=np.uint8)
+    SEMI.try_on(SEMI.make({"device": "cpu"}, seed=0), pool, n_classes=2)

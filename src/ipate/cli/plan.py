@@ -197,6 +197,8 @@ def _read_config(config: "RunConfig", bound: str | None, task: "Task | None" = N
     from ipate.runs.outlook import told_standing
     from ipate.runs.task import prepare, requested_settings
 
+    if bound is not None:  # what earlier runs left is counted in the unit of this bound
+        config = config.model_copy(update={"labelling": config.labelling.model_copy(update={"bound": bound})})
     task = task or prepare(config)
     request = requested_settings(config, n_classes=task.data.n_classes)
     voting, nets = request.pop("voting"), request.pop("nets")
@@ -314,7 +316,7 @@ def _show(
             [str(row.n_teachers), f"{row.people_per_teacher:.4g}", *(cell(row.labels[name]) for name in names)]
             for row in plan.more
         ],
-        [FEWER_POINTS.replace("σ", symbol), "From budgets, numbers of people and noise alone."],
+        [FEWER_POINTS.replace("σ", symbol), "From budgets, what is left of them, numbers of people and noise alone."],
     )
 
 

@@ -122,14 +122,16 @@ def check_useful(
     sizes: dict[str, Any] = {"n_public": n_public, "n_classes": n_classes, "seed": seed, "standing": standing}
     found = foresee(settings, groups, **sizes)
     least = found.needed if asked is None else asked
-    if found.labels >= least or (standing is not None and not found.most):
-        return settings  # the ledger itself refuses budgets that are spent, and names the group
+    if found.labels >= least:
+        return settings
     doubled = [replace(group, budget=_doubled(group.budget)) for group in groups]
     more = foresee(choose(doubled), doubled, **sizes).labels
-    left = "" if standing is None or standing.private else "what earlier runs left of "
+    budgets = "these budgets" if standing is None else "what earlier runs left of these budgets"
+    if standing is not None and standing.private:
+        budgets = "these budgets, counted whole,"
     why = f"by {key}" if asked is not None else f"{labels_per_class(settings)} per class; set {key} to accept fewer"
     raise InputError(
-        f"{left}these budgets and this pool afford about {counted(found.labels, 'label')} for {n_classes} classes "
+        f"{budgets} and this pool afford about {counted(found.labels, 'label')} for {n_classes} classes "
         f"({found.most} with the best teachers), and a student needs {least} ({why}): nothing was trained and nobody's "
         f"budget was spent. Larger budgets (twice every ε affords about {more}), more people, a larger pool (it has "
         f"{counted(n_public, 'point')}) or fewer classes would help; ipate plan shows what affords how much"

@@ -11,7 +11,7 @@ from ipate.allocation.layout import Layout
 from ipate.ledger.admission import Roster
 from ipate.ledger.orders import usual_order
 from ipate.ledger.records import NoiseKind, Terms
-from ipate.ledger.sqlite import SqliteLedger, opening_accounts
+from ipate.ledger.sqlite import SqliteLedger, opening_accounts, runs_on
 from ipate.people.budgets import Account, Budget
 from ipate.people.people import People
 
@@ -89,7 +89,11 @@ def read_standing(path: Path, people: People, roster: Roster, *, meter: Meter, n
     """Return what a ledger's runs left to the groups of `people`; None if they have spent nothing.
 
     Nothing is written, and questions that a ledger asks before a run are left to the run itself. `meter` is the run's.
+    After private charges no balance is looked at: even whether a budget is spent would tell about them, for any ε that
+    somebody cares to try.
     """
+    if runs_on(path) and private_history(path):
+        return Standing(ledger=path.name, groups={}, private=True)
     unit = meter.planning if meter.whole else meter
     fixed = unit.fixes_order
     terms = [
@@ -107,11 +111,15 @@ def read_standing(path: Path, people: People, roster: Roster, *, meter: Meter, n
     rows = opening_accounts(path, terms, run="", noise=noise, people=asked)
     if not any(row.opening.any() for row in rows):
         return None
-    with SqliteLedger.open(path, readonly=True) as ledger:
-        private = bool(ledger.private_history)
     groups = {
         row.id: Left(meter=row.terms.meter.planning, spent=row.opening, fixed=fixed)
         for row in rows
-        if row.opening.any() and not private
+        if row.opening.any()
     }
-    return Standing(ledger=path.name, groups=groups, private=private)
+    return Standing(ledger=path.name, groups=groups)
+
+
+def private_history(path: Path) -> bool:
+    """Whether what is left of budgets on a ledger may depend on private votes."""
+    with SqliteLedger.open(path, readonly=True) as ledger:
+        return bool(ledger.private_history)

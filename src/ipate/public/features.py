@@ -131,9 +131,15 @@ class Features:
 
     def _inputs(self, flat: NDArray[Any]) -> Floats:
         if self.net is not None:
-            return self.net.features(flat.reshape(-1, *self.shape))
+            return self.net.features(_pictures(flat, self.shape))
         values = np.asarray(flat, dtype=np.float64)
-        return gradients(values.reshape(-1, *self.shape), bytes_=flat.dtype == np.uint8) if self.gradients else values
+        return gradients(_pictures(values, self.shape), bytes_=flat.dtype == np.uint8) if self.gradients else values
+
+
+def _pictures(flat: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return flat rows as images (N, H, W) or (N, H, W, C); channels may come first, if they are at most four."""
+    images = flat.reshape(-1, *shape)
+    return np.moveaxis(images, 1, 3) if len(shape) == 3 and shape[0] <= 4 < shape[2] else images
 
 
 def on_grid(values: Floats) -> Floats:
@@ -167,9 +173,11 @@ def fit_features(
         if kind != "table":
             raise InputError("the pool has values that are not finite: it is public, so every value must be a number")
         flat = np.where(np.isfinite(flat), flat, np.nan)
-    oriented = kind == "image" and min(own[:2]) >= SMALLEST
-    width = gradients(np.zeros((1, *own)), bytes_=False).shape[1] if oriented else int(np.prod(own))
-    net = _learnt(pool.reshape(-1, *own), encoder) if kind == "learnt" else None
+    oriented = kind == "image" and min(_pictures(flat[:1], own).shape[1:3]) >= SMALLEST
+    width = int(np.prod(own))
+    if oriented:
+        width = gradients(_pictures(np.zeros((1, width)), own), bytes_=False).shape[1]
+    net = _learnt(_pictures(flat, own), encoder) if kind == "learnt" else None
     width = width if net is None else net.width
     blank = Features(
         kind=kind, shape=own, gradients=oriented, centre=np.zeros(width), gain=np.ones(width), components=None, net=net

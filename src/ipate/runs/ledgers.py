@@ -23,6 +23,7 @@ from ipate.ledger.records import PRIVATE_COSTS, Head, PolicyTerms, RunRow
 from ipate.ledger.sqlite import SqliteLedger, opening_accounts, runs_on
 from ipate.people.budgets import shown_counts
 from ipate.planning.settings import Settings
+from ipate.planning.standing import private_history
 from ipate.runs.asking import Asking, ask, plan_queries
 from ipate.runs.config import RunConfig
 from ipate.runs.fitting import charged_terms, run_labelling
@@ -238,7 +239,7 @@ def check_affordable(
     if settings.ballots:
         opening = {row.id: row.opening for row in accounts}  # empty if the ledger is new
         design = make_design(terms, n_classes=n_classes, n_pool=n_public, spent=opening)
-        private = bool(accounts) and _private_history(path)
+        private = bool(accounts) and private_history(path)
         design.check_useful(private=private)
         for note in () if private else design.notes:
             told.warning("warning: %s", note)
@@ -260,15 +261,9 @@ def check_affordable(
         spent = f"earlier runs spent ε = {so_far:.6g} of its budget {entry.account.epsilon:.6g}"
         raise BudgetExceededError(
             f"{path}: group {entry.account.group.id!r} cannot pay for one more query: "
-            f"{PRIVATE_COSTS if _private_history(path) else spent}; leave its people out, ask for a new consent, or "
+            f"{PRIVATE_COSTS if private_history(path) else spent}; leave its people out, ask for a new consent, or "
             'set stop = "drop" so that the other groups continue without them'
         )
-
-
-def _private_history(path: Path) -> bool:
-    """Whether what is left of budgets on a ledger may depend on private votes."""
-    with SqliteLedger.open(path, readonly=True) as ledger:
-        return bool(ledger.private_history)
 
 
 def student_folder(folder: RunFolder, record: Record) -> Path:

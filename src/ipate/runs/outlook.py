@@ -41,16 +41,16 @@ def told_standing(config: RunConfig, task: Task) -> tuple[Standing | None, list[
         return None, [f"The run would be refused: {error}. These figures are for whole budgets."]
     if standing is None:
         return None, []
-    runs = f"Earlier runs on {standing.ledger} have spent"
     if standing.private:
-        why = "by costs that depend on private votes, so what is left is private, and the run affords no more than this"
-        return standing, [f"These figures are for whole budgets. {runs} some of them {why}."]
+        why = "depend on private votes, so what is left is private, and the run affords no more than this"
+        return standing, [f"These figures are for whole budgets: costs of earlier runs on {standing.ledger} {why}."]
     spent = [
         f"{group.id} ε = {left.epsilon(group.budget):.4g} of {group.epsilon:g}"
         for group in strictest_first(task.people.groups)
         if (left := standing.groups.get(group.id)) is not None
     ]
-    return standing, [f"{runs} at most {', '.join(spent)}; these figures are for what is left."]
+    spending = f"Earlier runs on {standing.ledger} have spent at most {', '.join(spent)}"
+    return standing, [f"{spending}; these figures are for what is left."]
 
 
 def chosen_settings(

@@ -262,7 +262,7 @@ class LabellingConfig(Section):
     """What ends the labelling: the first budget that is exhausted, the last one (drop), or max_labels (count)."""
     max_labels: Count | None = None
     """The most labels."""
-    min_labels: Annotated[int, Field(ge=0)] | Auto = "auto"
+    min_labels: Annotated[int, Field(ge=0, strict=True)] | Auto = "auto"
     """The run is refused if it expects fewer; auto is 3 per class, or 1 where points are chosen (queries)."""
 
 

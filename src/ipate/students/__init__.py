@@ -21,6 +21,7 @@ from ipate.teachers.models import DEFAULT, MODELS, NETS, make_model
 Labelled = tuple[NDArray[Any], NDArray[np.int64]]
 Floats = NDArray[np.float64]
 Review = Callable[[Floats], Floats]  # from class probabilities at the pool to weights of the classes there
+_FEWEST = 8  # images that self-supervised training needs
 NOTHING_TO_TEACH = (
     "no public point has a label, so there is nothing to teach the student: the budgets pay for no label at this "
     "noise. Use more teachers, larger budgets or a lower threshold (ipate plan shows what they afford)"
@@ -67,14 +68,15 @@ class Student(ABC):
     def try_on(self, model: Any, pool: Any, *, n_classes: int) -> None:
         """Refuse a model that cannot learn made-up labels of the pool, before anybody pays for true ones.
 
-        A net is trained for one step, on two points per class.
+        A net is trained for one step, on two points per class or as many as self-supervised training needs.
         """
         from ipate.teachers.dry import dry_fit
         from ipate.teachers.engines import Engine
 
         if not self.tried:
             return
-        given: dict[str, Any] = {"estimator": _one_step(model), "each": 2} if self.images else {"estimator": model}
+        each = max(2, -(-_FEWEST // n_classes))
+        given: dict[str, Any] = {"estimator": _one_step(model), "each": each} if self.images else {"estimator": model}
         engine = Engine(backend="sequential")
         dry_fit(**given, points=pool, n_classes=n_classes, rows=0, engine=engine, name=self.name, what="student")
 
@@ -306,7 +308,7 @@ class Semi(Student):
             encoder = pool_encoder(pool, encoder=encoder, steps=own.encoder_steps, device=own.device)
             points = unit_length(encoder.features(pool, device=own.device))
         else:
-            points = neighbourly(_channels_last(pool), n_classes=n_classes)
+            points = neighbourly(pool, n_classes=n_classes)
         told = int(known.any(axis=1).sum())
         balance = not nearly_all(told, len(known))
         spread = make_graph(points).spread(known, alpha=usual_alpha(told, len(known)), balance=balance)
@@ -317,7 +319,8 @@ class Semi(Student):
         else:
             sure = _clearest(first, lead, self.SURE_OF_CLASS)
         y = np.where(sure, first, -1)
-        y[n_pool:] = known[n_pool:].argmax(axis=1)  # further labelled images are certain
+        more = known[n_pool:]  # further labelled images are certain
+        y[n_pool:] = np.where(more.any(axis=1), more.argmax(axis=1), -1)
         return own.fit(pool, y, first_targets=first, encoder=encoder)
 
     def try_on(self, model: Any, pool: Any, *, n_classes: int) -> None:
@@ -331,11 +334,6 @@ class Semi(Student):
                 f"student is 'semi': it needs images, but the pool is a table of the shape {np.shape(pool)}; use "
                 "another student, such as logistic"
             )
-
-
-def _channels_last(images: NDArray[Any]) -> NDArray[Any]:
-    """Return colour images as (N, H, W, C); channels are the axis of at most four values."""
-    return np.moveaxis(images, 1, 3) if images.shape[1] <= 4 else images
 
 
 def _clearest(part: NDArray[np.integer[Any]], lead: Floats, share: float) -> NDArray[np.bool_]:
