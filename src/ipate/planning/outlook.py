@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ipate.allocation import VARIANTS
+from ipate.allocation import VARIANTS, find_variant
 from ipate.ballots.design import ENOUGH, about, counted
 from ipate.errors import MOST_EPSILON, InputError, check_count
 from ipate.people.budgets import Budget, Group
@@ -122,8 +122,9 @@ def check_useful(
     sizes: dict[str, Any] = {"n_public": n_public, "n_classes": n_classes, "seed": seed, "standing": standing}
     found = foresee(settings, groups, **sizes)
     least = found.needed if asked is None else asked
-    if found.labels >= least:
-        return settings
+    spent = standing is not None and not standing.private and not found.most
+    if found.labels >= least or (spent and find_variant(settings.variant).show_influence != "participation"):
+        return settings  # the ledger itself refuses budgets that are spent and names the group, unless teachers rotate
     doubled = [replace(group, budget=_doubled(group.budget)) for group in groups]
     more = foresee(choose(doubled), doubled, **sizes).labels
     budgets = "these budgets" if standing is None else "what earlier runs left of these budgets"
