@@ -2282,7 +2282,7 @@ MUTANTS = (
         "ballots/release.py",
         "    design.check_useful(private=bool(book.private_history))\n",
         "",
-        ("tests/test_classifier_ballots.py::test_shared_ledger_refuses_second_release_of_ballots",),
+        (f"{RELEASE}::test_second_run_with_spent_budgets_is_refused",),
     ),
     Mutant(
         "same noise for all classes of a cell",
