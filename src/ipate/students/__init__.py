@@ -21,7 +21,6 @@ from ipate.teachers.models import DEFAULT, MODELS, NETS, make_model
 Labelled = tuple[NDArray[Any], NDArray[np.int64]]
 Floats = NDArray[np.float64]
 Review = Callable[[Floats], Floats]  # from class probabilities at the pool to weights of the classes there
-_FEWEST = 8  # images that self-supervised training needs
 NOTHING_TO_TEACH = (
     "no public point has a label, so there is nothing to teach the student: the budgets pay for no label at this "
     "noise. Use more teachers, larger budgets or a lower threshold (ipate plan shows what they afford)"
@@ -75,8 +74,11 @@ class Student(ABC):
 
         if not self.tried:
             return
-        each = max(2, -(-_FEWEST // n_classes))
-        given: dict[str, Any] = {"estimator": _one_step(model), "each": each} if self.images else {"estimator": model}
+        given: dict[str, Any] = {"estimator": model}
+        if self.images:
+            from ipate.torch.contrastive import FEWEST
+
+            given = {"estimator": _one_step(model), "each": max(2, -(-FEWEST // n_classes))}
         engine = Engine(backend="sequential")
         dry_fit(**given, points=pool, n_classes=n_classes, rows=0, engine=engine, name=self.name, what="student")
 
