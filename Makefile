@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: demo test lint check mutants docs site notebooks clean help
+.PHONY: demo test lint check paper mutants docs site notebooks clean help
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -45,6 +45,11 @@ check: $(VENV)/.dev      ## the tests alone
 	$(BIN)/pytest -n auto
 
 test: lint check         ## everything that must hold
+
+paper: $(VENV)/.core     ## the comparison with other methods from its stored runs; python -m paper has the other pages
+	@echo "makes results/compare.md from the stored runs: less than a minute, no training"
+	@$(BIN)/python -m paper compare --device cpu --out results >/dev/null
+	@$(BIN)/python -m paper --help
 
 mutants: $(VENV)/.dev    ## break the privacy code on purpose; every mutant must fail a test
 	$(BIN)/python benchmarks/mutants.py

@@ -27,13 +27,15 @@ from numpy.typing import NDArray
 from ipate.ballots.counting import Decoded
 from ipate.ballots.design import ballot_terms, make_design
 from ipate.ballots.release import PublicMaps, release
-from ipate.data import load
 from ipate.labelling.noise import SecureNoise, SeededNoise
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
 from ipate.public.features import Features, fit_features
 from ipate.students import find_student
 from ipate.students.confidence import ballot_lesson
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from paper.data import load
 
 Array = NDArray[Any]
 MIX = (0.54, 0.37, 0.09)

@@ -1,8 +1,8 @@
 """Break the privacy code on purpose, one line at a time: every mutant must make a test fail.
 
-A mutant is a textual patch to a copy of `src`, never to the source itself. Its tests run against that copy, and
-a plugin stops them unless the copy is what Python imported. First the same tests run on an unchanged copy: they
-must pass there, or a failure would prove nothing.
+A mutant is a textual patch to a copy of `src` and `paper`, never to the source itself. Its tests run against that
+copy, and a plugin stops them unless the copy is what Python imported. First the same tests run on an unchanged copy:
+they must pass there, or a failure would prove nothing.
 
     python benchmarks/mutants.py [--list] [--only NAME ...] [--jobs N]
 
@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MUTANTS", "ROOT", "Mutant", "mutate"]
+__all__ = ["MUTANTS", "ROOT", "Mutant", "mutate", "place"]
 
 ROOT = Path(__file__).resolve().parents[1]
 UNCHANGED = "unchanged"
@@ -62,8 +62,8 @@ DESIGN = "tests/ballots/test_design.py"
 COUNTING = "tests/ballots/test_counting.py"
 RELEASE = "tests/ballots/test_release.py"
 GIVEN = "tests/ballots/test_given.py"
-DESCENT = "tests/reproduce/compare/test_descent.py"
-DPSGD = "tests/reproduce/compare/test_dpsgd.py"
+DESCENT = "tests/paper/compare/test_descent.py"
+DPSGD = "tests/paper/compare/test_dpsgd.py"
 RUN_BALLOTS = "tests/runs/test_ballots.py"
 LABEL_BALLOTS = "tests/cli/test_label_ballots.py"
 SITE_BALLOTS = "tests/parties/test_ballots.py"
@@ -90,9 +90,9 @@ DRAWS = "tests/attacks/test_06_shared_random_state.py"
 SHARED = f"{DRAWS}::test_one_person_moves_only_their_own_teacher"
 QUIET = "tests/teachers/test_isolation.py"
 DRY = "tests/teachers/test_dry.py"
-VOTINGS = "tests/reproduce/test_voting.py"
-STRONG = "tests/reproduce/test_strong.py"
-POOLED = "tests/reproduce/test_pool_students.py"
+VOTINGS = "tests/paper/test_voting.py"
+STRONG = "tests/paper/test_strong.py"
+POOLED = "tests/paper/test_pool_students.py"
 IDS = "tests/attacks/test_04_ids.py"
 PROTECTED = "tests/attacks/test_05_protected_then_public.py"
 FORGOTTEN = "tests/attacks/test_09_forgotten_ledger.py"
@@ -101,7 +101,10 @@ PLAIN_SUM = f"{ACCOUNT}::test_account_equals_plain_sum_of_costs"
 
 @dataclass(frozen=True)
 class Mutant:
-    """One way to break privacy: `old` stands once in `file`, `new` replaces it, `tests` must notice."""
+    """One way to break privacy: `old` stands once in `file`, `new` replaces it, `tests` must notice.
+
+    `file` is a path in `src/ipate`, or one that begins with `paper/`.
+    """
 
     name: str
     file: str
@@ -1729,42 +1732,42 @@ MUTANTS = (
     # The reproduction charges right, but where it shows what the published code does.
     Mutant(
         "upsampling charged for one copy",
-        "reproduce/voting.py",
+        "paper/voting.py",
         "sensitivity=float(copies))",
         "sensitivity=1.0)",
         (f"{VOTINGS}::test_upsampling_charges_every_copy",),
     ),
     Mutant(
         "precomputed votings forget the checks",
-        "reproduce/grid.py",
+        "paper/grid.py",
         "paid = checks + answered",
         "paid = answered",
         (f"{VOTINGS}::test_precomputed_votings_equal_the_loop",),
     ),
     Mutant(
         "beyond's own students ask more than was paid",
-        "reproduce/strong.py",
+        "paper/strong.py",
         "asking=Counts(queries=settings.n_queries,",
         "asking=Counts(queries=2 * settings.n_queries,",
         (f"{STRONG}::test_own_students_spend_no_more_than_budgets",),
     ),
     Mutant(
         "beyond's own students see counts without noise",
-        "reproduce/strong.py",
+        "paper/strong.py",
         "counts=outcome.noisy_votes,",
         "counts=np.rint(8 * counts / settings.sigma).astype(np.int64),",
         (f"{STRONG}::test_own_students_spend_no_more_than_budgets",),
     ),
     Mutant(
         "beyond's own students learn from points not asked",
-        "reproduce/pool_students.py",
+        "paper/pool_students.py",
         "targets = np.zeros_like(known)",
         "targets = known.copy()",
         (f"{POOLED}::test_only_counts_of_asked_points_matter",),
     ),
     Mutant(
         "vanishing forgets the checks",
-        "reproduce/voting.py",
+        "paper/voting.py",
         "cost = checks + (labels >= 0)[:, None] * label_cost",
         "cost = (labels >= 0)[:, None] * label_cost",
         (f"{VOTINGS}::test_rotation_costs_agree_with_the_loop",),
@@ -2052,7 +2055,7 @@ MUTANTS = (
     ),
     Mutant(
         "the published pairing is not shown",
-        "reproduce/voting.py",
+        "paper/voting.py",
         'return as_published(weighting(ensemble, given, rule="algorithm2", mechanism=mechanism))',
         'return weighting(ensemble, given, rule="algorithm2", mechanism=mechanism)',
         (f"{VOTINGS}::test_published_pairing_overspends_strict_budgets",),
@@ -2823,49 +2826,49 @@ MUTANTS = (
     ),
     Mutant(
         "noisy descent: replacing counted as removing",
-        "reproduce/compare/descent.py",
+        "paper/compare/descent.py",
         "return np.asarray(2.0 * clip * np.asarray(weight",
         "return np.asarray(1.0 * clip * np.asarray(weight",
         (DESCENT,),
     ),
     Mutant(
         "noisy descent: weights for one step of many",
-        "reproduce/compare/descent.py",
+        "paper/compare/descent.py",
         "* sigma / (2.0 * settings.clip * math.sqrt(settings.steps)))",
         "* sigma / (2.0 * settings.clip))",
         (DESCENT,),
     ),
     Mutant(
         "noisy descent: gradients not clipped",
-        "reproduce/compare/descent.py",
+        "paper/compare/descent.py",
         "shrink = clip / np.maximum(norms, clip)",
         "shrink = np.ones_like(norms)",
         (DESCENT,),
     ),
     Mutant(
         "noisy descent: rows of a person add up",
-        "reproduce/compare/descent.py",
+        "paper/compare/descent.py",
         "row_weight = weight[person] / n_rows[person]",
         "row_weight = weight[person]",
         (DESCENT,),
     ),
     Mutant(
         "noisy descent: the same noise at every step",
-        "reproduce/compare/descent.py",
+        "paper/compare/descent.py",
         "source.normal(_PURPOSE, [str(step)], exact.size)",
         'source.normal(_PURPOSE, ["0"], exact.size)',
         (DESCENT,),
     ),
     Mutant(
         "noisy descent: noise halved",
-        "reproduce/compare/descent.py",
+        "paper/compare/descent.py",
         "in_steps(exact + _SIGMA * drawn",
         "in_steps(exact + 0.5 * drawn",
         (DESCENT,),
     ),
     Mutant(
         "individual DP-SGD: everybody the mean clip norm",
-        "reproduce/compare/dpsgd.py",
+        "paper/compare/dpsgd.py",
         "clips = tuple(setting.clip / (value * mean) for value in needed)",
         "clips = tuple(setting.clip for value in needed)",
         (DPSGD,),
@@ -2955,13 +2958,15 @@ import os
 import pathlib
 
 import ipate
+import paper
 import pytest
 
 
 def pytest_sessionstart():
     wanted = pathlib.Path(os.environ["IPATE_MUTANT_SOURCE"]).resolve()
-    if wanted not in pathlib.Path(ipate.__file__).resolve().parents:
-        pytest.exit(f"the tests import {ipate.__file__}, not the copy", returncode=9)
+    for package in (ipate, paper):
+        if wanted not in pathlib.Path(package.__file__).resolve().parents:
+            pytest.exit(f"the tests import {package.__file__}, not the copy", returncode=9)
     if ipate.__mutant__ != os.environ["IPATE_MUTANT"]:
         pytest.exit("the copy is not the mutant", returncode=9)
 """
@@ -2977,9 +2982,14 @@ class Run:
     output: str
 
 
-def mutate(mutant: Mutant, source: Path) -> str:
+def place(mutant: Mutant, root: Path) -> Path:
+    """Return the file that a mutant patches in a copy of the repository."""
+    return root / mutant.file if mutant.file.startswith("paper/") else root / "src" / "ipate" / mutant.file
+
+
+def mutate(mutant: Mutant, root: Path) -> str:
     """Return the text of the mutant's file with the patch; refuse a pattern that isn't there exactly once."""
-    text = (source / "ipate" / mutant.file).read_text(encoding="utf-8")
+    text = place(mutant, root).read_text(encoding="utf-8")
     found = text.count(mutant.old)
     if found != 1:
         raise ValueError(f"mutant {mutant.name!r}: its pattern stands {found} times in {mutant.file}, not once")
@@ -2991,9 +3001,10 @@ def run_tests(mutant: Mutant | None, tests: Iterable[str]) -> Run:
     name = UNCHANGED if mutant is None else mutant.name
     with tempfile.TemporaryDirectory(prefix="ipate-mutant-") as folder:
         copy = Path(folder, "src")
-        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        for part in ("src", "paper"):
+            shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
         if mutant is not None:
-            (copy / "ipate" / mutant.file).write_text(mutate(mutant, copy), encoding="utf-8")
+            place(mutant, Path(folder)).write_text(mutate(mutant, Path(folder)), encoding="utf-8")
         with (copy / "ipate" / "__init__.py").open("a", encoding="utf-8") as file:
             file.write(f"\n__mutant__ = {name!r}\n")
         Path(folder, "mutant_guard.py").write_text(GUARD, encoding="utf-8")
@@ -3001,12 +3012,24 @@ def run_tests(mutant: Mutant | None, tests: Iterable[str]) -> Run:
             "PYTHONPATH": os.pathsep.join([str(copy), folder]),
             "PYTHONDONTWRITEBYTECODE": "1",
             "IPATE_MUTANT": name,
-            "IPATE_MUTANT_SOURCE": str(copy),
+            "IPATE_MUTANT_SOURCE": folder,
+            "PYTHONSAFEPATH": "1",  # else the current folder, which holds paper, comes before the copy
             "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(folder, "hypothesis")),
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
-        command = [sys.executable, "-m", "pytest", "-p", "mutant_guard", "-p", "no:cacheprovider", "-q"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "mutant_guard",
+            "-p",
+            "no:cacheprovider",
+            "-q",
+            "-o",
+            "pythonpath=tests",
+        ]
         command += ["--tb=no", "--hypothesis-seed=0", *(["-x"] if mutant is not None else []), *tests]
         start = time.perf_counter()
         try:
@@ -3052,7 +3075,7 @@ def main() -> int:
         print("\n".join(f"{mutant.name:<48} {mutant.file}" for mutant in mutants))
         return 0
     for mutant in mutants:
-        mutate(mutant, ROOT / "src")
+        mutate(mutant, ROOT)
     tests = {test for mutant in mutants for test in mutant.tests}
     whole = {test for test in tests if "::" not in test}
     tests = whole | {test for test in tests if test.split("::")[0] not in whole}

@@ -31,6 +31,7 @@ import itertools
 import json
 import math
 import multiprocessing
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -51,13 +52,15 @@ from ipate.public import exact
 from ipate.public.cells import PARTITIONS, make_cells, usual_cells
 from ipate.public.features import fit_features, unit_length
 from ipate.public.graph import make_graph, margins, usual_alpha
-from ipate.reproduce.pool_students import ask_points
 from ipate.students import Semi
 from ipate.students.confidence import posterior
 from ipate.torch.contrastive import Encoder, train_encoder
 from ipate.torch.fixmatch import train_fixmatch
 from ipate.torch.nets import NETS
 from ipate.torch.training import train_ensemble
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from paper.pool_students import ask_points
 
 PEOPLE, CLASSES, DELTA, TEACHERS, VOTINGS = 60_000, 10, 1e-5, 1_000, 3
 BALLOTS = (0.05, 0.1, 1.0)

@@ -1,8 +1,8 @@
-"""The table of 1,000 strong teachers of `ipate reproduce beyond` alone, without the ensembles of its other tables.
+"""The table of 1,000 strong teachers of `python -m paper beyond` alone, without the ensembles of its other tables.
 
     python benchmarks/strong_students.py --data-dir DIR --cache CACHE [--job-files JOBS] [--ensembles 3] [--votings 5]
 
-With --job-files it writes what is missing as job files for `python -m ipate.reproduce.training`: first the ensembles,
+With --job-files it writes what is missing as job files for `python -m paper.training`: first the ensembles,
 and when their votes are in CACHE the students, the paper's and `semi`. Use another CACHE than for the whole page. Noise
 is seeded, so nothing here is private.
 """
@@ -11,11 +11,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from ipate.cli.output import progress_bar
-from ipate.errors import PendingError
-from ipate.reproduce.grid import Options
-from ipate.reproduce.models import TrainedModels
-from ipate.reproduce.strong import STRONG, strong_teachers
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from paper.grid import Options
+from paper.jobs import PendingError
+from paper.models import TrainedModels
+from paper.strong import STRONG, strong_teachers
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--votings", type=int, default=5)
     args = parser.parse_args()
     models = TrainedModels(
-        cache=args.cache, data_dir=args.data_dir, jobs=args.job_files, progress_bar=progress_bar,
+        cache=args.cache, data_dir=args.data_dir, jobs=args.job_files,
         log=lambda line: print(line, file=sys.stderr),
     )  # fmt: skip
     options = Options(ensembles=args.ensembles, votings=args.votings)

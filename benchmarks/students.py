@@ -18,6 +18,7 @@ release.
 import argparse
 import math
 import resource
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,14 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import SVC
 
 from ipate.accounting.gdp import mu_of
-from ipate.data import load
 from ipate.public.features import fit_features
 from ipate.public.graph import Graph, make_graph, usual_alpha
 from ipate.public.queries import choose_queries, next_queries, second_round
 from ipate.students.confidence import posterior
 from ipate.students.graph import GraphStudent
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from paper.data import load
 
 Array = NDArray[Any]
 DELTA = 1e-5

@@ -21,8 +21,8 @@ mutants = load()
 
 def test_every_mutant_changes_the_source_and_still_parses():
     for mutant in mutants.MUTANTS:
-        before = (ROOT / "src" / "ipate" / mutant.file).read_text(encoding="utf-8")
-        after = mutants.mutate(mutant, ROOT / "src")
+        before = mutants.place(mutant, ROOT).read_text(encoding="utf-8")
+        after = mutants.mutate(mutant, ROOT)
         assert ast.dump(ast.parse(after)) != ast.dump(ast.parse(before)), mutant.name
 
 
@@ -41,9 +41,9 @@ def test_names_of_mutants_differ():
 
 
 def test_a_pattern_that_is_gone_is_refused(tmp_path):
-    (tmp_path / "ipate").mkdir()
+    (tmp_path / "src" / "ipate").mkdir(parents=True)
     mutant = mutants.MUTANTS[0]
-    target = tmp_path / "ipate" / "gdp.py"
+    target = tmp_path / "src" / "ipate" / "gdp.py"
     gone = mutants.Mutant(mutant.name, "gdp.py", "here", "there", ())
     for text in ("nothing", "here and here"):
         target.write_text(text)

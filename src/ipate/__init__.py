@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ipate.errors import (
         BudgetExceededError,
         ClassesWarning,
-        DataUnavailableError,
         DeltaWarning,
         InputError,
         IpateError,
@@ -55,7 +54,7 @@ _HOMES = {
     "ipate.data": "load",
     "ipate.data.dataset": "Dataset",
     "ipate.data.files": "read_data",
-    "ipate.errors": "BudgetExceededError ClassesWarning DataUnavailableError DeltaWarning InputError IpateError "
+    "ipate.errors": "BudgetExceededError ClassesWarning DeltaWarning InputError IpateError "
     "PolicyWarning PublicRowsWarning RepeatedFitWarning ReproductionWarning",
     "ipate.labelling.aggregators": "Confident GNMax Interactive LNMax Mechanism",
     "ipate.labelling.audit": "account_for",
@@ -80,7 +79,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 
 __all__ = [
     "Account", "Allocation", "Budget", "BudgetExceededError", "ClassesWarning", "Comparison", "Confident",
-    "DataUnavailableError", "Dataset", "DeltaWarning", "DeployedStudent", "GNMax", "Group", "GroupResult", "Guarantee",
+    "Dataset", "DeltaWarning", "DeployedStudent", "GNMax", "Group", "GroupResult", "Guarantee",
     "InputError", "Interactive", "IpateError", "LNMax", "Labelling", "Mechanism", "MemoryLedger", "Meter",
     "PATEClassifier", "Panel", "People", "Plan", "Policy", "PolicyWarning", "PublicRowsWarning", "RepeatedFitWarning",
     "ReproductionWarning", "Settings", "SqliteLedger", "Votes", "account_for", "allocate", "choose_settings",

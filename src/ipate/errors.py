@@ -4,7 +4,6 @@ import difflib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 
@@ -18,10 +17,6 @@ class InputError(IpateError, ValueError):
 
 class BudgetExceededError(IpateError):
     """A charge exceeds an account's budget; nothing was charged and nothing released."""
-
-
-class DataUnavailableError(IpateError):
-    """A data set's files are not cached and not downloadable; the message says where to get and put them."""
 
 
 class DeltaWarning(UserWarning):
@@ -58,14 +53,6 @@ class LedgerWarning(UserWarning):
 
 class LostWorkersError(IpateError):
     """Worker processes cannot be started or replaced, so some teachers could not be trained."""
-
-
-class PendingError(IpateError):
-    """Results are not in the cache; jobs that compute them were written to a folder."""
-
-    def __init__(self, jobs: Sequence[str], folder: Path) -> None:
-        self.jobs, self.folder = tuple(jobs), folder
-        super().__init__(f"{len(jobs)} jobs are in {folder}: run them, bring their results to the cache, call again")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -164,7 +164,6 @@ CASES = {  # name: (spoil the files, command line, what the message must name)
     "statement: no such run": (nothing, "statement nowhere p1", "nowhere"),
     "withdraw: no such run": (nothing, "withdraw nowhere p1 --yes", "nowhere"),
     "runs: no such folder": (nothing, "runs nowhere", "nowhere"),
-    "reproduce: unknown page": (nothing, "reproduce tabel1", "tabel1"),
     "parties merge: nothing to merge": (nothing, "parties merge none.npz --out votes", "none.npz"),
     "any: unknown command": (nothing, "rnu run.toml", "rnu"),
     "any: unknown option": (nothing, "run run.toml --sigm 3", "--sigm"),

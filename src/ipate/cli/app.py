@@ -19,7 +19,6 @@ from ipate.cli import (
     plan,
     predict,
     report,
-    reproduce,
     run,
     runs,
     schema,
@@ -71,7 +70,6 @@ for module in (
     consent,
     withdraw,
     statement,
-    reproduce,
 ):
     app.command(module.__name__.rpartition(".")[2], epilog=module.EXAMPLE)(module.command)
 app.add_typer(party.party, name="party", short_help=party.party.info.help)

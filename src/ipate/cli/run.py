@@ -50,8 +50,7 @@ EXAMPLE = (
 
 def command(
     config: Annotated[Path | None, Argument(help="A TOML file that describes the run.")] = None,
-    dataset: Annotated[str | None, Option(help="synthetic, digits, mnist, fashion-mnist, svhn or adult.")] = None,
-    data_dir: Annotated[Path | None, Option(help="The folder with the data set's files.")] = None,
+    dataset: Annotated[str | None, Option(help="A data set by name: synthetic or digits.")] = None,
     file: Annotated[Path | None, Option(help="A file of people instead of a data set: csv, parquet or npz.")] = None,
     public_file: Annotated[Path | None, Option(help="The public points: a file with the same columns.")] = None,
     test_file: Annotated[Path | None, Option(help="Labelled test rows, public: scores are published.")] = None,
@@ -150,7 +149,6 @@ def command(
     given = _stated(
         data=_stated(
             name=dataset,
-            data_dir=data_dir,
             file=file,
             public_file=public_file,
             test_file=test_file,
@@ -248,7 +246,7 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
     models = [values.get(section, {}).get("model", "") for section in ("teachers", "student")]
     if path is not None and any(":" in str(name) for name in models):  # modules may lie beside the file
         values.setdefault("code", path.parent)
-    paths = ("file", "public_file", "test_file", "schema_file", "data_dir")
+    paths = ("file", "public_file", "test_file", "schema_file")
     for within, name in (*((values["data"], key) for key in paths), (values, "ledger"), (values, "code")):
         if within.get(name) is not None:  # absolute, so that a run can be resumed from any directory
             within[name] = Path(within[name]).resolve()

@@ -2,60 +2,51 @@
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from ipate.data.dataset import Dataset
-from ipate.data.fetch import Fetch, Progress
-from ipate.data.official import FASHION, MNIST, load_adult, load_digits, load_idx_set, load_svhn
+from ipate.data.digits import load_digits
 from ipate.data.synthetic import load_synthetic
-from ipate.errors import InputError, refuse_name, show
-from ipate.files import FilePath
+from ipate.errors import InputError, show, unknown_name
 
-DATASETS: dict[str, Callable[..., Dataset]] = {
-    "synthetic": load_synthetic,
-    "digits": load_digits,
-    "mnist": partial(load_idx_set, MNIST),
-    "fashion-mnist": partial(load_idx_set, FASHION),
-    "svhn": load_svhn,
-    "adult": load_adult,
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A data set by name.
+
+    Attributes
+    ----------
+    load : callable
+        Returns the `Dataset`; it takes its options by keyword.
+    shape : tuple of int
+        The shape of one image; empty for a table.
+    """
+
+    load: Callable[..., Dataset]
+    shape: tuple[int, ...] = ()
+
+
+DATASETS: dict[str, Source] = {
+    "synthetic": Source(load=load_synthetic),
+    "digits": Source(load=load_digits, shape=(8, 8)),
 }
-"""The loaders by name; a loader with a parameter `fetch` needs files."""
+"""The data sets by name; another one is added with `DATASETS[name] = Source(load=function)`."""
+_OTHERS = (
+    "the data sets of the paper (mnist, fashion-mnist, svhn, adult) are in the folder paper of ipate's repository: "
+    "python -m paper --help"
+)
 
-IMAGES: dict[str, tuple[int, ...]] = {
-    "digits": (8, 8), "mnist": (28, 28), "fashion-mnist": (28, 28), "svhn": (32, 32, 3),
-}  # fmt: skip
-"""The shape of one image, for data sets of images; all others are tables."""
 
-
-def load(
-    name: str,
-    *,
-    data_dir: FilePath | None = None,
-    download: bool = True,
-    timeout: float = 30.0,
-    progress: Progress | None = None,
-    **options: Any,
-) -> Dataset:
+def load(name: str, **options: Any) -> Dataset:
     """Load a data set by name.
-
-    Files are searched in `data_dir`, then in the cache (`IPATE_DATA`, else `~/.cache/ipate`), each time first in the
-    subfolder `name`. Missing files are downloaded into the cache.
 
     Parameters
     ----------
     name : str
-        "synthetic" and "digits" need no files; "mnist", "fashion-mnist", "svhn" and "adult" do.
-    data_dir : path, optional
-        A folder to search before the cache.
-    download : bool
-        Whether missing files may be downloaded.
-    timeout : float
-        How long to wait for a server's next bytes, in seconds.
-    progress : callable, optional
-        Called with a file's name, the bytes received so far, and the bytes expected.
+        "synthetic", "digits", or the name of a data set that was added to `ipate.data.DATASETS`.
     **options
-        Options of the loader: `n_people`, `seed` and `correlation` of "synthetic"; `encoding` of "adult".
+        Options of the data set: `n_people`, `seed` and `correlation` of "synthetic".
 
     Returns
     -------
@@ -63,19 +54,15 @@ def load(
 
     Raises
     ------
-    DataUnavailableError
-        The files are not cached and not downloadable; the message names them, their source and where to put them.
     InputError
-        The name, an option or the contents of a file are invalid.
+        The name or an option is invalid.
     """
     if name not in DATASETS:
-        refuse_name("dataset", name, DATASETS)
-    loader = DATASETS[name]
-    parameters = inspect.signature(loader).parameters
-    allowed = [parameter for parameter in parameters if parameter != "fetch"]
+        raise InputError(f"{unknown_name('dataset', name, DATASETS)}; {_OTHERS}")
+    loader = DATASETS[name].load
+    allowed = list(inspect.signature(loader).parameters)
     for option in options:
         if option not in allowed:
             known = f"its options are {', '.join(allowed)}" if allowed else "it has no options"
             raise InputError(f"option {show(option)} is unknown to {name!r}: {known}")
-    fetch = Fetch(data_dir=data_dir, download=download, timeout=timeout, progress=progress)
-    return loader(fetch, **options) if "fetch" in parameters else loader(**options)
+    return loader(**options)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from ipate.data import IMAGES
+from ipate.data import DATASETS
 from ipate.errors import InputError, nearest
 from ipate.ledger.records import NoiseKind
 from ipate.runs.sections import (
@@ -78,7 +78,8 @@ class RunConfig(Section):
     def _chosen_student(self) -> "RunConfig":
         """Resolve the student once, so that a run that is resumed elsewhere has the same one."""
         if self.student.model == "auto":
-            usual = usual_student(IMAGES.get(self.data.name or "", ()))
+            source = DATASETS.get(self.data.name or "")
+            usual = usual_student(() if source is None else source.shape)
             object.__setattr__(self, "student", self.student.model_copy(update={"model": usual}))
         return self
 

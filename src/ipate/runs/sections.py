@@ -60,7 +60,7 @@ class DataConfig(Section):
     """
 
     name: str | None = None
-    """A data set by name: synthetic, digits, mnist, fashion-mnist, svhn or adult."""
+    """A data set by name: synthetic or digits."""
     file: Path | None = None
     """A file of people instead of a data set: csv, parquet or npz."""
     public_file: Path | None = None
@@ -69,8 +69,6 @@ class DataConfig(Section):
     """Labelled test rows, which must be public: the scores on them are published."""
     schema_file: Path | None = None
     """The schema.json of an earlier run, used instead of the keys that describe columns."""
-    data_dir: Path | None = None
-    """The folder with the files of a named data set."""
     label: str | None = None
     """The column of the class."""
     level: str | None = None
@@ -123,7 +121,7 @@ class DataConfig(Section):
         if self.name is None and self.file is None:
             raise ValueError("data needs either a name or a file")
         if self.file is None:
-            for key in sorted(set(type(self).model_fields) - {"name", "data_dir", "public", "test"}):
+            for key in sorted(set(type(self).model_fields) - {"name", "public", "test"}):
                 if getattr(self, key) != type(self).model_fields[key].default:
                     raise ValueError(
                         f"{key} is for a file of people: leave it out, or name a file instead of a data set"

@@ -102,7 +102,7 @@ def prepare(config: RunConfig) -> Task:
 
 def _named(config: RunConfig) -> tuple[Dataset, Partition]:
     wanted = config.data
-    data = load(wanted.name or "", data_dir=wanted.data_dir)
+    data = load(wanted.name or "")
     parts = partition(
         data.n_rows,
         public=0.1 if wanted.public is None else wanted.public,

@@ -186,6 +186,7 @@ def _nets() -> tuple[Net, ...]:
 
 
 NETS: Mapping[str, Net] = MappingProxyType({net.name: net for net in _nets()})
+"""The nets by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
