@@ -22,6 +22,7 @@ from paper.fetch import cache_folder
 from paper.grid import Options
 from paper.jobs import PendingError
 from paper.models import TrainedModels
+from paper.times import announce, page_seconds
 
 _LOG = logging.getLogger("paper")
 
@@ -86,6 +87,8 @@ def _reproduce(args: argparse.Namespace) -> None:
     )  # fmt: skip
     found, pending = {}, []
     for wanted in EXPERIMENTS if name == "all" else (name,):
+        seconds = page_seconds(wanted, ensembles=options.ensembles, votings=options.votings)
+        announce(_LOG.info, f"{wanted}, when all votes are there", seconds)
         try:
             page = run_experiment(wanted, models, options)
         except PendingError as error:

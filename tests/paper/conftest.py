@@ -29,3 +29,8 @@ def weak() -> Ensemble:
 @pytest.fixture
 def copied() -> Ensemble:
     return make_ensemble(EnsembleSpec(setup="mnist", replicate=1, shares=(0.5, 0.5), copies=(1, 3)))
+
+
+@pytest.fixture
+def make():
+    return make_ensemble

@@ -7,8 +7,9 @@ import pytest
 
 from paper.experiments import two_groups
 from paper.grid import Options, Votings, run_votings
+from paper.models import TrainedModels
 from paper.pages import spread
-from paper.table1 import SIGMAS, WAYS, agreement, with_more_agreement
+from paper.table1 import SIGMAS, WAYS, agreement, table1, with_more_agreement
 from paper.voting import standard, weighting
 
 
@@ -48,3 +49,33 @@ def test_ratios_compare_labels_of_same_voting(common):
     expected = [a.n_labels / b.n_labels for a, b in zip(more, base, strict=True)]
     assert Votings(more[::-1]).over(base) == spread(expected[::-1])
     assert base.over(base).sd == 0
+
+
+class MadeUp(TrainedModels):
+    """Made-up votes on few points; it records which setups are asked for."""
+
+    def __init__(self, make):
+        self.asked, self.make = set(), make
+
+    def require(self, specs):
+        self.asked |= {spec.setup for spec in specs}
+
+    def ensembles(self, specs):
+        return [self.make(spec, points=300) for spec in specs]
+
+
+@pytest.mark.parametrize(
+    ("options", "setups", "tables"),
+    [
+        ({"only": ("mnist",)}, {"mnist-official", "mnist-strong"}, 4),
+        ({"row": "54/37/9%"}, {"mnist-official", "svhn"}, 3),
+    ],
+)
+def test_part_of_table1_asks_for_its_setups_alone(options, setups, tables, make):
+    models = MadeUp(make)
+    page = table1(models, Options(ensembles=1, votings=1, **options))
+    assert models.asked == setups
+    assert len(page.tables) == tables
+    rows = [name for name, _ in page.tables[0].rows]
+    assert all(name.startswith("MNIST") if "only" in options else name.endswith("54/37/9%") for name in rows)
+    assert len(rows) == 2
