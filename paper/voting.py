@@ -94,7 +94,9 @@ def _laid_out(
     variant: str, ensemble: Ensemble, given: Budgets, *, mechanism: Mechanism | None = None, **options: Any
 ) -> Scheme:
     layout = lay_out(variant, groups=groups_of(given), n_teachers=ensemble.n_teachers, **options)
-    return Scheme(panel=layout.panel(), mechanism=mechanism or ensemble.setup.mechanism, schedule=layout.participation)
+    return Scheme(
+        panel=Panel.of(layout), mechanism=mechanism or ensemble.setup.mechanism, schedule=layout.participation
+    )
 
 
 def as_published(scheme: Scheme) -> Scheme:

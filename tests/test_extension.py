@@ -15,7 +15,8 @@ from ipate import Confident, Mechanism, Meter, Panel, PATEClassifier, account_fo
 from ipate.accounting.bounds import BOUNDS, find_bound, register
 from ipate.accounting.gdp import Gdp
 from ipate.allocation import VARIANTS
-from ipate.allocation.layout import Layout, Variant
+from ipate.allocation.layout import Layout
+from ipate.allocation.variant import Variant
 from ipate.allocation.weighting import blocs_of
 from ipate.cli.app import _run
 from ipate.errors import InputError

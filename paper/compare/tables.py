@@ -17,6 +17,7 @@ from ipate.people.budgets import Budget, Group
 from ipate.students import find_student
 from ipate.teachers.models import DEFAULT
 from ipate.votes import Votes
+from ipate.votes.panel import Panel
 from paper.compare import dpsgd
 from paper.compare.descent import Scale, Settings, fit_descent
 from paper.compare.outcome import Clock, Outcome, Studio, scored
@@ -146,7 +147,7 @@ def paper_labels(world: World, mix: Mix, votes: Ints, mechanism: Mechanism) -> t
     layout = lay_out("weighting" if mix.individual else "standard", groups=groups, n_teachers=len(votes), **options)
     order = np.random.default_rng([world.seed, 3]).permutation(votes.shape[1])
     done = label(
-        Votes(votes=votes[:, order], n_classes=world.n_classes), layout.panel(), Confident(mechanism=mechanism),
+        Votes(votes=votes[:, order], n_classes=world.n_classes), Panel.of(layout), Confident(mechanism=mechanism),
         Meter("gdp"), noise=SeededNoise(world.seed),
     )  # fmt: skip
     return order[done.queries[done.answered]], done.labels[done.answered]

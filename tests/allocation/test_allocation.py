@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from allocation.cases import DELTA, holdings, many_groups, people_of
 from ipate.allocation import VARIANTS, allocate
-from ipate.allocation.allocation import Allocation, single_class_groups
+from ipate.allocation.allocation import Allocation
 from ipate.allocation.upsampling import copies_for
+from ipate.allocation.variant import single_class_groups
 from ipate.errors import InputError
 from ipate.people.budgets import Budget, Group
 from ipate.people.people import People
+from ipate.votes.panel import Panel
 
 variants = st.sampled_from(sorted(VARIANTS))
 seeds = st.integers(0, 2**40)
@@ -105,7 +107,7 @@ def test_equal_budgets_make_every_variant_standard(group, n_people, n_teachers, 
         assert other.groups == standard.groups
         assert other.participation is None
         assert other.scale == 1
-        mine, theirs = other.panel(), standard.panel()
+        mine, theirs = Panel.of(other.layout), Panel.of(standard.layout)
         assert mine.groups == theirs.groups
         assert np.array_equal(mine.member, theirs.member)
         assert mine.rotating is theirs.rotating is False
@@ -232,14 +234,14 @@ def test_sensitivity_below_movement_is_refused():
 
 def test_panel_has_weights_groups_and_accounts():
     people = people_of(three(54, 37, 9))
-    weighted = allocate("weighting", people=people, n_teachers=100, seed=0).panel()
+    weighted = Panel.of(allocate("weighting", people=people, n_teachers=100, seed=0).layout)
     assert weighted.total_weight == pytest.approx(100)
     for place, group in enumerate(weighted.groups):
         assert set(weighted.weights[weighted.member == place]) == {group.sensitivity}
-    upsampled = allocate("upsampling", people=people, n_teachers=10, seed=0, rule="proportional").panel()
+    upsampled = Panel.of(allocate("upsampling", people=people, n_teachers=10, seed=0, rule="proportional").layout)
     assert upsampled.member is None
     assert [group.sensitivity for group in upsampled.groups] == [1, 2, 3]
-    rotating = allocate("vanishing", people=people, n_teachers=100, seed=0).panel()
+    rotating = Panel.of(allocate("vanishing", people=people, n_teachers=100, seed=0).layout)
     assert rotating.rotating
     assert len(rotating.account_ids) == 100
 

@@ -14,6 +14,7 @@ from ipate.ledger.admission import Roster
 from ipate.ledger.records import PolicyTerms
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
+from ipate.votes.panel import Panel
 from ledger.making import BUDGETS, CONFIDENT, DELTA, LIMITS, all_terms, charge, larger, opened, terms, voting
 
 PEOPLE = {"ada": "strict", "bob": "strict", "cem": "lax", "dia": "middle"}
@@ -209,7 +210,7 @@ def test_allocation_maps_each_person_to_an_account(variant):
     people = People.from_budgets([1.0] * 30 + [3.0] * 30, delta=DELTA)
     made = allocate(variant, people=people, n_teachers=10, seed=0)
     found = made.members()
-    panel = made.panel()
+    panel = Panel.of(made.layout)
     assert len(found) == 60
     assert set(found.values()) <= set(panel.account_ids)
     for person, account in found.items():

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ipate.allocation.allocation import Allocation, make_allocation
-from ipate.allocation.layout import Layout, Standard, TrainedElsewhere, Variant
+from ipate.allocation.layout import Layout
 from ipate.allocation.upsampling import Upsampling
 from ipate.allocation.vanishing import Vanishing
+from ipate.allocation.variant import Standard, TrainedElsewhere, Variant
 from ipate.allocation.weighting import Weighting
 from ipate.errors import InputError, refuse_name, show
 from ipate.people.budgets import Group

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ipate.allocation.layout import Layout, Merge
 from ipate.allocation.participation import Participation, separate
 from ipate.errors import InputError, check_count, show
 from ipate.people.budgets import Account
 from ipate.people.people import People
-from ipate.votes.panel import Panel
 
 Ints = NDArray[np.int64]
 EMPTY = -1
@@ -193,10 +192,6 @@ class Allocation:
         teacher = np.repeat(np.arange(self.n_teachers), self.teacher_sizes)
         return frozenset(teacher[self.persons == EMPTY].tolist())
 
-    def panel(self) -> Panel:
-        """Return the teachers and the accounts that their votes are charged to."""
-        return self.layout.panel()
-
     def members(self) -> dict[str, str]:
         """Return person → account: their group, or the teacher that holds them where teachers take turns.
 
@@ -297,66 +292,3 @@ def _deal_slots(order: Ints, copies: Ints, n_teachers: int, rng: np.random.Gener
     before = np.concatenate([drawn[:1], drawn[:-1]])
     final = separate(drawn, before, trail=trail[:-1], lead=lead[:-1], fixed=trail[1:])
     return persons, final.ravel()[:slots]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SingleClass:
-    """A group, the one class that most of its teachers see, and how many of its teachers that are."""
-
-    group: str
-    label: str
-    teachers: int
-    of: int  # teachers of the group that see anybody
-
-    def __str__(self) -> str:
-        return (
-            f"{self.teachers} of the {self.of} teachers of group {show(self.group)} see the class {self.label} and no "
-            "other: the other classes are rare in this group; fewer teachers, or upsampling, which mixes groups, help"
-        )
-
-
-def single_class_groups(allocation: Allocation, labels: ArrayLike) -> tuple[SingleClass, ...]:
-    """Return the groups of which more than half of the teachers see one and the same class, while others exist.
-
-    That happens where budgets follow the class and groups are kept apart, so that such teachers know one answer.
-    `labels` has one class per person or per row of the data, −1 for none; they are private, and so is what is found.
-    """
-    from ipate.allocation import find_variant
-
-    values = np.asarray(labels)
-    people = allocation.people
-    if values.shape not in ((people.n_people,), (people.n_rows,)):
-        raise InputError(
-            f"labels have the shape {values.shape}: there must be one per person ({people.n_people}) "
-            f"or one per row ({people.n_rows})"
-        )
-    owner = people.person_of_row if len(values) == people.n_rows else np.arange(people.n_people)
-    if values.dtype.kind == "i":
-        owner, values = owner[values >= 0], values[values >= 0]
-    names, code = np.unique(values, return_inverse=True)
-    individual = find_variant(allocation.variant).individual
-    if allocation.teacher_groups is None or not individual or len(names) < 2:
-        return ()
-    low, high = _extremes(allocation, code, owner)
-    found = []
-    for group in allocation.groups:
-        own = np.array([name == group.id for name in allocation.teacher_groups]) & (low <= high)
-        single = np.bincount(low[own & (low == high)], minlength=len(names))
-        label, teachers = str(names[np.argmax(single)]), int(single.max())
-        if 2 * teachers > own.sum():
-            found.append(SingleClass(group=group.id, label=label, teachers=teachers, of=int(own.sum())))
-    return tuple(found)
-
-
-def _extremes(allocation: Allocation, code: Ints, owner: Ints) -> tuple[Ints, Ints]:
-    """Return the smallest and the largest class that each teacher sees; crossed where it sees none."""
-    people, filled = allocation.people, allocation.persons >= 0
-    teacher = np.repeat(np.arange(allocation.n_teachers), allocation.teacher_sizes)[filled]
-
-    def smallest(codes: Ints, none: int) -> Ints:
-        of_person, of_teacher = np.full(people.n_people, none), np.full(allocation.n_teachers, none)
-        np.minimum.at(of_person, owner, codes)
-        np.minimum.at(of_teacher, teacher, of_person[allocation.persons[filled]])
-        return of_teacher
-
-    return smallest(code, len(code)), -smallest(-code, 1)

@@ -11,15 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ipate.allocation.layout import (
-    Layout,
-    TrainedElsewhere,
-    Variant,
-    affordance,
-    check_distinct,
-    check_groups,
-    teacher_weights,
-)
+from ipate.allocation.layout import Layout, check_distinct
+from ipate.allocation.variant import TrainedElsewhere, Variant, affordance, check_groups, teacher_weights
 from ipate.errors import InputError, check_count, show
 from ipate.people.budgets import Account, Group
 from ipate.votes import Votes

@@ -8,8 +8,9 @@ is claimed, and every teacher has an account of its own.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ipate.allocation.layout import Layout, TrainedElsewhere, Variant, affordance, check_distinct
+from ipate.allocation.layout import Layout, check_distinct
 from ipate.allocation.participation import Participation
+from ipate.allocation.variant import TrainedElsewhere, Variant, affordance
 from ipate.allocation.weighting import blocs_of
 from ipate.errors import InputError, check_count, show
 from ipate.people.budgets import Account, Group

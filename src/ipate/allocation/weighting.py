@@ -12,18 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ipate.allocation.layout import (
-    AFFORDANCES,
-    Floats,
-    Layout,
-    Merge,
-    TrainedElsewhere,
-    Variant,
-    affordance,
-    check_distinct,
-    check_groups,
-    teacher_weights,
-)
+from ipate.allocation.layout import Floats, Layout, Merge, check_distinct
+from ipate.allocation.variant import AFFORDANCES, TrainedElsewhere, Variant, affordance, check_groups, teacher_weights
 from ipate.errors import InputError, ReproductionWarning, check_count, refuse_name, show
 from ipate.people.budgets import Account, Group, shown_count
 from ipate.votes import Votes

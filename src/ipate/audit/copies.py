@@ -28,6 +28,7 @@ from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar, opened
 from ipate.runs.voting import collect_votes
 from ipate.votes import Votes
+from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -98,7 +99,7 @@ class Copy:
 
     def counts(self, own: Ints, n_queries: int) -> Floats:
         """Return the weighted counts of these votes, (queries, classes), as the labelling counts them."""
-        votes, panel = self.votes(own, n_queries), self.allocation.panel()
+        votes, panel = self.votes(own, n_queries), Panel.of(self.allocation.layout)
         turns = self.allocation.participation
         if turns is None:
             counted = panel.tally(np.asarray(own)[:, None], votes.n_classes, blocs=False).counts

@@ -77,7 +77,7 @@ def command(
 ) -> None:
     """Compute what the releases on these votes cost each group of people under a bound."""
     from ipate.accounting.bounds import Meter
-    from ipate.allocation.layout import teacher_weights
+    from ipate.allocation.variant import teacher_weights
     from ipate.labelling.aggregators import build_aggregator
     from ipate.labelling.audit import account_for, check_mask
     from ipate.labelling.comparison import comparable_bounds, compare_bounds

@@ -60,7 +60,7 @@ def command(
     import numpy as np
 
     from ipate.allocation import panel_for
-    from ipate.allocation.layout import TrainedElsewhere
+    from ipate.allocation.variant import TrainedElsewhere
     from ipate.labelling.aggregators import build_aggregator
     from ipate.people.budgets import read_groups
     from ipate.votes import read_votes

@@ -117,7 +117,7 @@ def command(
 
     from ipate.accounting.bounds import Meter
     from ipate.allocation import panel_for
-    from ipate.allocation.layout import TrainedElsewhere
+    from ipate.allocation.variant import TrainedElsewhere
     from ipate.ballots.given import holds_ballots, read_ballots
     from ipate.errors import InputError, check_number
     from ipate.labelling.aggregators import build_aggregator

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from ipate._version import __version__
 from ipate.allocation import VARIANTS, allocate
-from ipate.allocation.allocation import Allocation, single_class_groups
+from ipate.allocation.allocation import Allocation
+from ipate.allocation.variant import single_class_groups
 from ipate.data.dataset import Dataset
 from ipate.data.files import read_data
 from ipate.data.overlap import check_overlap, row_hashes

@@ -212,7 +212,7 @@ def forecast(
 
 
 def _of_variant(variant: VariantPlan, votes: Votes, n_classes: int, reference: Reference, pool: int) -> Forecast:
-    panel, mechanism = variant.layout.panel(), variant.mechanism
+    panel, mechanism = Panel.of(variant.layout), variant.mechanism
     rate = _answer_rate(panel, votes, variant)
     queries = {
         bound: min(pool, *(afforded(group, mechanism, Meter(bound), rate) for group in panel.groups))

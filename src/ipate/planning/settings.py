@@ -30,6 +30,7 @@ from ipate.planning.standing import Standing
 from ipate.planning.voting import BALLOTS, Voting, ballot_design, choose_voting, suits_ballots
 from ipate.public.queries import RULES
 from ipate.students import Student
+from ipate.votes.panel import Panel
 
 FORMAT = "ipate settings 1"
 PROXY_SIZES = (15, 30, 60, 120, 240, 480)
@@ -393,5 +394,5 @@ def designed(settings: Settings, allocation: Allocation, *, n_classes: int, quer
     if reference is None or settings.design is not None:
         return settings
     mechanism = settings.aggregator(allocation.scale).mechanism
-    made = design_for(reference, allocation.panel(), mechanism, n_classes=n_classes, queries=queries)
+    made = design_for(reference, Panel.of(allocation.layout), mechanism, n_classes=n_classes, queries=queries)
     return replace(settings, design=made, reference=reference if reference.simulator is not None else None)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.allocation import allocate
-from ipate.allocation.allocation import Allocation, single_class_groups
+from ipate.allocation.allocation import Allocation
+from ipate.allocation.variant import single_class_groups
 from ipate.ballots.release import release
 from ipate.ballots.voters import allocate_ballots, voters
 from ipate.data.frames import n_rows

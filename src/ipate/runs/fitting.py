@@ -38,6 +38,7 @@ from ipate.planning.standing import Standing, read_standing
 from ipate.students import Student
 from ipate.students.confidence import check_guesses
 from ipate.votes import Votes
+from ipate.votes.panel import Panel
 
 Ints = NDArray[np.int64]
 Label: TypeAlias = Callable[[Ledger | None], tuple[Labelling, Ledger]]  # labels a pool on a ledger, or one in memory
@@ -289,7 +290,7 @@ def run_labelling(
         asked = order if after is None or order is None else np.concatenate([after.queries, order])
         present = allocation.participation.in_order(votes.n_queries, asked)
         ballot = replace(ballot, participation=present, weights=None)
-    panel = allocation.panel()
+    panel = Panel.of(allocation.layout)
     book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
     if settings.meter.whole:
         listed = np.arange(votes.n_queries) if order is None else order
@@ -313,7 +314,7 @@ def charged_terms(allocation: Allocation, settings: Settings) -> list[Terms]:
     """Return the accounts that a labelling of this allocation charges, by ballots or by teachers."""
     if settings.ballots:
         return ballot_terms([account.group for account in allocation.groups], settings.meter)
-    return account_terms(allocation.panel(), settings.meter, settings.aggregator(allocation.scale))
+    return account_terms(Panel.of(allocation.layout), settings.meter, settings.aggregator(allocation.scale))
 
 
 def check_passed(record: Record, passed: bool | None) -> None:

@@ -30,6 +30,7 @@ from ipate.runs.fitting import charged_terms, run_labelling
 from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.task import Task, embedding
 from ipate.votes import Votes
+from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]  # a title and a total
@@ -244,7 +245,7 @@ def check_affordable(
         for note in () if private else design.notes:
             told.warning("warning: %s", note)
         return
-    panel, aggregator = allocation.panel(), settings.aggregator(allocation.scale)
+    panel, aggregator = Panel.of(allocation.layout), settings.aggregator(allocation.scale)
     if settings.meter.whole or panel.rotating or not settings.meter.data_independent:
         return
     noise = aggregator.mechanism

@@ -6,7 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ipate.allocation.allocation import Allocation, SingleClass, single_class_groups
+from ipate.allocation.allocation import Allocation
+from ipate.allocation.variant import SingleClass, single_class_groups
 from ipate.files import fingerprint
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate.allocation.layout import Layout
 from ipate.errors import InputError
 from ipate.people.budgets import Account, Budget, Group
 from ipate.votes import Votes, check_weights
@@ -73,6 +74,20 @@ class Panel:
                     f"group {group.id!r} has the sensitivity {group.sensitivity:g}, "
                     f"below the weight {heaviest:g} of one of its teachers: one person can change at least that much"
                 )
+
+    @classmethod
+    def of(cls, layout: Layout) -> "Panel":
+        """Return the teachers of a layout and the accounts that their votes are charged to."""
+        position = {group.id: place for place, group in enumerate(layout.groups)}
+        member = None
+        if layout.teacher_groups is not None:
+            member = np.array([position[name] for name in layout.teacher_groups], dtype=np.intp)
+        return cls(
+            groups=layout.groups,
+            weights=layout.weights.copy(),
+            member=member,
+            rotating=layout.participation is not None,
+        )
 
     @classmethod
     def from_votes(
