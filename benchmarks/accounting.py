@@ -30,12 +30,11 @@ from numpy.typing import NDArray
 from ipate.accounting import exact, tight
 from ipate.accounting.bounds import Meter
 from ipate.cli.options import parse_orders
+from ipate.engines.teachers.account import account_for
+from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes, count_votes, read_votes
 from ipate.errors import ClassesWarning
-from ipate.labelling.aggregators import Mechanism
-from ipate.labelling.audit import account_for
-from ipate.votes import Votes, read_votes
-from ipate.votes.counting import count_votes
-from ipate.votes.panel import Panel
 
 Floats = NDArray[np.float64]
 SIGMA = 40.0
@@ -171,11 +170,11 @@ def account_speed(votes: Votes, bound: str, orders: Sequence[float], seconds: fl
 
 STREAM = """
 import resource, sys, time
-from ipate.labelling.audit import account_for
+from ipate.engines.teachers.account import account_for
 from ipate.accounting.bounds import Meter
-from ipate.labelling.aggregators import Mechanism
-from ipate.votes.panel import Panel
-from ipate.votes import read_votes
+from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import read_votes
 votes = read_votes(sys.argv[1])
 panel = Panel.from_votes(votes, [("all", 1.0, 1e-5, None)])
 orders = [float(order) for order in sys.argv[2].split(",")]

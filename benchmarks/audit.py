@@ -117,7 +117,7 @@ def patched(fault: Fault) -> str:
 def audits(kind: str, runs: int) -> None:
     """Make and audit runs with the source on Python's path; print one JSON line per audit."""
     from ipate.audit.auditing import audit
-    from ipate.runs.config import RunConfig
+    from ipate.config import RunConfig
     from ipate.runs.folder import RunFolder
     from ipate.runs.stages import execute
 

@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.ballots.counting import Decoded
-from ipate.ballots.design import ballot_terms, make_design
-from ipate.ballots.release import PublicMaps, release
-from ipate.labelling.noise import SecureNoise, SeededNoise
+from ipate.engines.ballots.counting import Decoded
+from ipate.engines.ballots.design import ballot_terms, make_design
+from ipate.engines.ballots.release import PublicMaps, release
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
 from ipate.public.features import Features, fit_features
-from ipate.students import find_student
+from ipate.release.noise import SecureNoise, SeededNoise
 from ipate.students.confidence import ballot_lesson
+from ipate.students.student import find_student
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from paper.data import load
@@ -124,7 +124,7 @@ def by_hand(data: Split) -> tuple[Features, Array, Array]:
     if data.hand is None:
         return fit_features(pool, n_classes=data.n_classes, kind="given"), pool, private
     if pool.ndim == 3 and pool.shape[1] >= 16:
-        from ipate.public.hog import gradients
+        from ipate.public.integers import gradients
 
         pool, private = (
             np.concatenate(

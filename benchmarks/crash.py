@@ -34,16 +34,16 @@ import numpy as np
 
 from ipate.accounting.bounds import Meter
 from ipate.cli.app import _run
+from ipate.engines.teachers import loop
+from ipate.engines.teachers.aggregators import Confident, Mechanism
+from ipate.engines.teachers.loop import account_terms, label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import IpateError
-from ipate.labelling import loop
-from ipate.labelling.aggregators import Confident, Mechanism
-from ipate.labelling.loop import account_terms, label
-from ipate.labelling.noise import SeededNoise
-from ipate.labelling.results import Labelling
 from ipate.ledger.records import Charge
 from ipate.ledger.sqlite import SqliteLedger
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SeededNoise
+from ipate.release.results import Labelling
 
 BUDGETS = {"strict": 1.0, "middle": 2.0, "lax": 3.0}
 WEIGHT = {"strict": 0.68, "middle": 1.27, "lax": 1.82}

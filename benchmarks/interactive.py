@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from ipate import PATEClassifier, load
 from ipate.accounting.bounds import Meter
 from ipate.data.dataset import partition
-from ipate.labelling.aggregators import Confident, Interactive, Mechanism, NamedAggregator
-from ipate.labelling.loop import label
-from ipate.labelling.noise import SeededNoise
-from ipate.labelling.results import Labelling
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.engines.teachers.aggregators import Confident, Interactive, Mechanism, NamedAggregator
+from ipate.engines.teachers.loop import label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
+from ipate.release.noise import SeededNoise
+from ipate.release.results import Labelling
 
 TEACHERS, CLASSES, POINTS, POOL, FEATURES = 100, 10, 150, 3000, 20
 Floats = NDArray[np.float64]

@@ -41,11 +41,11 @@ def label_all(path: Path, classes: int, limit: int, *, durable: bool) -> None:
     from contextlib import nullcontext
 
     from ipate.accounting.bounds import Meter
-    from ipate.labelling.aggregators import Confident, Mechanism
-    from ipate.labelling.loop import account_terms, label
+    from ipate.engines.teachers.aggregators import Confident, Mechanism
+    from ipate.engines.teachers.loop import account_terms, label
+    from ipate.engines.teachers.panel import Panel
+    from ipate.engines.teachers.votes import Votes
     from ipate.ledger.sqlite import SqliteLedger
-    from ipate.votes import Votes
-    from ipate.votes.panel import Panel
 
     matrix = np.load(path, mmap_mode="r")[:, :limit]
     k = matrix.shape[0]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ipate.runs.config import RunConfig
+from ipate.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.stages import execute
 from ipate.runs.statements import state, write_letters

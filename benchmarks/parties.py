@@ -20,17 +20,16 @@ import numpy as np
 from ipate.accounting.bounds import Meter
 from ipate.data import load
 from ipate.data.dataset import Dataset
-from ipate.labelling.aggregators import Confident, Mechanism
-from ipate.labelling.loop import label
-from ipate.labelling.noise import SeededNoise
+from ipate.engines.teachers.aggregators import Confident, Mechanism
+from ipate.engines.teachers.loop import label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
 from ipate.parties.exchange import SiteVotes, read_site_votes
 from ipate.parties.merge import merge
-from ipate.parties.models import make_teacher
 from ipate.parties.queries import Queries, make_queries
-from ipate.parties.site import SiteOptions, fit_site
+from ipate.parties.site import SiteOptions, fit_site, make_teacher
 from ipate.people.policy import Policy
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SeededNoise
 
 SITES = {  # shares of all people, and what consent levels mean there
     "north": (0.40, Policy(levels={"high": 1.0, "average": 2.0, "low": 3.0}, delta=1e-5)),

@@ -18,19 +18,18 @@ from pathlib import Path
 import numpy as np
 
 from ipate.accounting.bounds import Meter
-from ipate.accounting.ptr.design import hash_queries, pass_probability
-from ipate.accounting.ptr.envelope import total_costs
-from ipate.accounting.ptr.search import make_design, most_queries
-from ipate.allocation.weighting import teachers_for, weights_for
-from ipate.labelling.aggregators import Confident, Mechanism
-from ipate.labelling.loop import label
-from ipate.labelling.noise import SeededNoise
-from ipate.labelling.results import Labelling
-from ipate.labelling.tested import on_lattice, query_ids, setting_for
+from ipate.accounting.ladder import hash_queries, make_design, most_queries, pass_probability
+from ipate.accounting.ptr import total_costs
+from ipate.engines.teachers.aggregators import Confident, Mechanism
+from ipate.engines.teachers.loop import label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.tested import on_lattice, query_ids, setting_for
+from ipate.engines.teachers.variants import teachers_for, weights_for
+from ipate.engines.teachers.votes import Votes, read_votes
 from ipate.people.budgets import Budget, Group
 from ipate.planning.reference import Simulator, simulated_profile
-from ipate.votes import Votes, read_votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SeededNoise
+from ipate.release.results import Labelling
 
 DELTA = 1e-5
 MECHANISM = Mechanism(sigma=40, check_sigma=150, threshold=200)

@@ -17,15 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from ipate.accounting.bounds import Meter
-from ipate.allocation.weighting import teachers_for, weights_for
+from ipate.engines.teachers.aggregators import Confident, Mechanism
+from ipate.engines.teachers.loop import label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.variants import teachers_for, weights_for
+from ipate.engines.teachers.votes import Votes, read_votes
 from ipate.errors import ReproductionWarning
-from ipate.labelling.aggregators import Confident, Mechanism
-from ipate.labelling.loop import label
-from ipate.labelling.noise import SeededNoise
-from ipate.labelling.results import Labelling
 from ipate.people.budgets import Budget, Group
-from ipate.votes import Votes, read_votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SeededNoise
+from ipate.release.results import Labelling
 
 DELTA = 1e-5
 THREE = {"high": (1.0, 54), "average": (2.0, 37), "low": (3.0, 9)}

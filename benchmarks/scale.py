@@ -58,12 +58,11 @@ def write_store(folder: Path, *, teachers: int, queries: int) -> None:
 def measure(folder: Path) -> dict[str, float]:
     """Run the three stages in this process; return seconds of each, votes counted per second, peak memory."""
     from ipate.accounting.bounds import Meter
-    from ipate.labelling.aggregators import Confident, Mechanism
-    from ipate.labelling.audit import account_for
-    from ipate.labelling.loop import label
-    from ipate.votes import read_votes
-    from ipate.votes.counting import weigh_votes
-    from ipate.votes.panel import Panel
+    from ipate.engines.teachers.account import account_for
+    from ipate.engines.teachers.aggregators import Confident, Mechanism
+    from ipate.engines.teachers.loop import label
+    from ipate.engines.teachers.panel import Panel
+    from ipate.engines.teachers.votes import read_votes, weigh_votes
 
     before = _peak()
     start = time.process_time()
@@ -102,7 +101,7 @@ def _peak() -> float:
 
 def kernel() -> None:
     """Print how fast a block in memory is counted, best of several tries: the processor's share, without the file's."""
-    from ipate.votes.counting import count_votes, weigh_votes
+    from ipate.engines.teachers.votes import count_votes, weigh_votes
 
     rng = np.random.default_rng(0)
     votes = rng.integers(CLASSES, size=(10_000, 8192), dtype=np.uint8)

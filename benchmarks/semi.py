@@ -46,14 +46,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from ipate.accounting.gdp import mu_of
-from ipate.ballots.counting import decode
-from ipate.labelling.noise import STEPS, in_steps
-from ipate.public import exact
+from ipate.engines.ballots.counting import decode
+from ipate.public import integers as exact
 from ipate.public.cells import PARTITIONS, make_cells, usual_cells
 from ipate.public.features import fit_features, unit_length
 from ipate.public.graph import make_graph, margins, usual_alpha
-from ipate.students import Semi
+from ipate.release.noise import STEPS, in_steps
 from ipate.students.confidence import posterior
+from ipate.students.student import Semi
 from ipate.torch.contrastive import Encoder, train_encoder
 from ipate.torch.fixmatch import train_fixmatch
 from ipate.torch.nets import NETS

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from ipate.accounting.bounds import Meter
-from ipate.labelling.aggregators import Confident, Mechanism
-from ipate.labelling.loop import label
-from ipate.labelling.noise import SeededNoise
-from ipate.votes import Votes, read_votes
-from ipate.votes.panel import Panel
+from ipate.engines.teachers.aggregators import Confident, Mechanism
+from ipate.engines.teachers.loop import label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes, read_votes
+from ipate.release.noise import SeededNoise
 
 
 def main() -> None:

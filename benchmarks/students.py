@@ -35,7 +35,7 @@ from ipate.public.features import fit_features
 from ipate.public.graph import Graph, make_graph, usual_alpha
 from ipate.public.queries import choose_queries, next_queries, second_round
 from ipate.students.confidence import posterior
-from ipate.students.graph import GraphStudent
+from ipate.students.spreading import GraphStudent
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from paper.data import load

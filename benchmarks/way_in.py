@@ -63,8 +63,8 @@ def measure(reader: str, folder: Path, ending: str) -> None:
 
     if reader == "ipate":
         from ipate.data.columns import Roles
-        from ipate.data.files import Sources, read_parts
-        from ipate.data.making import Declared
+        from ipate.data.schema import Declared
+        from ipate.data.sources import Sources, read_parts
 
         roles = Roles(person="patient", level="consent", label="outcome")
     before, start, used = peak(), time.perf_counter(), time.process_time()

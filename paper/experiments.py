@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ipate.labelling.aggregators import Mechanism
+from ipate.engines.teachers.aggregators import Mechanism
 
 DELTA = 1e-5  # table 'PATE Parameters'
 LOWER = math.log(2)  # section 'Uniform Assignment of Privacy Budgets'

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats
 from paper import experiments
 from paper.experiments import HIGHER, LOWER, SHARES, TWO_GROUPS, Budgets, setting_name, two_groups
 from paper.grid import Options, copied_ensembles, run_votings, shared_ensembles
@@ -17,7 +18,6 @@ from paper.voting import VARIANTS, MakeScheme, Scheme, charge_again, rotation_co
 
 _LABELS: NDArray[np.int64] = np.r_[1:20:3, 20:200:20, 200:2001:50]  # where `fig-cost-history` has points
 _QUERIES: NDArray[np.int64] = np.r_[1, 5, 10:200:10, 200:4001:100]  # where `fig-ratios` has points
-Floats: TypeAlias = NDArray[np.float64]
 _QUERY_COLUMNS = (10, 100, 1000, 4000)
 _RATIOS = range(2, 10)
 _WEIGHTED_HIGHER = range(2, 7)  # ε₁ of the weighted ratio; ε₀ is 1

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
-from ipate.labelling.costs import check_costs, label_costs
+from ipate.engines.teachers.costs import check_costs, label_costs
 from paper import experiments
 from paper.experiments import BASELINE, BASELINE_BUDGETS, HIGHER, LOWER, SHARES, Budgets, Key, Published
 from paper.models import Ensemble, EnsembleSpec, Student, TrainedModels

@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Integers
 from ipate.errors import InputError, IpateError
 from ipate.files import read_npz, replacing
 
@@ -30,7 +31,6 @@ class PendingError(IpateError):
         super().__init__(f"{len(jobs)} jobs are in {folder}: run them, bring their results to the cache, call again")
 
 
-Ints: TypeAlias = NDArray[np.integer[Any]]
 _ARRAYS = ("offsets", "indices", "asked", "labels", "pool", "counts")
 
 
@@ -58,14 +58,14 @@ class Job:
     preset: str
     n_classes: int
     seed: int  # of training; it seeds no privacy noise
-    offsets: Ints
-    indices: Ints
-    asked: Ints  # rows to predict: (points,) for teachers, (pools, points) for students
-    labels: Ints | None = None  # students: the label of each entry of `indices`
-    pool: Ints | None = None  # students: the row of `asked` that each is tested on
+    offsets: Integers
+    indices: Integers
+    asked: Integers  # rows to predict: (points,) for teachers, (pools, points) for students
+    labels: Integers | None = None  # students: the label of each entry of `indices`
+    pool: Integers | None = None  # students: the row of `asked` that each is tested on
     epochs: float | None = None  # epochs or steps replace the preset's length of training
     steps: int | None = None
-    counts: Ints | None = None  # (points, classes): noisy counts of the entries of `indices`, in whole multiples of σ/8
+    counts: Integers | None = None  # (points, classes): noisy counts of the entries of `indices`, in steps of σ/8
     asking: Counts | None = None  # and how they are used
 
     def __post_init__(self) -> None:
@@ -112,12 +112,12 @@ class Job:
 class Result:
     """What a job's models predicted."""
 
-    predicted: Ints  # (models, points): votes of teachers, or each student's predictions of its own pool
-    truth: Ints  # the data set's classes of `asked`, in the shape of `asked`; for scoring only
+    predicted: Integers  # (models, points): votes of teachers, or each student's predictions of its own pool
+    truth: Integers  # the data set's classes of `asked`, in the shape of `asked`; for scoring only
     meta: dict[str, Any]  # device, seconds and the like
 
 
-def narrow(array: NDArray[Any]) -> Ints:
+def narrow(array: NDArray[Any]) -> Integers:
     """Return whole numbers in the smallest type that holds them."""
     least, largest = (int(array.min()), int(array.max())) if array.size else (0, 0)
     return np.asarray(array, dtype=np.min_scalar_type(largest if least >= 0 else min(least, -largest - 1)))
@@ -212,7 +212,7 @@ def _teacher_votes(
 ) -> NDArray[Any]:
     from sklearn.ensemble import RandomForestClassifier
 
-    from ipate.teachers.ensemble import train_and_vote
+    from ipate.models.training import train_and_vote
 
     rows = [job.indices[a:b].astype(np.int64) for a, b in itertools.pairwise(job.offsets)]
     votes = np.empty((job.n_models, len(job.asked)), dtype=np.int64)

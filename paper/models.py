@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.allocation import allocate
+from ipate._types import Integers
 from ipate.data.dataset import Dataset, Partition, partition
+from ipate.engines.teachers.variants import allocate
+from ipate.engines.teachers.votes import count_votes
 from ipate.errors import InputError
 from ipate.people.people import People
-from ipate.students import has_gpu
-from ipate.votes.counting import count_votes
+from ipate.students.student import has_gpu
 from paper.data import load
 from paper.experiments import DELTA, SETUPS, Setup
 from paper.jobs import (
     FOREST,
     GRAPH,
     SEMI,
-    Ints,
     Job,
     PendingError,
     Result,
@@ -72,8 +72,8 @@ class Ensemble:
     """Votes of an ensemble (teachers, points) on the public points, which are rows of the data set."""
 
     spec: EnsembleSpec
-    votes: Ints
-    truth: Ints
+    votes: Integers
+    truth: Integers
     public: NDArray[np.int64]
 
     @property

@@ -13,18 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats, Ints
 from ipate.errors import InputError
-from ipate.labelling.noise import STEPS
 from ipate.public.features import pool_encoder, unit_length
 from ipate.public.graph import Graph, make_graph
 from ipate.public.queries import choose_queries, next_queries, second_round
-from ipate.students import STUDENTS
+from ipate.release.noise import STEPS
 from ipate.students.confidence import posterior
-from ipate.students.graph import pool_graph
+from ipate.students.spreading import pool_graph
+from ipate.students.student import STUDENTS
 from paper.jobs import SEMI, Job, Result, narrow
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def ask_points(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ipate.accounting.bounds import Meter
 from ipate.errors import IpateError
 from ipate.planning.settings import Settings, choose_settings
-from ipate.students import STUDENTS
+from ipate.students.student import STUDENTS
 from paper import experiments
 from paper.experiments import BASELINE_BUDGETS, SETUPS, TWO_GROUPS, Budgets, setting_name
 from paper.grid import Options, Votings, run_votings, shared_ensembles

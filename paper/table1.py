@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from ipate.labelling.aggregators import Mechanism
+from ipate.engines.teachers.aggregators import Mechanism
 from paper import experiments
 from paper.experiments import SETUPS, TABLE1, THREE_GROUPS
 from paper.grid import Options, Votings, run_votings, shared_ensembles

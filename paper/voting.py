@@ -14,27 +14,26 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats, Integers
 from ipate.accounting import loose, tight
 from ipate.accounting.bounds import Meter
-from ipate.allocation import lay_out
 from ipate.allocation.participation import Participation
+from ipate.engines.teachers.account import HistoryRow, account_for
+from ipate.engines.teachers.aggregators import Confident, Mechanism
+from ipate.engines.teachers.loop import label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.variants import lay_out
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError, ReproductionWarning
-from ipate.labelling.aggregators import Confident, Mechanism
-from ipate.labelling.audit import HistoryRow, account_for
-from ipate.labelling.loop import label
-from ipate.labelling.noise import SeededNoise
 from ipate.people.budgets import Account, Budget, Group
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SeededNoise
 from paper.experiments import DELTA, Budgets
-from paper.jobs import Ints
 from paper.models import Ensemble, Student
 
 PAPER = Meter("tight", "classic")  # the paper's account, with orders 2 to 50; it is not releasable
 IMPROVED = Meter("tight", "improved")  # the same bound with the conversion of Canonne, Kamath and Steinke
 _ORDER_STREAM = 3  # seeds the order in which points are asked
 _PEOPLE = 100_000  # shares are converted to whole people
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,7 +145,7 @@ class Voting:
     spent: dict[str, float]  # ε by group id at the end
 
     @property
-    def truth(self) -> Ints:
+    def truth(self) -> Integers:
         """The classes of the points asked; for scoring only."""
         return self.ensemble.truth[self.asked]
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.votes import Votes
+from ipate.engines.teachers.votes import Votes
 
 __all__ = ["GROUPS", "synthetic_votes"]
 

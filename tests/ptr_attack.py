@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ipate.accounting.ptr import PtrGroup, Setting, envelope
-from ipate.accounting.ptr.envelope import inflation
-from ipate.accounting.ptr.kappa import tables_for
+from ipate.accounting import ptr as envelope
+from ipate.accounting.ptr import PtrGroup, Setting, inflation, tables_for
 from oracles import argmax_law, divergence, log_cdf
 
 # Below this the oracle's divergence is the square of a rounding error.

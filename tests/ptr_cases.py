@@ -10,9 +10,8 @@ from functools import partial
 
 import numpy as np
 
+from ipate.accounting.ladder import Design, make_design, most_queries, profile_of
 from ipate.accounting.ptr import PtrGroup, Setting
-from ipate.accounting.ptr.design import Design
-from ipate.accounting.ptr.search import make_design, most_queries, profile_of
 from ptr_release import Ensemble, divergences, levels_of
 
 ORDERS = tuple(np.round(np.geomspace(1.02, 200, 60), 4).tolist())

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
+from ipate.accounting.ladder import Design, level
 from ipate.accounting.ptr import Setting
-from ipate.accounting.ptr.design import Design, level
 from oracles import argmax_law
 
 

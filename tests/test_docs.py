@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from ipate.cli.app import app
-from ipate.runs.config import RunConfig
+from ipate.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -14,22 +14,21 @@ from imaginary import synthetic_votes
 from ipate import Confident, Mechanism, Meter, Panel, PATEClassifier, account_for, label
 from ipate.accounting.bounds import BOUNDS, find_bound, register
 from ipate.accounting.gdp import Gdp
-from ipate.allocation import VARIANTS
 from ipate.allocation.layout import Layout
-from ipate.allocation.variant import Variant
-from ipate.allocation.weighting import blocs_of
 from ipate.cli.app import _run
+from ipate.engines.teachers.aggregators import AGGREGATORS, NamedAggregator
+from ipate.engines.teachers.influence import Variant
+from ipate.engines.teachers.variants import VARIANTS, blocs_of
 from ipate.errors import InputError
-from ipate.labelling.aggregators import AGGREGATORS, NamedAggregator
-from ipate.labelling.noise import make_noise
 from ipate.people.budgets import Budget, Group
 from ipate.planning.plan import make_plan
+from ipate.release.noise import make_noise
 from ipate.report.exports import recipe
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import reading
 from ipate.runs.reporting import write_report
-from ipate.students import STUDENTS, Student
 from ipate.students.deployed import load_student
+from ipate.students.student import STUDENTS, Student
 
 
 class Dearer(Gdp):

@@ -153,7 +153,7 @@ def test_every_command_and_option_is_in_the_reference(site, pages):
 def test_every_toml_key_is_described_in_the_reference(site):
     from pydantic import BaseModel
 
-    from ipate.runs.config import RunConfig
+    from ipate.config import RunConfig
 
     text = (site / "reference" / "toml.html").read_text(encoding="utf-8")
     for section, field in RunConfig.model_fields.items():

@@ -136,7 +136,7 @@ def _cell(text: str | None) -> str:
 
 def toml_page() -> str:
     """Return the reference of the TOML keys of a run."""
-    from ipate.runs.config import RunConfig
+    from ipate.config import RunConfig
 
     lines = [
         "# TOML keys",

@@ -29,11 +29,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
+from ipate._types import Floats
 from ipate.accounting.gdp import epsilon_of
 from ipate.errors import InputError, check_count
-from ipate.labelling.noise import STEPS, NoiseSource, SecureNoise, in_steps
+from ipate.release.noise import STEPS, NoiseSource, SecureNoise, in_steps
 
-Floats = NDArray[np.float64]
 _PURPOSE = "gradient"
 _SIGMA = 1.0  # the noise's standard deviation; weights are scaled to it
 _NEGLIGIBLE = 1e-3  # principal components of the pool below this share of the largest deviation are left out

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats
 from ipate.errors import InputError
 
-Floats = NDArray[np.float64]
 Array = NDArray[Any]
 _TOLERANCE = 1e-3  # relative, of the ε that a calibrated noise multiplier reaches, from below
 _ERROR = 0.01  # relative, of ε, which the accountant adds to be safe; its default of .01 is a tenth of ε = .1

@@ -9,21 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.allocation import allocate
-from ipate.ballots.release import release
-from ipate.ballots.voters import allocate_ballots, voters
-from ipate.labelling.noise import SeededNoise
-from ipate.labelling.results import Labelling, Record
+from ipate._types import Ints
+from ipate.engines.ballots.design import allocate_ballots, voters
+from ipate.engines.ballots.release import release
+from ipate.engines.teachers.variants import allocate
+from ipate.engines.teachers.votes import Votes
 from ipate.ledger.base import MemoryLedger
+from ipate.models.named import DEFAULT, make_model
 from ipate.people.people import People
 from ipate.planning.settings import Settings, choose_settings
 from ipate.public.features import fit_features, pool_encoder
+from ipate.release.noise import SeededNoise
+from ipate.release.results import Labelling, Record
 from ipate.runs.asking import ask, plan_queries
 from ipate.runs.fitting import charged_terms, run_labelling
-from ipate.students import STUDENTS, Student
 from ipate.students.confidence import ballot_lesson, lesson
-from ipate.teachers.models import DEFAULT, make_model
-from ipate.votes import Votes
+from ipate.students.student import STUDENTS, Student
 from paper.compare import dpsgd
 from paper.compare.outcome import Clock, Outcome, Studio, scored
 from paper.compare.tables import REFUSED, deal, paper_labels, trained_by_dpsgd
@@ -31,7 +32,6 @@ from paper.compare.worlds import Mix, World
 from paper.experiments import SETUPS
 
 Array = NDArray[Any]
-Ints = NDArray[np.int64]
 NET = "small"  # ipate's net for teachers of images
 SEMI, GRAPH = "semi", "graph"  # ipate's students of images, with a GPU and without
 

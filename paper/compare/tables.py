@@ -6,25 +6,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Ints
 from ipate.accounting.bounds import Meter
 from ipate.accounting.gdp import mu_of
-from ipate.allocation import lay_out
+from ipate.engines.teachers.aggregators import Confident, Mechanism
+from ipate.engines.teachers.loop import label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.variants import lay_out
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import IpateError
-from ipate.labelling.aggregators import Confident, Mechanism
-from ipate.labelling.loop import label
-from ipate.labelling.noise import SeededNoise
+from ipate.models.named import DEFAULT
 from ipate.people.budgets import Budget, Group
-from ipate.students import find_student
-from ipate.teachers.models import DEFAULT
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SeededNoise
+from ipate.students.student import find_student
 from paper.compare import dpsgd
 from paper.compare.descent import Scale, Settings, fit_descent
 from paper.compare.outcome import Clock, Outcome, Studio, scored
 from paper.compare.worlds import Mix, World
 from paper.experiments import SETUPS
 
-Ints = NDArray[np.int64]
 _POINTS = 132  # people per teacher in the paper's experiment on Adult
 _FEWEST = 25  # teachers, where there are not enough people for the paper's 250
 REFUSED = "no label"

@@ -10,12 +10,18 @@ from ipate._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ipate.accounting.bounds import Meter
-    from ipate.allocation import allocate
     from ipate.allocation.allocation import Allocation
     from ipate.classifier import PATEClassifier
     from ipate.data import load
     from ipate.data.dataset import Dataset
-    from ipate.data.files import read_data
+    from ipate.data.sources import read_data
+    from ipate.engines.teachers.account import Comparison, account_for, compare_bounds
+    from ipate.engines.teachers.aggregators import Confident, GNMax, Interactive, LNMax, Mechanism
+    from ipate.engines.teachers.loop import label
+    from ipate.engines.teachers.panel import Panel
+    from ipate.engines.teachers.tested import label_tested
+    from ipate.engines.teachers.variants import allocate
+    from ipate.engines.teachers.votes import Votes, read_votes
     from ipate.errors import (
         BudgetExceededError,
         ClassesWarning,
@@ -27,12 +33,6 @@ if TYPE_CHECKING:
         RepeatedFitWarning,
         ReproductionWarning,
     )
-    from ipate.labelling.aggregators import Confident, GNMax, Interactive, LNMax, Mechanism
-    from ipate.labelling.audit import account_for
-    from ipate.labelling.comparison import Comparison, compare_bounds
-    from ipate.labelling.loop import label
-    from ipate.labelling.results import GroupResult, Guarantee, Labelling
-    from ipate.labelling.tested import label_tested
     from ipate.ledger.base import MemoryLedger
     from ipate.ledger.sqlite import SqliteLedger
     from ipate.people.budgets import Account, Budget, Group
@@ -40,28 +40,26 @@ if TYPE_CHECKING:
     from ipate.people.policy import Policy
     from ipate.planning.plan import Plan, make_plan
     from ipate.planning.settings import Settings, choose_settings
-    from ipate.report.plots import plot_costs
+    from ipate.release.results import GroupResult, Guarantee, Labelling
+    from ipate.report.figures import plot_costs
     from ipate.runs.reporting import write_report
     from ipate.students.deployed import DeployedStudent, load_student
-    from ipate.votes import Votes, read_votes
-    from ipate.votes.panel import Panel
 
 _HOMES = {
     "ipate.accounting.bounds": "Meter",
-    "ipate.allocation": "allocate",
+    "ipate.engines.teachers.variants": "allocate",
     "ipate.allocation.allocation": "Allocation",
     "ipate.classifier": "PATEClassifier",
     "ipate.data": "load",
     "ipate.data.dataset": "Dataset",
-    "ipate.data.files": "read_data",
+    "ipate.data.sources": "read_data",
     "ipate.errors": "BudgetExceededError ClassesWarning DeltaWarning InputError IpateError "
     "PolicyWarning PublicRowsWarning RepeatedFitWarning ReproductionWarning",
-    "ipate.labelling.aggregators": "Confident GNMax Interactive LNMax Mechanism",
-    "ipate.labelling.audit": "account_for",
-    "ipate.labelling.comparison": "Comparison compare_bounds",
-    "ipate.labelling.loop": "label",
-    "ipate.labelling.results": "GroupResult Guarantee Labelling",
-    "ipate.labelling.tested": "label_tested",
+    "ipate.engines.teachers.aggregators": "Confident GNMax Interactive LNMax Mechanism",
+    "ipate.engines.teachers.account": "account_for Comparison compare_bounds",
+    "ipate.engines.teachers.loop": "label",
+    "ipate.release.results": "GroupResult Guarantee Labelling",
+    "ipate.engines.teachers.tested": "label_tested",
     "ipate.ledger.base": "MemoryLedger",
     "ipate.ledger.sqlite": "SqliteLedger",
     "ipate.people.budgets": "Account Budget Group",
@@ -69,11 +67,11 @@ _HOMES = {
     "ipate.people.policy": "Policy",
     "ipate.planning.plan": "Plan make_plan",
     "ipate.planning.settings": "Settings choose_settings",
-    "ipate.report.plots": "plot_costs",
+    "ipate.report.figures": "plot_costs",
     "ipate.runs.reporting": "write_report",
     "ipate.students.deployed": "DeployedStudent load_student",
-    "ipate.votes": "Votes read_votes",
-    "ipate.votes.panel": "Panel",
+    "ipate.engines.teachers.votes": "Votes read_votes",
+    "ipate.engines.teachers.panel": "Panel",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

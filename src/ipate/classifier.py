@@ -17,8 +17,9 @@ from ipate.data import cells
 from ipate.data.frames import check_form, check_shared, is_frame, matched, n_rows, parts, take, without
 from ipate.errors import InputError
 from ipate.files import fingerprint
-from ipate.labelling.results import Record
 from ipate.ledger.records import noise_kind
+from ipate.models.named import as_teacher
+from ipate.models.training import allows_missing, check_public
 from ipate.people.budgets import MIN_GROUP_SIZE, Group
 from ipate.people.people import People
 from ipate.people.policy import Policy
@@ -26,12 +27,11 @@ from ipate.planning.choose import group_limit
 from ipate.planning.outlook import check_useful
 from ipate.planning.reference import as_reference
 from ipate.planning.settings import Settings, choose_settings
+from ipate.release.results import Record
 from ipate.runs import fitting
 from ipate.runs.engines import by_ballots, by_teachers
-from ipate.students import usual_student
 from ipate.students.fitted import StudentMethods, student_of
-from ipate.teachers.ensemble import allows_missing, check_public
-from ipate.teachers.models import as_teacher
+from ipate.students.student import usual_student
 
 _CHOSEN = (  # parameters that the chooser of settings takes as they are
     "variant", "n_teachers", "aggregator", "sigma", "check_sigma", "threshold", "scale", "points_per_teacher", "bound",
@@ -46,11 +46,11 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     Parameters
     ----------
     teacher : scikit-learn classifier or str, default LogisticRegression
-        The model that is cloned for every teacher, or a name in `ipate.teachers.models.MODELS`. Put scalers
+        The model that is cloned for every teacher, or a name in `ipate.models.named.MODELS`. Put scalers
         and imputers inside it (a Pipeline as `teacher`), not in front of this estimator, where they would be fitted on
         private rows and not be applied to `X_public`.
     student : scikit-learn classifier or str, optional
-        The model trained on the labelled public points, or one of the names in `ipate.students.STUDENTS`. Default:
+        The model trained on the labelled public points, or a name in `ipate.students.student.STUDENTS`. Default:
         `LogisticRegression`, and for arrays of images "graph", or "semi" with a GPU.
     voting : {"teachers", "ballots", "auto"}
         Who votes: teachers, which pay for every label (PATE), or every person once, weighted by their budget, so that

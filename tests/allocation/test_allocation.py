@@ -11,14 +11,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from allocation.cases import DELTA, holdings, many_groups, people_of
-from ipate.allocation import VARIANTS, allocate
 from ipate.allocation.allocation import Allocation
-from ipate.allocation.upsampling import copies_for
-from ipate.allocation.variant import single_class_groups
+from ipate.engines.teachers.influence import single_class_groups
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.variants import VARIANTS, allocate, copies_for
 from ipate.errors import InputError
 from ipate.people.budgets import Budget, Group
 from ipate.people.people import People
-from ipate.votes.panel import Panel
 
 variants = st.sampled_from(sorted(VARIANTS))
 seeds = st.integers(0, 2**40)

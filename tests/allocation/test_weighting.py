@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 
 from allocation.cases import many_groups
 from ipate.accounting.gdp import mu_of
-from ipate.allocation import lay_out
-from ipate.allocation.upsampling import copies_for
-from ipate.allocation.vanishing import fractions_for
-from ipate.allocation.variant import affordance
-from ipate.allocation.weighting import RULES, blocs_of, teachers_for, weights_for
+from ipate.engines.teachers.influence import affordance
+from ipate.engines.teachers.variants import (
+    RULES,
+    blocs_of,
+    copies_for,
+    fractions_for,
+    lay_out,
+    teachers_for,
+    weights_for,
+)
 from ipate.errors import InputError, ReproductionWarning
 from ipate.people.budgets import Budget, Group
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ipate.cli.app import _run
-from ipate.runs.sections import DataConfig
+from ipate.options import DataConfig
 
 SHARED = "public_without_protection"  # an option that earlier versions did not have
 AGREED = f"{SHARED} = true\n" if SHARED in DataConfig.model_fields else ""

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ipate.runs.sections import DataConfig
+from ipate.options import DataConfig
 
 CONSOLE = Path(sys.executable).with_name("ipate")
 AGREED = "public_without_protection"  # an option that earlier versions did not have
@@ -77,7 +77,7 @@ def _shape(text):
 
 def folders(tmp_path):
     """Write the two files: in the second, one label more is changed, and a teacher has a class with a single row."""
-    from ipate.runs.config import RunConfig
+    from ipate.config import RunConfig
     from ipate.runs.folder import RunFolder
     from ipate.runs.stages import allocated
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from ipate import PATEClassifier
-from ipate.data.files import read_data
+from ipate.data.sources import read_data
 
 ROWS, PERSON = 120, 5
 

@@ -7,7 +7,7 @@ import pytest
 
 from blocks import private_below_releasable
 from ipate.cli.app import _run
-from ipate.runs.sections import DataConfig
+from ipate.options import DataConfig
 
 CONFIG = """
 split_seed = 1

@@ -18,10 +18,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from ipate.allocation import allocate
+from ipate.engines.teachers.variants import allocate
+from ipate.models.named import MODELS, make_model
+from ipate.models.training import train_and_vote
 from ipate.people.people import make_people
-from ipate.teachers.ensemble import train_and_vote
-from ipate.teachers.models import MODELS, make_model
 
 TEACHERS, EACH, OWN = 6, 16, 0
 
@@ -185,7 +185,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from ipate.teachers.ensemble import train_and_vote
+from ipate.models.training import train_and_vote
 
 class Own(ClassifierMixin, BaseEstimator):
     def fit(self, X, y):

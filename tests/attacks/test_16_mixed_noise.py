@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from ipate.accounting.bounds import Meter
+from ipate.engines.teachers.aggregators import GNMax, Mechanism
+from ipate.engines.teachers.loop import account_terms, label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError
-from ipate.labelling.aggregators import GNMax, Mechanism
-from ipate.labelling.loop import account_terms, label
-from ipate.labelling.noise import SecureNoise, SeededNoise
 from ipate.ledger.sqlite import SqliteLedger
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SecureNoise, SeededNoise
 
 LOUD = GNMax(mechanism=Mechanism(sigma=20.0))
 KINDS = {"secure": SecureNoise(), "seeded": SeededNoise(3)}

@@ -9,7 +9,7 @@ import pytest
 
 from attacks.making import AGREED, CONFIG, ipate, write_csv
 from ipate.people.budgets import Budget, Group
-from ipate.people.merging import merge_groups
+from ipate.people.grouping import merge_groups
 
 
 def strict_few(folder):

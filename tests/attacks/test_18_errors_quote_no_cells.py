@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from attacks.making import ipate
 from ipate import PATEClassifier
-from ipate.data.files import read_data
+from ipate.data.sources import read_data
 from ipate.errors import InputError
 
 CELL, ROWS = 777.125, 60

@@ -6,18 +6,18 @@ import math
 import numpy as np
 import pytest
 
-from ipate.allocation import allocation as allocating
 from ipate.allocation.allocation import Allocation
 from ipate.audit import student as attacking_student
 from ipate.audit.auditing import audit
-from ipate.audit.results import FOUND, PASSED
-from ipate.ballots import counting, design, release
-from ipate.ballots.design import GRID, SIGMA, Design
+from ipate.audit.subject import FOUND, PASSED
 from ipate.cli.app import _run
+from ipate.engines.ballots import counting, design, release
+from ipate.engines.ballots.design import GRID, SIGMA, Design
+from ipate.engines.teachers.aggregators import NamedAggregator
+from ipate.engines.teachers.loop import Engine
+from ipate.engines.teachers.variants import allocation as allocating
 from ipate.errors import InputError
-from ipate.labelling.aggregators import NamedAggregator
-from ipate.labelling.engine import Engine
-from ipate.labelling.noise import SecureNoise, SeededNoise
+from ipate.release.noise import SecureNoise, SeededNoise
 from ipate.runs import fitting
 from ipate.runs.folder import RunFolder
 from runs import hospital, making

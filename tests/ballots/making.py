@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ipate.ballots.design import ballot_terms
+from ipate.engines.ballots.design import ballot_terms
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
 

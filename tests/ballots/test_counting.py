@@ -5,18 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipate.ballots.counting import (
-    STEP,
-    add_noise,
-    decode,
-    sum_ballots,
-    units_by_person,
-    without,
-)
-from ipate.ballots.design import ballot_terms, make_design
+from ipate.engines.ballots.counting import STEP, add_noise, decode, sum_ballots, units_by_person, without
+from ipate.engines.ballots.design import ballot_terms, make_design
 from ipate.errors import InputError
-from ipate.labelling.noise import SecureNoise, SeededNoise
 from ipate.people.people import People
+from ipate.release.noise import SecureNoise, SeededNoise
 
 SHAPE = (3, 4, 2)
 ROW = st.tuples(st.tuples(*[st.integers(0, 3)] * 3), st.integers(-1, 1))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ballots.making import PEOPLE, POOL, X, Y, on_disk
-from ipate.ballots import release as module
+from ipate.engines.ballots import release as module
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "ballots.py"
 KNOWN = {"n_classes": 3, "partitions": 4}

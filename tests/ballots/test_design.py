@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ipate.accounting import gdp
 from ipate.accounting.bounds import Meter
-from ipate.ballots.design import GRID, about, ballot_terms, counted, figure, make_design
+from ipate.engines.ballots.design import GRID, about, ballot_terms, counted, figure, make_design
 from ipate.errors import BudgetExceededError, InputError
 from ipate.people.budgets import Budget, Group
 

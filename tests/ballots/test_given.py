@@ -5,13 +5,13 @@ import pytest
 
 from ballots.making import PEOPLE, POOL, POOL_Y, X, Y
 from ipate.accounting.bounds import Meter
-from ipate.ballots.counting import sum_ballots, units_by_person
-from ipate.ballots.design import ballot_terms, make_design, state_design
-from ipate.ballots.given import check_sum, read_ballots, release_given
-from ipate.ballots.release import PublicMaps, release, sum_private
+from ipate.engines.ballots.counting import sum_ballots, units_by_person
+from ipate.engines.ballots.design import ballot_terms, make_design, state_design
+from ipate.engines.ballots.given import check_sum, read_ballots, release_given
+from ipate.engines.ballots.release import PublicMaps, release, sum_private
 from ipate.errors import InputError
-from ipate.labelling.noise import SeededNoise
 from ipate.people.budgets import GroupRow
+from ipate.release.noise import SeededNoise
 
 ROWS = [GroupRow(group=g.id, epsilon=g.epsilon, delta=g.delta, people=g.people) for g in PEOPLE.groups]
 IDS = [group.id for group in PEOPLE.groups]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ballots.law import BINS, LABEL, adversarial, worst
-from ipate.ballots.counting import decode, sum_ballots
-from ipate.ballots.design import GRID, ballot_terms, make_design
+from ipate.engines.ballots.counting import decode, sum_ballots
+from ipate.engines.ballots.design import GRID, ballot_terms, make_design
 from ipate.people.budgets import Budget, Group
 
 CASES = [(0.5, 1e-2), (1.0, 1e-3), (3.0, 1e-3)]

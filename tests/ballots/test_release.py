@@ -9,17 +9,17 @@ import pytest
 from ballots.making import PEOPLE, POOL, POOL_Y, RNG, X, Y, on_disk
 from ipate.accounting import gdp
 from ipate.accounting.bounds import Meter
-from ipate.ballots.counting import add_noise
-from ipate.ballots.design import SIGMA, ballot_terms, make_design
-from ipate.ballots.release import PublicMaps, charge_ballots, release, sum_private
+from ipate.engines.ballots.counting import add_noise
+from ipate.engines.ballots.design import SIGMA, ballot_terms, make_design
+from ipate.engines.ballots.release import PublicMaps, charge_ballots, release, sum_private
 from ipate.errors import BudgetExceededError, InputError, IpateError
-from ipate.labelling.noise import SeededNoise
-from ipate.labelling.results import Record
 from ipate.ledger.base import MemoryLedger
-from ipate.ledger.histogram import Histogram
+from ipate.ledger.records import Histogram
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account, Group
 from ipate.people.people import People
+from ipate.release.noise import SeededNoise
+from ipate.release.results import Record
 
 KNOWN = {"n_classes": 3, "partitions": 4}
 
@@ -125,10 +125,10 @@ def test_sums_of_sites_equal_the_sum_of_all():
 
 
 def test_rest_of_the_budget_pays_for_later_runs(tmp_path):
-    from ipate.labelling.aggregators import GNMax, Mechanism
-    from ipate.labelling.loop import account_terms, label
-    from ipate.votes import Votes
-    from ipate.votes.panel import Panel
+    from ipate.engines.teachers.aggregators import GNMax, Mechanism
+    from ipate.engines.teachers.loop import account_terms, label
+    from ipate.engines.teachers.panel import Panel
+    from ipate.engines.teachers.votes import Votes
 
     path = tmp_path / "l.sqlite"
     names = [group.id for group in PEOPLE.groups]

@@ -16,11 +16,11 @@ import pytest
 from blocks import flat
 from ipate.accounting.bounds import Meter
 from ipate.cli.options import parse_orders
+from ipate.engines.teachers.account import account_for
+from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError
-from ipate.labelling.aggregators import Mechanism
-from ipate.labelling.audit import account_for
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
 
 GROUPS = ("strict", "lax", "strict", "lax", "strict", "strict")
 BALLOT = np.minimum(np.random.default_rng(4).integers(0, 3, (6, 30)), np.random.default_rng(5).integers(0, 3, (6, 30)))

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from ipate.cli.app import _run
-from ipate.labelling.results import GroupResult
 from ipate.people.budgets import Budget, Group
+from ipate.release.results import GroupResult
 
 PAGE = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
 CONFIG = """

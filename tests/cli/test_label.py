@@ -418,7 +418,7 @@ def test_interruption_message_says_how_to_continue(files, capsys, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ipate.labelling.loop.label", stopped)
+    monkeypatch.setattr("ipate.engines.teachers.loop.label", stopped)
     assert _run(arguments(files)) == 130
     charged, told = capsys.readouterr().err.splitlines()
     assert charged == "ipate: charging votes.ledger.sqlite: new"
@@ -429,7 +429,7 @@ def test_interrupt_while_a_module_loads_ends_like_any_other(files, capsys, monke
     def load(*_, **__):
         raise ImportError("initialization failed") from KeyboardInterrupt()
 
-    monkeypatch.setattr("ipate.labelling.loop.label", load)
+    monkeypatch.setattr("ipate.engines.teachers.loop.label", load)
     assert _run(arguments(files)) == 130
     assert "ipate: interrupted; run the same command again" in capsys.readouterr().err
 

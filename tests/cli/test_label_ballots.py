@@ -10,8 +10,8 @@ import pytest
 from ballots.making import PEOPLE, POOL_Y
 from ballots.test_given import GIVEN, IDS
 from blocks import flat
-from ipate.ballots.counting import decode
 from ipate.cli.app import _run
+from ipate.engines.ballots.counting import decode
 from ipate.ledger.sqlite import SqliteLedger
 
 
@@ -121,7 +121,7 @@ def test_death_after_the_charge_keeps_the_draw(files, run, monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_death_before_the_charge_leaves_no_label(files, run, monkeypatch):
-    die_at("ipate.ballots.given.charge_ballots", monkeypatch)
+    die_at("ipate.engines.ballots.given.charge_ballots", monkeypatch)
     assert not (files / "labels.csv").exists()
     assert not (files / "labels.csv.confidence.npz").exists()
     found, _ = labelled(run)

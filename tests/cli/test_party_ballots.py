@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from blocks import flat
-from ipate.ballots.counting import add_noise, decode
-from ipate.labelling.noise import SeededNoise
+from ipate.engines.ballots.counting import add_noise, decode
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.release.noise import SeededNoise
 from parties.casting import SITES, rewrite, write_rows
 from parties.making import write_pool
 

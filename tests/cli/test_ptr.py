@@ -11,12 +11,12 @@ from blocks import flat
 from ipate import PATEClassifier
 from ipate.allocation.allocation import Allocation
 from ipate.cli.app import _run
+from ipate.engines.teachers import tested
 from ipate.errors import InputError, IpateError
-from ipate.labelling import tested
-from ipate.labelling.noise import SecureNoise
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.release.noise import SecureNoise
 
-statistic = sys.modules["ipate.accounting.ptr.design"]  # the package has a function of that name
+statistic = sys.modules["ipate.accounting.ladder"]  # the package has a function of that name
 K, POOL, CLASSES = 60, 90, 3
 NOISE = ["--sigma", "8", "--check-sigma", "20", "--threshold", "40"]
 
@@ -294,8 +294,8 @@ def test_statistic_and_private_costs_are_never_written(config, run, says, monkey
 
 def _design_and_counts(config):
     from ipate.allocation.allocation import Allocation
+    from ipate.engines.teachers.votes import count_votes
     from ipate.planning.reference import read_design
-    from ipate.votes.counting import count_votes
 
     design = read_design(config / "r/public/design.json")
     allocation = Allocation.load(config / "r/private/allocation.npz")

@@ -4,7 +4,7 @@ import warnings
 import numpy as np
 import pytest
 
-from ipate.data.files import read_data
+from ipate.data.sources import read_data
 from ipate.errors import InputError
 
 TABLE = "age,bmi,sick,consent,who\n61,27.5,yes,high,p1\n48,22,no,low,p2\n50,30,yes,low,p1\n"

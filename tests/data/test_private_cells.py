@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipate.data import csvfile
+from ipate.data import raw as csvfile
 from ipate.data.columns import Roles
-from ipate.data.files import Sources, read_data, read_parts
-from ipate.data.making import Declared
+from ipate.data.schema import Declared
+from ipate.data.sources import Sources, read_data, read_parts
 
 HEADER = ["who", "consent", "age", "sex", "seen", "sick"]
 ROWS = [

@@ -3,8 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from ipate.data.making import Declared, make_schema, schema_from
-from ipate.data.schema import Schema
+from ipate.data.schema import Declared, Schema, make_schema, schema_from
 from ipate.errors import InputError
 
 PUBLIC = {

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from ipate.accounting import exact, sup, tight
 from ipate.accounting.bounds import Meter
+from ipate.engines.teachers import account
+from ipate.engines.teachers.account import account_for, check_mask
+from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError
-from ipate.labelling import audit as account
-from ipate.labelling.aggregators import Mechanism
-from ipate.labelling.audit import account_for, check_mask
 from ipate.people.budgets import Budget
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
 
 ORDERS = (2.0, 3.5, 8.0, 20.0, 40.0)
 CHECKED = Mechanism(sigma=4.0, check_sigma=6.0, threshold=5.0)
@@ -546,11 +546,11 @@ def test_unknown_stopped_by_is_refused_before_any_work():
 SCRIPT = """
 import json, resource, sys
 import numpy as np
-from ipate.labelling.audit import account_for
+from ipate.engines.teachers.account import account_for
 from ipate.accounting.bounds import Meter
-from ipate.labelling.aggregators import Mechanism
-from ipate.votes.panel import Panel
-from ipate.votes import read_votes
+from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import read_votes
 
 votes = read_votes(sys.argv[1])
 panel = Panel.from_votes(votes, [("a", 1.0, 1e-5, None)])

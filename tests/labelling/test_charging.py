@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from ipate.accounting.bounds import Meter
+from ipate.engines.teachers.aggregators import Confident, GNMax, Mechanism
+from ipate.engines.teachers.loop import Engine, label, open_ledger
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import BudgetExceededError
-from ipate.labelling.aggregators import Confident, GNMax, Mechanism
-from ipate.labelling.engine import Engine
-from ipate.labelling.loop import label, open_ledger
-from ipate.labelling.noise import SeededNoise
 from ipate.ledger.base import MemoryLedger
 from ipate.people.budgets import Account, Budget, Group
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SeededNoise
 from ledger.making import BUDGETS, CONFIDENT, DELTA, GROUPS, WEIGHTS, voting
 
 GNMAX = GNMax(mechanism=Mechanism(sigma=20.0))

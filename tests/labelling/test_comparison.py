@@ -7,7 +7,7 @@ from ipate import Mechanism, Meter, Panel, account_for, compare_bounds, plot_cos
 from ipate.accounting.bounds import BOUNDS
 from ipate.errors import InputError
 from ipate.planning.reference import Simulator
-from ipate.report.plots import PRIVATE
+from ipate.report.figures import PRIVATE
 
 VOTES = Simulator(accuracy=0.8, queries=12, seed=3).votes(n_teachers=40, n_classes=3)
 PANEL = Panel.from_votes(VOTES, [("strict", 1.0, 1e-5, 1.0), ("open", 3.0, 1e-5, 2.0)])

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ipate.accounting.bounds import Meter
-from ipate.accounting.ptr.design import Design
-from ipate.errors import BudgetExceededError, InputError
-from ipate.labelling import engine
-from ipate.labelling.aggregators import (
+from ipate.accounting.ladder import Design
+from ipate.engines.teachers import loop as engine
+from ipate.engines.teachers.account import account_for
+from ipate.engines.teachers.aggregators import (
     AGGREGATORS,
     Confident,
     GNMax,
@@ -22,15 +22,15 @@ from ipate.labelling.aggregators import (
     NamedAggregator,
     build_aggregator,
 )
-from ipate.labelling.audit import account_for
-from ipate.labelling.history import Extract
-from ipate.labelling.loop import account_terms, label, open_ledger
-from ipate.labelling.noise import SecureNoise, SeededNoise, in_steps
-from ipate.labelling.results import Record
-from ipate.labelling.tested import label_tested
+from ipate.engines.teachers.loop import account_terms, label, open_ledger
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.tested import label_tested
+from ipate.engines.teachers.votes import Votes
+from ipate.errors import BudgetExceededError, InputError
 from ipate.ledger.sqlite import SqliteLedger
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.history import Extract
+from ipate.release.noise import SecureNoise, SeededNoise, in_steps
+from ipate.release.results import Record
 from ledger.making import BUDGETS, DELTA, voting
 
 SIGMA, CHECK_SIGMA = 20.0, 30.0

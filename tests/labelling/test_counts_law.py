@@ -13,11 +13,11 @@ from scipy.special import ndtr
 
 from ipate.accounting.bounds import Meter
 from ipate.accounting.gdp import epsilon_of
-from ipate.labelling.aggregators import Confident, GNMax, Mechanism
-from ipate.labelling.loop import label, open_ledger
-from ipate.labelling.noise import SeededNoise
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.engines.teachers.aggregators import Confident, GNMax, Mechanism
+from ipate.engines.teachers.loop import label, open_ledger
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
+from ipate.release.noise import SeededNoise
 from oracles import argmax_law
 
 WEIGHTS = {"own": 1.5, "other": 0.5}

@@ -15,13 +15,13 @@ from scipy import stats
 
 from ipate.accounting import gdp, tight
 from ipate.accounting.bounds import Meter
-from ipate.labelling.aggregators import Confident, GNMax, Mechanism
-from ipate.labelling.loop import label, open_ledger
-from ipate.labelling.noise import SecureNoise, SeededNoise
-from ipate.labelling.results import state_guarantee
+from ipate.engines.teachers.aggregators import Confident, GNMax, Mechanism
+from ipate.engines.teachers.loop import label, open_ledger
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
 from ipate.ledger.base import MemoryLedger
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SecureNoise, SeededNoise
+from ipate.release.results import state_guarantee
 from oracles import argmax_law, divergence
 
 DELTA = 0.01

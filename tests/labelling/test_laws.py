@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ipate.engines.teachers.aggregators import Confident, GNMax, Interactive, LNMax, Mechanism
 from ipate.errors import InputError
-from ipate.labelling.aggregators import Confident, GNMax, Interactive, LNMax, Mechanism
-from ipate.labelling.noise import SecureNoise, SeededNoise
+from ipate.release.noise import SecureNoise, SeededNoise
 from oracles import argmax_law
 
 LEVEL = 1e-6

@@ -10,18 +10,17 @@ from hypothesis import strategies as st
 
 from ipate.accounting.bounds import Meter
 from ipate.allocation.participation import Participation
-from ipate.allocation.vanishing import fractions_for
-from ipate.allocation.weighting import weights_for
+from ipate.engines.teachers.account import account_for
+from ipate.engines.teachers.aggregators import Confident, GNMax, Interactive, LNMax, Mechanism
+from ipate.engines.teachers.loop import label, open_ledger
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.variants import fractions_for, weights_for
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import BudgetExceededError, InputError
-from ipate.labelling.aggregators import Confident, GNMax, Interactive, LNMax, Mechanism
-from ipate.labelling.audit import account_for
-from ipate.labelling.loop import label, open_ledger
-from ipate.labelling.noise import SecureNoise, SeededNoise
-from ipate.labelling.results import Record
 from ipate.ledger.base import MemoryLedger
 from ipate.people.budgets import Account, Budget, Group, strictest_first
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SecureNoise, SeededNoise
+from ipate.release.results import Record
 
 DELTA = 1e-5
 

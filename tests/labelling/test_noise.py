@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from ipate.errors import InputError
-from ipate.labelling.noise import SecureNoise, SeededNoise, make_noise
+from ipate.release.noise import SecureNoise, SeededNoise, make_noise
 
 LEVEL = 1e-6  # false positives of a seeded test, over seeds
 SECURE_LEVEL = 1e-9  # and of a test whose draws differ on every run
@@ -104,7 +104,7 @@ def test_secure_noise_does_not_change_global_state():
 FORK = """
 import os
 import numpy as np
-from ipate.labelling.noise import SecureNoise
+from ipate.release.noise import SecureNoise
 
 source, plain = SecureNoise(), np.random.default_rng()
 source.normal("label", ["warm"], 4)

@@ -6,7 +6,7 @@ import pytest
 
 from ipate.accounting.bounds import BOUNDS, Meter
 from ipate.errors import InputError
-from ipate.labelling.results import OVERLAP, SEEDED, state_guarantee
+from ipate.release.results import OVERLAP, SEEDED, state_guarantee
 
 WAYS = ("fixed", "account", "other")
 RELEASABLE = {(bound, way) for bound in ("loose", "gdp", "sup", "ptr") for way in ("fixed", "account")}

@@ -7,20 +7,20 @@ import pytest
 
 from ipate.accounting import gdp
 from ipate.accounting.bounds import Meter
-from ipate.accounting.ptr.design import level
+from ipate.accounting.ladder import level
+from ipate.engines.teachers import tested
+from ipate.engines.teachers.aggregators import Confident, Interactive, Mechanism
+from ipate.engines.teachers.loop import account_terms, label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.tested import label_tested
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import BudgetExceededError, InputError
-from ipate.labelling import tested
-from ipate.labelling.aggregators import Confident, Interactive, Mechanism
-from ipate.labelling.loop import account_terms, label
-from ipate.labelling.noise import SecureNoise
-from ipate.labelling.tested import label_tested
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import MemoryLedger
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account, Budget, Group
 from ipate.planning.reference import Reference, Simulator, design_for, read_design, write_design
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SecureNoise
 
 K, CLASSES, POOL = 60, 3, 90
 MECHANISM = Mechanism(sigma=8.0, check_sigma=20.0, threshold=40.0)

@@ -4,17 +4,17 @@ import numpy as np
 
 from ipate.accounting import gdp
 from ipate.accounting.bounds import Meter
+from ipate.engines.teachers.aggregators import Confident, Mechanism
+from ipate.engines.teachers.loop import account_terms, label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import IpateError
-from ipate.labelling.aggregators import Confident, Mechanism
-from ipate.labelling.loop import account_terms, label
-from ipate.labelling.noise import SeededNoise
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import MemoryLedger
 from ipate.ledger.records import Charge, Terms
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account, Budget, Group
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SeededNoise
 
 DELTA = 1e-5
 BUDGETS = {"strict": 1.0, "lax": 3.0, "middle": 2.0}

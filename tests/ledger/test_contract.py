@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ipate.accounting import gdp
 from ipate.accounting.bounds import Meter
+from ipate.engines.teachers.loop import account_terms, label
 from ipate.errors import BudgetExceededError, InputError
-from ipate.labelling.loop import account_terms, label
-from ipate.labelling.noise import SeededNoise
 from ipate.ledger.records import ReleaseTest, noise_kind
+from ipate.release.noise import SeededNoise
 from ledger.making import BUDGETS, CONFIDENT, LIMITS, all_terms, charge, in_memory, on_disk, terms, voting
 
 DELTA = 1e-5

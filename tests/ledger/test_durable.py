@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from ipate.accounting.bounds import Meter
+from ipate.engines.teachers.aggregators import GNMax, Interactive, Mechanism
+from ipate.engines.teachers.loop import account_terms, label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError, IpateError
-from ipate.labelling.aggregators import GNMax, Interactive, Mechanism
-from ipate.labelling.loop import account_terms, label
-from ipate.labelling.noise import SecureNoise, SeededNoise
 from ipate.ledger.records import Head, ReleaseTest
 from ipate.ledger.sqlite import SqliteLedger
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.release.noise import SecureNoise, SeededNoise
 from ledger.making import BUDGETS, CONFIDENT, all_terms, charge, opened, terms, voting
 
 
@@ -268,7 +268,7 @@ def test_terms_and_answers_survive_unusual_names(tmp_path):
 
 def test_open_ledger_uses_the_terms_of_the_panel():
     _, panel = voting(1)
-    from ipate.labelling.loop import open_ledger
+    from ipate.engines.teachers.loop import open_ledger
 
     for bound in ("gdp", "loose", "exact"):
         made = open_ledger(panel, Meter(bound), CONFIDENT)
@@ -355,7 +355,7 @@ def test_query_is_answered_with_or_without_counts_once(tmp_path, first):
 def test_answers_of_another_kind_are_not_shared(tmp_path, monkeypatch):
     kinds = ("labels", "test", "ballots", "later")
     monkeypatch.setattr("ipate.ledger.records.RELEASES", kinds)
-    monkeypatch.setattr("ipate.ledger.storage.RELEASES", kinds)
+    monkeypatch.setattr("ipate.ledger.chain.RELEASES", kinds)
     path = tmp_path / "ledger.sqlite"
     with SqliteLedger.open(path, all_terms(), run="one", pool="pool") as book:
         book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))

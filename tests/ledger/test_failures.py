@@ -14,11 +14,11 @@ from contextlib import closing
 import pytest
 
 from ipate.accounting.bounds import Meter
+from ipate.engines.teachers.loop import label
 from ipate.errors import IpateError
-from ipate.labelling.loop import label
-from ipate.labelling.noise import SeededNoise
 from ipate.ledger.file import connect, plain_errors
 from ipate.ledger.sqlite import SqliteLedger, runs_on
+from ipate.release.noise import SeededNoise
 from ledger.making import CONFIDENT, all_terms, charge, label_into, opened, voting
 
 

@@ -6,7 +6,7 @@ import pytest
 from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
 from ipate.ledger.admission import Roster
-from ipate.ledger.orders import first_orders, keep_orders, usual_order
+from ipate.ledger.carry import first_orders, keep_orders, usual_order
 from ipate.ledger.sqlite import SqliteLedger
 from ledger.making import DELTA, charge, larger, terms
 

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from ipate.accounting.bounds import Meter
-from ipate.allocation import allocate
+from ipate.engines.teachers.account import account_for
+from ipate.engines.teachers.aggregators import GNMax, LNMax, Mechanism
+from ipate.engines.teachers.loop import account_terms, label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.variants import allocate
 from ipate.errors import BudgetExceededError, InputError, IpateError
-from ipate.labelling.aggregators import GNMax, LNMax, Mechanism
-from ipate.labelling.audit import account_for
-from ipate.labelling.loop import account_terms, label
-from ipate.labelling.noise import SeededNoise
 from ipate.ledger.admission import Roster
 from ipate.ledger.records import PolicyTerms
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
-from ipate.votes.panel import Panel
+from ipate.release.noise import SeededNoise
 from ledger.making import BUDGETS, CONFIDENT, DELTA, LIMITS, all_terms, charge, larger, opened, terms, voting
 
 PEOPLE = {"ada": "strict", "bob": "strict", "cem": "lax", "dia": "middle"}

@@ -6,8 +6,7 @@ import pytest
 
 from ipate.errors import InputError, IpateError
 from ipate.ledger.admission import Roster
-from ipate.ledger.sqlite import SqliteLedger
-from ipate.ledger.withdrawing import record_withdrawals, withdrawals_on
+from ipate.ledger.sqlite import SqliteLedger, record_withdrawals, withdrawals_on
 from ledger.making import all_terms, charge
 from ledger.test_tampering import edit
 

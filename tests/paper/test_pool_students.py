@@ -9,7 +9,7 @@ from ipate.errors import InputError
 from ipate.planning.settings import choose_settings
 from ipate.public import queries
 from ipate.runs.asking import plan_queries
-from ipate.students import STUDENTS
+from ipate.students.student import STUDENTS
 from paper import pool_students
 from paper.jobs import Counts, Job
 from paper.pool_students import ask_points, run_pool_student

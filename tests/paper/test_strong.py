@@ -8,8 +8,8 @@ import pytest
 
 from ipate.accounting.gdp import mu_of
 from ipate.data import load
-from ipate.labelling.loop import label
-from ipate.votes import Votes
+from ipate.engines.teachers.loop import label
+from ipate.engines.teachers.votes import Votes
 from paper.accounts import beyond
 from paper.experiments import DELTA, SETUPS
 from paper.grid import Options
@@ -171,7 +171,7 @@ def test_own_students_spend_no_more_than_budgets(tmp_path):
 
 
 def test_counts_are_those_of_the_labelling_loop(tmp_path):
-    from ipate.labelling.aggregators import build_aggregator
+    from ipate.engines.teachers.aggregators import build_aggregator
     from paper.strong import GDP
 
     models = Tiny(cache=tmp_path)

@@ -8,9 +8,9 @@ import pytest
 
 from ipate.accounting import gdp
 from ipate.accounting.bounds import Meter
-from ipate.labelling.aggregators import Confident
-from ipate.labelling.loop import label
-from ipate.votes import Votes
+from ipate.engines.teachers.aggregators import Confident
+from ipate.engines.teachers.loop import label
+from ipate.engines.teachers.votes import Votes
 from paper.experiments import THREE_GROUPS, two_groups
 from paper.grid import PrecomputedVotings
 from paper.voting import (

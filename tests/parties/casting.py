@@ -5,9 +5,8 @@ import json
 
 import numpy as np
 
-from ipate.parties.ballots import cast_ballots, declare_site
-from ipate.parties.cells import make_site_cells
 from ipate.parties.site import SiteOptions
+from ipate.parties.sums import cast_ballots, declare_site, make_site_cells
 from ipate.people.policy import Policy
 from parties.making import COLUMNS, points
 

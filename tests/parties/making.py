@@ -8,10 +8,10 @@ import zipfile
 
 import numpy as np
 
+from ipate.models.named import make_model
 from ipate.parties.queries import make_queries
 from ipate.parties.site import SiteOptions, fit_site
 from ipate.people.policy import Policy
-from ipate.teachers.models import make_model
 
 COLUMNS = {"label": "diagnosis", "level": "consent", "person": "patient"}
 BOUNDS = "feature,low,high\nage,0,100\nbmi,10,50\n"

@@ -6,10 +6,16 @@ import zipfile
 import numpy as np
 import pytest
 
-from ipate.ballots.design import GRID
+from ipate.engines.ballots.design import GRID
 from ipate.errors import InputError
-from ipate.parties.ballots import cast_ballots, merge_ballots, read_site_ballots
-from ipate.parties.cells import make_site_cells, read_cells, read_declaration
+from ipate.parties.sums import (
+    cast_ballots,
+    make_site_cells,
+    merge_ballots,
+    read_cells,
+    read_declaration,
+    read_site_ballots,
+)
 from parties.casting import SITES, declared, rewrite, three_sites
 from parties.making import queries
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ipate.errors import DeltaWarning, InputError
+from ipate.models.named import make_model
 from ipate.parties import site as fitting
 from ipate.parties.site import Site, SiteOptions, fit_site
-from ipate.teachers.models import make_model
 from parties.making import Planted, fit_east, fitted, options_of, read_file, write_site
 
 

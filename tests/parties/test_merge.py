@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import read_votes
 from ipate.errors import InputError
 from ipate.parties.exchange import read_site_votes
 from ipate.parties.merge import merge
 from ipate.people.budgets import read_groups
-from ipate.votes import read_votes
-from ipate.votes.panel import Panel
 from parties.making import queries, read_file, send, write_file
 
 NORTH = {"high": (1.0, 1e-5, 3), "low": (3.0, 1e-5, 2)}

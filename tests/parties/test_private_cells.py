@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ipate.errors import InputError
+from ipate.models.named import make_model
 from ipate.parties.queries import Queries
 from ipate.parties.site import fit_site
-from ipate.teachers.models import make_model
 from parties.making import fitted, options_of, queries, write_site
 
 

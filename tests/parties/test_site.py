@@ -10,13 +10,13 @@ import joblib
 import numpy as np
 import pytest
 
-from ipate.data.files import read_data
+from ipate.data.sources import read_data
 from ipate.errors import InputError
+from ipate.models.named import make_model
+from ipate.models.training import train_and_vote
 from ipate.parties.exchange import read_site_votes
 from ipate.parties.queries import Queries, make_queries
 from ipate.parties.site import Site, SiteOptions
-from ipate.teachers.ensemble import train_and_vote
-from ipate.teachers.models import make_model
 from parties.making import COLUMNS, PEOPLE, Planted, fit_east, queries, read_file
 
 

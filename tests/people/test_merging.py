@@ -7,7 +7,7 @@ import pytest
 
 from ipate.errors import InputError
 from ipate.people.budgets import Budget, Group, shown_counts
-from ipate.people.merging import merge_groups
+from ipate.people.grouping import merge_groups
 from ipate.people.people import People
 
 

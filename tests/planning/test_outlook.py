@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ipate.accounting.bounds import Meter
+from ipate.engines.teachers.aggregators import Mechanism
 from ipate.errors import InputError
-from ipate.labelling.aggregators import Mechanism
 from ipate.people.budgets import Account, Budget, Group
 from ipate.planning.outlook import check_useful, foresee, more_consent, prospect
 from ipate.planning.plan import afforded

@@ -14,17 +14,17 @@ from scipy.special import ndtr, ndtri
 from allocation.cases import many_groups
 from ipate import PATEClassifier
 from ipate.accounting.bounds import Meter
-from ipate.allocation import lay_out
 from ipate.cli import plan as command
 from ipate.cli.app import _run
+from ipate.config import RunConfig
+from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.variants import lay_out
 from ipate.errors import InputError, ReproductionWarning
-from ipate.labelling.aggregators import Mechanism
 from ipate.parties.site import SiteOptions, _allocate_people
 from ipate.people.budgets import Budget, Group, sizes_of
 from ipate.people.policy import Policy
 from ipate.planning import plan as planning
 from ipate.planning.plan import RATES, labels_in, plan_variant
-from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.stages import resolve_settings
 from ipate.runs.task import DEFAULT_POLICY, prepare

@@ -5,14 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ipate.accounting.ptr.design import hash_queries
-from ipate.accounting.ptr.search import make_design, most_queries
+from ipate.accounting.ladder import hash_queries, make_design, most_queries
+from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.tested import (
+    check_design,
+    on_lattice,
+    query_ids,
+    refuse_own_votes,
+    setting_for,
+    votes_hash,
+)
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError
-from ipate.labelling.aggregators import Mechanism
-from ipate.labelling.tested import check_design, on_lattice, query_ids, refuse_own_votes, setting_for, votes_hash
 from ipate.planning.reference import Simulator, simulated_profile, votes_profile
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
 
 MECHANISM = Mechanism(sigma=40.0, check_sigma=150.0, threshold=200.0)
 SIMULATOR = Simulator(accuracy=0.95, spread=1.0, queries=60)

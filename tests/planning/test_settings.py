@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipate.accounting.bounds import Meter
-from ipate.allocation import allocate
+from ipate.engines.teachers.aggregators import Confident, GNMax, LNMax
+from ipate.engines.teachers.variants import allocate
 from ipate.errors import InputError
-from ipate.labelling.aggregators import Confident, GNMax, LNMax
 from ipate.people.budgets import Budget, Group
 from ipate.people.people import People
 from ipate.planning.choose import PRICES

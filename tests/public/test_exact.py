@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ipate.errors import InputError
-from ipate.public import exact
-from ipate.public.exact import Convolution, ExactNet, quantise
+from ipate.public import integers as exact
+from ipate.public.integers import Convolution, ExactNet, quantise
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (40, 10, 12), dtype=np.uint8)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ipate.public.hog import gradients
+from ipate.public.integers import gradients
 
 
 def stripes(angle, side=32):

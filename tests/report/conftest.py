@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from ipate.runs.config import RunConfig
+from ipate.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.reporting import write_report
 from ipate.runs.stages import execute

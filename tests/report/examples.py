@@ -1,9 +1,9 @@
 """Hand-made facts for reports: any bound, any stopping rule, seeded or not."""
 
 from ipate.accounting.bounds import Meter
-from ipate.labelling.history import Point
-from ipate.labelling.results import GroupResult, state_guarantee
 from ipate.people.budgets import Account, Budget, Group
+from ipate.release.history import Point
+from ipate.release.results import GroupResult, state_guarantee
 from ipate.report.facts import Facts, GroupFacts, Outcome, Owner, Parameters, Scores
 
 SCORES = Scores(label_accuracy=0.8123, student_accuracy=0.7654)

@@ -9,11 +9,12 @@ from dataclasses import asdict, replace
 import pytest
 
 from ipate.allocation.layout import Merge
-from ipate.labelling.results import SEEDED
-from ipate.report import claims, spending
+from ipate.release.results import SEEDED
+from ipate.report import claims
+from ipate.report import odds as spending
 from ipate.report.claims import assured, person_of
 from ipate.report.facts import DesignFacts, for_audience
-from ipate.report.layers import layers_of
+from ipate.report.questions import layers_of
 from ipate.report.registry import registry_record
 from report.examples import COSTS, facts, group
 

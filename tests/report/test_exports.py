@@ -10,10 +10,9 @@ import yaml
 
 from ipate.cli.app import _run
 from ipate.errors import InputError
-from ipate.report.events import group_events
+from ipate.report.exports import group_events
 from ipate.report.facts import Identity, for_audience
-from ipate.report.modelcard import model_card
-from ipate.report.registry import MISSING, as_yaml, missing_fields, registry_record
+from ipate.report.registry import MISSING, as_yaml, missing_fields, model_card, registry_record
 from ipate.runs.reporting import write_exports, write_report
 from report.examples import facts
 from runs import making

@@ -8,10 +8,9 @@ import pytest
 
 from ipate.report.claims import not_covered
 from ipate.report.facts import Identity, for_audience
-from ipate.report.layers import layers_of
-from ipate.report.modelcard import model_card
 from ipate.report.page import page
-from ipate.report.questions import questions
+from ipate.report.questions import layers_of, questions
+from ipate.report.registry import model_card
 from report.examples import facts
 
 TEN = [

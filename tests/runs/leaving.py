@@ -4,8 +4,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ipate.config import RunConfig
 from ipate.ledger.sqlite import SqliteLedger
-from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path
 from ipate.runs.person import withdraw
@@ -72,7 +72,7 @@ def go_on(folder, *, until=None, monkeypatch=None):
         yield tell
 
     if until is not None:
-        monkeypatch.setattr("ipate.labelling.loop.batch_size", lambda *_: 2)
+        monkeypatch.setattr("ipate.engines.teachers.loop.batch_size", lambda *_: 2)
     try:
         return execute(RunFolder.open(folder.path), bar=bar)
     except StoppedError:

@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from ipate.runs.config import RunConfig
+from ipate.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.stages import execute
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from ipate import PATEClassifier
+from ipate.config import RunConfig
 from ipate.errors import InputError
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Budget, Group
 from ipate.planning.settings import choose_settings
 from ipate.runs import asking, ledgers
-from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path
 from ipate.runs.stages import execute
-from ipate.students import find_student
+from ipate.students.student import find_student
 from runs.making import quiet
 
 GRAPH = {
@@ -112,7 +112,7 @@ def test_second_round_depends_on_released_labels_only():
 
 def made_labelling(order, labels):
     from ipate.accounting.bounds import Meter
-    from ipate.labelling.results import Labelling, state_guarantee
+    from ipate.release.results import Labelling, state_guarantee
 
     n = len(order)
     return Labelling(

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from ipate.cli.run import _payload
+from ipate.config import RunConfig
 from ipate.errors import BudgetExceededError, InputError
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Budget, Group
 from ipate.planning.voting import choose_voting
 from ipate.runs import ballots
-from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path, read_record
 from ipate.runs.outlook import check_useful, chosen_settings

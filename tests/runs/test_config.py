@@ -4,8 +4,8 @@ from datetime import date
 
 import pytest
 
+from ipate.config import RunConfig
 from ipate.errors import InputError
-from ipate.runs.config import RunConfig
 
 
 def write(folder, text):

@@ -19,12 +19,11 @@ from sklearn.naive_bayes import GaussianNB
 from ipate import PATEClassifier
 from ipate.allocation.allocation import Allocation
 from ipate.audit.auditing import audit
+from ipate.config import RunConfig
+from ipate.engines.teachers.aggregators import LNMax
 from ipate.errors import InputError
-from ipate.labelling.aggregators import LNMax
-from ipate.report.events import group_events
-from ipate.report.modelcard import model_card
-from ipate.report.registry import as_yaml, registry_record
-from ipate.runs.config import RunConfig
+from ipate.report.exports import group_events
+from ipate.report.registry import as_yaml, model_card, registry_record
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import reading
 from ipate.runs.person import withdraw

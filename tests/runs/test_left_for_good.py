@@ -8,8 +8,7 @@ import pytest
 from ipate import PATEClassifier
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError, IpateError
-from ipate.ledger.sqlite import SqliteLedger
-from ipate.ledger.withdrawing import record_withdrawals, withdrawals_on
+from ipate.ledger.sqlite import SqliteLedger, record_withdrawals, withdrawals_on
 from ipate.report.letter import letter
 from ipate.report.statement import sentences
 from ipate.runs import person as leaving

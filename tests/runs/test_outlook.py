@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ipate.ballots.design import about
 from ipate.cli.app import _run
+from ipate.config import RunConfig
+from ipate.engines.ballots.design import about
 from ipate.errors import InputError
-from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.outlook import check_useful, chosen_settings, standing_of
 from ipate.runs.stages import execute

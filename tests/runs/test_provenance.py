@@ -10,8 +10,8 @@ from datetime import date, timedelta
 import pytest
 
 from ipate.cli.app import _run
+from ipate.config import RunConfig
 from ipate.errors import InputError
-from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.provenance import identity_of
 from ipate.runs.reporting import write_report

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import ipate
+from ipate.config import RunConfig
 from ipate.errors import InputError
-from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.listing import state_of
 from ipate.runs.stages import execute

@@ -2,8 +2,8 @@
 
 import pytest
 
+from ipate.config import RunConfig
 from ipate.errors import InputError
-from ipate.runs.config import RunConfig
 from ipate.runs.task import prepare
 from runs.leaving import people_file, settings
 

@@ -32,7 +32,7 @@ def somebody(folder, *, rows=1, group="high"):
 @pytest.fixture
 def trained(monkeypatch):
     """Return a function that starts to record which teachers are trained."""
-    from ipate.teachers import ensemble
+    from ipate.models import training as ensemble
 
     inner, seen = ensemble._one_teacher, []
 

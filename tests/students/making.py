@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from ipate.data.making import schema_from
-from ipate.students import find_student
+from ipate.data.schema import schema_from
 from ipate.students.deployed import DeployedStudent, name_inputs
-from ipate.students.named import class_names
+from ipate.students.student import class_names, find_student
 
 CLASSES = ("home", "ward", "clinic")
 

@@ -8,12 +8,12 @@ from scipy import stats
 from sklearn.naive_bayes import GaussianNB
 
 from ipate.accounting.bounds import Meter
+from ipate.engines.teachers.aggregators import GNMax, Mechanism
+from ipate.engines.teachers.loop import label
 from ipate.errors import InputError
-from ipate.labelling.aggregators import GNMax, Mechanism
-from ipate.labelling.loop import label
-from ipate.labelling.noise import SeededNoise
-from ipate.students import find_student
+from ipate.release.noise import SeededNoise
 from ipate.students.confidence import confidence, guess, label_distributions, posterior
+from ipate.students.student import find_student
 from ledger.making import voting
 
 VOTES = np.array([[40, 12, -3], [7, 7, 7], [-90, 400, 380]])

@@ -18,8 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
 from ipate import InputError, load_student
-from ipate.students.deployed import DeployedStudent, find_folder
-from ipate.students.frames import describe
+from ipate.students.deployed import DeployedStudent, describe, find_folder
 from students.making import CLASSES, deployed, raw
 
 
@@ -169,7 +168,7 @@ def test_skops_file_with_unknown_type_is_refused(folder, tmp_path):
     """A file that was replaced by one that names another type is refused before it is read."""
     from hashlib import sha256
 
-    from ipate.students.storage import read_model
+    from ipate.students.deployed import read_model
 
     path = tmp_path / "model.skops"
     skops.io.dump(Custom().fit([[0], [1]], [0, 1]), path)

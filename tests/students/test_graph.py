@@ -13,9 +13,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from ipate import InputError, PATEClassifier, load_student
-from ipate.students import STUDENTS, find_student
 from ipate.students.deployed import DeployedStudent
-from ipate.students.graph import GraphStudent, pool_graph
+from ipate.students.spreading import GraphStudent, pool_graph
+from ipate.students.student import STUDENTS, find_student
 from students.making import CLASSES, deployed, raw
 
 MOONS, SIDE = make_moons(400, noise=0.06, random_state=0)

@@ -8,8 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from ipate.errors import InputError
-from ipate.students import find_student
-from ipate.students.named import NamedClassifier, named, over_all_classes
+from ipate.students.student import NamedClassifier, find_student, named, over_all_classes
 
 NAMES = ["home", "ward", "clinic"]
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from ipate import students
 from ipate.errors import InputError
-from ipate.students import find_student
+from ipate.students.student import find_student
+from ipate.students.student import student as students
 
 SEMI = find_student("semi")
 
@@ -173,7 +173,7 @@ def test_missing_torch_gives_an_install_hint(monkeypatch):
 def test_torch_is_not_imported_unless_asked_for():
     code = (
         "import sys, numpy as np\n"
-        "from ipate.students import STUDENTS\n"
+        "from ipate.students.student import STUDENTS\n"
         "from ipate.public.features import Features, fit_features\n"
         "assert 'semi' in STUDENTS\n"
         "found = fit_features(np.random.default_rng(0).integers(0, 256, (20, 16, 16), dtype=np.uint8), n_classes=2)\n"

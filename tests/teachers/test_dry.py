@@ -16,8 +16,8 @@ from sklearn.pipeline import make_pipeline
 
 from ipate import PATEClassifier
 from ipate.errors import InputError
-from ipate.teachers.dry import dry_fit
-from ipate.teachers.engines import Engine
+from ipate.models.named import dry_fit
+from ipate.models.workers import Engine
 
 GRID = GridSearchCV(KNeighborsClassifier(), {"n_neighbors": [1, 3]}, cv=5)
 POOL = np.random.default_rng(0).normal(size=(300, 4))

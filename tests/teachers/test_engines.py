@@ -22,12 +22,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.tree import DecisionTreeClassifier
 
 from ipate.cli.app import _run
+from ipate.engines.teachers.store import VoteStore
 from ipate.errors import InputError
-from ipate.teachers import workers
-from ipate.teachers.engines import Engine
-from ipate.teachers.ensemble import train_and_vote
-from ipate.teachers.workers import Died
-from ipate.votes.store import VoteStore
+from ipate.models import workers
+from ipate.models.training import train_and_vote
+from ipate.models.workers import Died, Engine
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
 TEACHERS, MIDDLE = 50, 20
@@ -196,7 +195,7 @@ def test_ray_starts_locally_without_address():
 import os, tempfile
 import numpy as np
 from pathlib import Path
-from ipate.teachers.engines import Engine
+from ipate.models.workers import Engine
 
 def told(task, *, data):
     return task, int(data.sum()), os.environ.get("RAY_AUTH_MODE"), len(os.environ.get("RAY_AUTH_TOKEN", ""))
@@ -379,7 +378,7 @@ def test_unreachable_cluster_is_refused_at_construction(address, message):
 @pytest.mark.parametrize(("backend", "package"), [("ray", r"ipate\[ray\]"), ("dask", r"dask\[distributed\]")])
 def test_missing_backend_gives_install_hint(monkeypatch, backend, package):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr("ipate.teachers.engines.find_spec", lambda name: None)
+    monkeypatch.setattr("ipate.models.workers.find_spec", lambda name: None)
     for name in ("dask", "distributed"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=rf"backend is '{backend}': .*pip install '{package}'"):
@@ -395,7 +394,7 @@ def test_missing_backend_gives_install_hint(monkeypatch, backend, package):
     ],
 )
 def test_run_refuses_bad_engine_before_creating_folder(tmp_path, capsys, monkeypatch, flags, message):
-    monkeypatch.setattr("ipate.teachers.models._net", lambda name: lambda **options: DecisionTreeClassifier())
+    monkeypatch.setattr("ipate.models.named._net", lambda name: lambda **options: DecisionTreeClassifier())
     assert _run(["run", "--dataset", "digits", "--epsilon", "2", "--out", str(tmp_path / "out"), *flags]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line

@@ -9,10 +9,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from ipate.engines.teachers.store import VoteStore, learnt_from
 from ipate.errors import InputError
 from ipate.files import fingerprint
-from ipate.teachers.ensemble import train_and_vote
-from ipate.votes.store import VoteStore, learnt_from
+from ipate.models.training import train_and_vote
 
 
 class Fragile(ClassifierMixin, BaseEstimator):

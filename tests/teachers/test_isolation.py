@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from ipate.teachers.isolation import attempt
+from ipate.models.isolation import attempt
 
 
 def talk():

@@ -9,7 +9,7 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 
 import torch
 
-from ipate.ballots.release import PublicMaps
+from ipate.engines.ballots.release import PublicMaps
 from ipate.errors import InputError
 from ipate.files import read_npz, write_npz
 from ipate.public.features import Features, fit_features

@@ -98,7 +98,7 @@ def test_votes_file_holds_votes_groups_weights_and_labels(ensemble, world, tmp_p
 
 
 def test_votes_file_is_readable_by_read_votes(ensemble, world, tmp_path):
-    reader = pytest.importorskip("ipate.votes")
+    reader = pytest.importorskip("ipate.engines.teachers.votes")
     file = ensemble.write_votes(tmp_path / "votes.npz", world[0], groups=["a"] * 4)
     read = reader.read_votes(file)
     assert np.array_equal(read.votes, votes_of(ensemble, world[0]))

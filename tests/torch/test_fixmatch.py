@@ -8,7 +8,7 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 import torch
 
 from ipate.errors import InputError
-from ipate.students.storage import read_model, write_model
+from ipate.students.deployed import read_model, write_model
 from ipate.torch import fixmatch
 from ipate.torch.contrastive import train_encoder
 from ipate.torch.fixmatch import train_fixmatch

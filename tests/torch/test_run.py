@@ -10,9 +10,9 @@ pytest.importorskip("torch.nn", reason="needs torch: pip install 'ipate[torch]'"
 from blocks import flat
 from ipate import load_student
 from ipate.cli.app import _run
-from ipate.teachers.ensemble import train_nets_and_vote
+from ipate.engines.teachers.store import VoteStore, learnt_from
+from ipate.models.training import train_nets_and_vote
 from ipate.torch.estimator import TorchClassifier
-from ipate.votes.store import VoteStore, learnt_from
 
 RUN = """
 [data]
@@ -75,7 +75,7 @@ def train(store, X, y, *, steps, **options):
 
 
 def test_finished_block_is_kept_and_empty_slots_change_no_other(tmp_path, monkeypatch):
-    monkeypatch.setattr("ipate.teachers.ensemble.BLOCK", 2)
+    monkeypatch.setattr("ipate.models.training.BLOCK", 2)
     rng = np.random.default_rng(0)
     X, y = rng.random((40, 8, 8), dtype=np.float32), rng.integers(3, size=40)
     rows = [np.arange(i, 40, 4) for i in range(4)]

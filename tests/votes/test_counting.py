@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipate.votes import counting
-from ipate.votes.counting import count_votes, row_blocks, take_columns, weigh_votes
+from ipate.engines.teachers import votes as counting
+from ipate.engines.teachers.votes import count_votes, row_blocks, take_columns, weigh_votes
 
 
 @st.composite
@@ -90,8 +90,8 @@ def test_memory_does_not_grow_with_file_size(tmp_path):
     """200 MB of votes are checked, counted and shuffled in much less memory."""
     code = f"""
 import numpy as np
-from ipate.votes import counting
-from ipate.votes import read_votes
+from ipate.engines.teachers.votes import counting
+from ipate.engines.teachers.votes import read_votes
 def held():
     return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if "VmHWM" in line)
 counting._MAPPED = 1 << 25

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from ipate.votes import Votes
-from ipate.votes.likeness import is_copy, sketch
+from ipate.engines.teachers.votes import Votes, is_copy, sketch
 
 
 def panel(seed, *, teachers=250, classes=2, queries=600):

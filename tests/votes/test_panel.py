@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError
 from ipate.people.budgets import Account, Budget, Group
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
 
 BALLOT = np.array([[0, 1, 2, -1], [2, 2, 0, 1], [1, 1, 1, 1], [0, 0, -1, 1], [2, 1, 0, 0]])
 GROUPS = ("a", "b", "a", "b", "c")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipate import files as npz
+from ipate.engines.teachers import votes as counting
+from ipate.engines.teachers.store import VoteStore, erase_votes, voted_in
+from ipate.engines.teachers.votes import Votes, count_votes, read_votes
 from ipate.errors import ClassesWarning, InputError
-from ipate.votes import Votes, counting, read_votes
-from ipate.votes.counting import count_votes
-from ipate.votes.store import VoteStore, erase_votes, voted_in
 
 PLAIN = np.array([[0, 1, 2, -1], [2, 2, 0, 1], [1, 1, 1, 1]])
 

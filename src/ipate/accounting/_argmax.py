@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr
 
+from ipate._types import Floats
 from ipate.accounting._ternary import log_density
-from ipate.accounting.bounds import Floats, check_not_negative, check_positive
+from ipate.accounting.bounds import check_not_negative, check_positive
 from ipate.errors import InputError
 
 _REACH = 8.5  # distance from the peak, in σ, where an integrand has fallen below e^-36 of it

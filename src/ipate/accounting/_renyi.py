@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
-from ipate.accounting.bounds import Floats
+from ipate._types import Floats
 
 _SERIES = 8.0  # up to here the alternating series loses at most 8^8/8!/7 = 60 units in the last place
 _CELLS = 1 << 14  # elements worked on at once: a few arrays of this size fit a core's own cache

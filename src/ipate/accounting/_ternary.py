@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from ipate.accounting.bounds import Floats
+from ipate._types import Floats
 
 STEP = 1e-5  # the smallest move that is evaluated by differences
 ROUNDING = 1e-6  # slack for floating point: a bound counts as settled at T(1 − ROUNDING)

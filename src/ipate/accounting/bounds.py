@@ -15,9 +15,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ipate._types import Floats
 from ipate.errors import InputError, check_number, refuse_name
 
-Floats: TypeAlias = NDArray[np.float64]
 Orders: TypeAlias = Sequence[float]
 CONVERSIONS = ("classic", "improved")
 PAPER_ORDERS: tuple[float, ...] = tuple(float(order) for order in range(2, 51))

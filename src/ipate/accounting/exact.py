@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
+from ipate._types import Bools, Floats
 from ipate.accounting._argmax import Batch, Laws, check_counts, grid_points, is_wide, laws_of
 from ipate.accounting._renyi import worst_divergence, worst_tangent
-from ipate.accounting.bounds import Floats, Orders, Voters, check_orders, check_positive, check_sensitivity
+from ipate.accounting.bounds import Orders, Voters, check_orders, check_positive, check_sensitivity
 from ipate.accounting.loose import RenyiBound
 from ipate.errors import InputError
 
@@ -28,7 +29,6 @@ _BATCH_CELLS = _BLOCK_CELLS = 1 << 17
 _PART_CELLS, _PART_COSTS = 400_000, 2_000_000
 _MOST_CELLS = 1 << 20  # counts so far apart that a table would be larger keep the loose cost, which is sound
 _SMALLEST = float(np.finfo(np.float64).tiny)
-Bools = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, erfinv, expit, ndtr, ndtri
 
-from ipate.accounting.bounds import SAFETY, Bound, Floats, Orders, check_budgets, check_positive, check_sensitivity
+from ipate._types import Floats
+from ipate.accounting.bounds import SAFETY, Bound, Orders, check_budgets, check_positive, check_sensitivity
 from ipate.accounting.loose import pure_epsilon
 from ipate.errors import InputError
 

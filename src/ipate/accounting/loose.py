@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from ipate._types import Floats
 from ipate.accounting.bounds import (
     CONVERSIONS,
     SAFETY,
     Bound,
-    Floats,
     Orders,
     check_budgets,
     check_orders,

@@ -49,8 +49,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtri
 
+from ipate._types import Floats
 from ipate.accounting._ternary import BINARY, TERNARY, HalfSpaces, certify, costs, log_density, weighted_excess
-from ipate.accounting.bounds import Floats, Orders, check_orders, check_positive, check_sensitivity
+from ipate.accounting.bounds import Orders, check_orders, check_positive, check_sensitivity
 from ipate.accounting.loose import RenyiBound
 
 CHECK_MARGIN = 0.0005

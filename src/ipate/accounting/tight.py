@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
+from ipate._types import Floats
 from ipate.accounting import loose
-from ipate.accounting.bounds import Floats, Orders, Voters, check_orders, check_positive, check_sensitivity
+from ipate.accounting.bounds import Orders, Voters, check_orders, check_positive, check_sensitivity
 
 _BLOCK = 1 << 16  # numbers worked on at a time
 _ROUNDING = 4e-16  # what cancellation may have taken from ln(…): charged on top

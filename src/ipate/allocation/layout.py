@@ -7,14 +7,10 @@ allocation made later from the same facts agree by construction.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ipate._types import Floats
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError, show
 from ipate.people.budgets import Account, Group
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

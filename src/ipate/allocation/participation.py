@@ -15,10 +15,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ipate._types import Bools, Ints
 from ipate.errors import InputError, show
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 _UNIT = 1 << 24  # seats per voting are kept as whole multiples of 1/_UNIT: no rounding, anywhere
 _BLOCK = 1 << 16  # seats whose shuffles are drawn in one go
 

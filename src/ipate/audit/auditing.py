@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ipate.audit.ballots import attack_ballots
-from ipate.audit.copies import Copy, silent
-from ipate.audit.results import Audit, GroupAudit
 from ipate.audit.student import Trials, check_student
-from ipate.audit.subject import Subject, read_subject
+from ipate.audit.subject import Audit, Copy, GroupAudit, Subject, read_subject, silent
 from ipate.audit.teachers import attack_teachers, measure_noise
 from ipate.errors import InputError
+from ipate.models.named import NETS
 from ipate.runs.ledgers import Bar
-from ipate.teachers.models import NETS
 
 CONFIDENCE = 0.999
 DRAWS = 200_000

@@ -8,33 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ipate._types import Floats, Ints
 from ipate.allocation.allocation import Allocation
 from ipate.audit.canaries import made_up_task
-from ipate.audit.copies import silent
 from ipate.audit.law import least_success, vector_epsilon, within_steps
 from ipate.audit.noise import independent, upper_limit
-from ipate.audit.results import Attack, GroupAudit, Measured
 from ipate.audit.student import Lesson, Trials, attack_student
-from ipate.audit.subject import Subject
-from ipate.ballots.counting import STEP
-from ipate.ballots.design import FULL, GRID, SIGMA, Design, ballot_terms, make_design
-from ipate.ballots.release import BallotRelease, PublicMaps, release, sum_private
-from ipate.ballots.voters import allocate_ballots, voters
+from ipate.audit.subject import Attack, GroupAudit, Measured, Subject, silent
 from ipate.data.dataset import Dataset
+from ipate.engines.ballots.counting import STEP
+from ipate.engines.ballots.design import FULL, GRID, SIGMA, Design, allocate_ballots, ballot_terms, make_design, voters
+from ipate.engines.ballots.release import BallotRelease, PublicMaps, release, sum_private
 from ipate.files import write_npz
-from ipate.labelling.noise import STEPS
 from ipate.ledger.records import Terms
 from ipate.people.budgets import Group
 from ipate.people.people import People
 from ipate.public.cells import PARTITIONS
+from ipate.release.noise import STEPS
 from ipate.runs.ballots import release_once
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar, reading
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _ROWS = 3  # rows of the first person of every group; the others have one
 _PER_CLASS = 4.0  # Σw/σ per class of the made-up people
 _CELLS = 64

@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from ipate._types import Floats, Ints
 from ipate.data.dataset import Dataset, Partition
 from ipate.people.people import People
 from ipate.runs.task import Task
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Roll(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

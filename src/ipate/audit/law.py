@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtr
 
+from ipate._types import Floats
 from ipate.accounting import gdp
-from ipate.labelling.noise import STEPS
+from ipate.release.noise import STEPS
 
-Floats = NDArray[np.float64]
 MOST = 600.0  # no larger ε is searched for; e^ε stays a finite double
 _MARGIN = 1e-16  # rounding error of one probability
 _GRID = 16  # the largest privacy loss of one release, in steps of the grid

@@ -14,15 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from ipate._types import Floats, Ints
 from ipate.accounting._argmax import argmax_log_law
 from ipate.audit.canaries import lean, rise
-from ipate.audit.copies import Copy
 from ipate.audit.law import largest, least_success, within_steps
-from ipate.audit.results import Measured
-from ipate.labelling.noise import STEPS
+from ipate.audit.subject import Copy, Measured
+from ipate.release.noise import STEPS
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _FAR = 100.0  # no σ above this multiple of the stated one is searched for
 _CHANCE = 6.0  # deviations of a correlation that independent draws do not reach
 _SURE = 1.3  # deviations of the noise between a count and what it is compared with, where that is possible

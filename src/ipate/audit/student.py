@@ -13,21 +13,19 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats
 from ipate.audit.canaries import Pair, made_up_task
-from ipate.audit.copies import Copy
 from ipate.audit.law import least_success, most_success
-from ipate.audit.results import Attack
-from ipate.audit.subject import Subject
+from ipate.audit.subject import Attack, Copy, Subject
 from ipate.data.dataset import Dataset
 from ipate.errors import InputError
-from ipate.labelling.results import Record
 from ipate.people.people import People
+from ipate.release.results import Record
 from ipate.runs.fitting import run_labelling
 from ipate.runs.teaching import teach
-from ipate.students import find_student
 from ipate.students.confidence import lesson
+from ipate.students.student import find_student
 
-Floats = NDArray[np.float64]
 Lesson: TypeAlias = tuple[NDArray[np.int64], Mapping[str, Any]]  # labels of the pool, and what else a student is told
 FEWEST = 10
 _AWAY = 6.0  # where the canary's row lies, in deviations of the pool's points

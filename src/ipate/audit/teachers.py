@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from ipate._types import Floats
 from ipate.accounting._argmax import argmax_log_law
 from ipate.audit.canaries import Pair, check_pair, label_pair
-from ipate.audit.copies import Charged, Copy, silent
 from ipate.audit.law import Part, bit, projected, shown_epsilon, vector_epsilon
 from ipate.audit.noise import measure_check, measure_label
-from ipate.audit.results import Attack, GroupAudit, Measured
 from ipate.audit.student import Trials, attack_labels
+from ipate.audit.subject import Attack, Charged, Copy, GroupAudit, Measured, silent
 from ipate.runs.ledgers import Bar
 
-Floats = NDArray[np.float64]
 LABELS, CHECKS, ALL = "labels", "checks", "all releases"
 _WIDEST = 1.0  # largest lead of an attack on labels, in deviations of a difference
 

@@ -27,8 +27,8 @@ from ipate.cli.output import (
 from ipate.errors import InputError, check_number
 
 if TYPE_CHECKING:
-    from ipate.labelling.audit import Audit, HistoryRow
-    from ipate.labelling.results import Guarantee
+    from ipate.engines.teachers.account import Audit, HistoryRow
+    from ipate.release.results import Guarantee
 
 ALL = "all"
 EXAMPLE = (
@@ -77,16 +77,15 @@ def command(
 ) -> None:
     """Compute what the releases on these votes cost each group of people under a bound."""
     from ipate.accounting.bounds import Meter
-    from ipate.allocation.variant import teacher_weights
-    from ipate.labelling.aggregators import build_aggregator
-    from ipate.labelling.audit import account_for, check_mask
-    from ipate.labelling.comparison import comparable_bounds, compare_bounds
-    from ipate.labelling.costs import check_supported
-    from ipate.labelling.results import StoppedBy, state_guarantee
+    from ipate.engines.teachers.account import account_for, check_mask, comparable_bounds, compare_bounds
+    from ipate.engines.teachers.aggregators import build_aggregator
+    from ipate.engines.teachers.costs import check_supported
+    from ipate.engines.teachers.influence import teacher_weights
+    from ipate.engines.teachers.panel import Panel
+    from ipate.engines.teachers.votes import read_votes
     from ipate.people.budgets import read_groups
-    from ipate.report.plots import check_format, plot_costs
-    from ipate.votes import read_votes
-    from ipate.votes.panel import Panel
+    from ipate.release.results import StoppedBy, state_guarantee
+    from ipate.report.figures import check_format, plot_costs
 
     check_number("delta", delta)
     mechanism = build_aggregator(
@@ -139,7 +138,7 @@ def command(
 
 def _print_one(result: "Audit", delta: float, *, as_json: bool) -> None:
     """Print the costs under one bound."""
-    from ipate.labelling.blocks import blocks
+    from ipate.release.results import blocks
 
     meter = result.meter
     if as_json:
@@ -161,7 +160,7 @@ def _print_one(result: "Audit", delta: float, *, as_json: bool) -> None:
 
 def _print_all(results: "Sequence[Audit]", delta: float, *, as_json: bool) -> None:
     """Print the costs under every bound: those that may be published in one block, the others in another."""
-    from ipate.labelling.blocks import blocks
+    from ipate.release.results import blocks
 
     if as_json:
         payload: dict[str, Any] = {"publishable": {"bounds": {}}, "private": {"bounds": {}}}

@@ -135,7 +135,7 @@ def _usage(error: Any) -> str:
     where = error.ctx.command_path if error.ctx else "ipate"
     option = str(getattr(error, "option_name", ""))
     if option and any(param.name == "config" for param in (error.ctx.command.params if error.ctx else ())):
-        from ipate.runs.config import find_key
+        from ipate.config import find_key
 
         if (place := find_key(option.lstrip("-").replace("-", "_"))) is not None:
             return f"{where}: {option} is not an option: set {place} (see {where} --help)"

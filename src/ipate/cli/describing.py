@@ -11,9 +11,9 @@ from ipate.errors import InputError
 
 if TYPE_CHECKING:
     from ipate.accounting.bounds import Meter
-    from ipate.labelling.results import Labelling
     from ipate.ledger.base import Ledger
     from ipate.people.budgets import GroupRow
+    from ipate.release.results import Labelling
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ class Describer:
         """Write the report while the ledger is open; an earlier private labelling leaves none to write."""
         if self.path is None or ledger is None:
             return
-        from ipate.report.assemble import write_facts
-        from ipate.report.labelled import Given, facts_of_labelling
+        from ipate.report.assemble import Given, facts_of_labelling, write_facts
 
         if not result.guarantee.publishable:
             logging.getLogger("ipate").warning(

@@ -10,7 +10,7 @@ from ipate.cli.output import print_result
 from ipate.errors import InputError
 
 if TYPE_CHECKING:
-    from ipate.accounting.ptr.design import Design
+    from ipate.accounting.ladder import Design
 
 EXAMPLE = (
     "Examples: ipate design votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
@@ -59,11 +59,11 @@ def command(
         raise InputError("a design needs VOTES.npz, --groups and --out (or --check DESIGN.json)")
     import numpy as np
 
-    from ipate.allocation import panel_for
-    from ipate.allocation.variant import TrainedElsewhere
-    from ipate.labelling.aggregators import build_aggregator
+    from ipate.engines.teachers.aggregators import build_aggregator
+    from ipate.engines.teachers.influence import TrainedElsewhere
+    from ipate.engines.teachers.variants import panel_for
+    from ipate.engines.teachers.votes import read_votes
     from ipate.people.budgets import read_groups
-    from ipate.votes import read_votes
 
     options.check_out(out, "a design")
     chosen = build_aggregator("auto", sigma=sigma, check_sigma=check_sigma, threshold=threshold)

@@ -26,12 +26,12 @@ from ipate.cli.output import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from ipate.ballots.given import GivenBallots
-    from ipate.labelling.history import StoredAnswers
-    from ipate.labelling.noise import NoiseSource
-    from ipate.labelling.results import Labelling
+    from ipate.engines.ballots.given import GivenBallots
+    from ipate.engines.teachers.votes import Votes
     from ipate.ledger.base import Ledger
-    from ipate.votes import Votes
+    from ipate.release.history import StoredAnswers
+    from ipate.release.noise import NoiseSource
+    from ipate.release.results import Labelling
 
 EXAMPLE = (
     "Example: ipate label votes.npz --groups groups.csv --sigma 40 --check-sigma 150 --threshold 200 "
@@ -116,20 +116,20 @@ def command(
     import numpy as np
 
     from ipate.accounting.bounds import Meter
-    from ipate.allocation import panel_for
-    from ipate.allocation.variant import TrainedElsewhere
-    from ipate.ballots.given import holds_ballots, read_ballots
+    from ipate.engines.ballots.given import holds_ballots, read_ballots
+    from ipate.engines.teachers.aggregators import build_aggregator
+    from ipate.engines.teachers.costs import check_supported
+    from ipate.engines.teachers.influence import TrainedElsewhere
+    from ipate.engines.teachers.loop import Stop, account_terms, label
+    from ipate.engines.teachers.tested import label_tested
+    from ipate.engines.teachers.variants import panel_for
+    from ipate.engines.teachers.votes import read_votes
     from ipate.errors import InputError, check_number
-    from ipate.labelling.aggregators import build_aggregator
-    from ipate.labelling.costs import check_supported
-    from ipate.labelling.history import stored_answers
-    from ipate.labelling.loop import Stop, account_terms, label
-    from ipate.labelling.noise import make_noise
-    from ipate.labelling.tested import label_tested
     from ipate.ledger.admission import Roster
     from ipate.people.budgets import check_delta, read_groups
     from ipate.planning.reference import write_design
-    from ipate.votes import read_votes
+    from ipate.release.history import stored_answers
+    from ipate.release.noise import make_noise
 
     check_number("delta", delta)
     meter = Meter(bound, conversion, options.parse_orders(orders))
@@ -213,7 +213,7 @@ def _label_ballots(
 
     import numpy as np
 
-    from ipate.ballots.given import release_given
+    from ipate.engines.ballots.given import release_given
     from ipate.files import replacing
 
     with charging(list(ballots.design.terms.values()), run=ballots.run(seed), pool=ballots.pool) as book:
@@ -316,9 +316,9 @@ def _show(
 
     import numpy as np
 
-    from ipate.labelling.blocks import blocks
-    from ipate.labelling.history import told_stored
     from ipate.people.budgets import shown_counts
+    from ipate.release.history import told_stored
+    from ipate.release.results import blocks
 
     labelled = result.answered | result.reinforced
     scores: dict[str, float | None] = {"accuracy": None}

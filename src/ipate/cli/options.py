@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ipate.accounting.ptr.design import Design
-    from ipate.labelling.aggregators import Mechanism
+    from ipate.accounting.ladder import Design
+    from ipate.engines.teachers.aggregators import Mechanism
+    from ipate.engines.teachers.panel import Panel
+    from ipate.engines.teachers.votes import Votes
     from ipate.people.budgets import Group
     from ipate.planning.reference import Reference
-    from ipate.votes import Votes
-    from ipate.votes.panel import Panel
 
 AsJson = Annotated[bool, Option("--json", help="Print only JSON on stdout.")]
 CpuSeconds = Annotated[
@@ -120,7 +120,7 @@ def whole_number(text: str | None) -> int | str | None:
 
 def load_probs(path: Path | None, votes: "Votes") -> "NDArray[np.float64] | None":
     """Read the student's probabilities, queries × classes, each row summing to 1."""
-    from ipate.labelling.loop import check_probs
+    from ipate.engines.teachers.loop import check_probs
 
     if path is None:
         return None
@@ -131,8 +131,8 @@ def make_reference(
     *, reference: Path | None, reserve: float | None, fallback: bool, classes: int | None, **parameters: float | None
 ) -> "Reference":
     """Return the reference of a design: a simulator with these parameters, or the votes of other teachers."""
+    from ipate.engines.teachers.votes import read_votes
     from ipate.planning.reference import RESERVE, Reference, Simulator
-    from ipate.votes import read_votes
 
     kept = RESERVE if reserve is None else reserve
     given: dict[str, Any] = {name: value for name, value in parameters.items() if value is not None}
@@ -158,7 +158,7 @@ def chosen_design(
     Only public facts of the votes are used: query ids, numbers of teachers, and classes. The votes themselves serve
     to refuse a reference that is a copy of them.
     """
-    from ipate.labelling.tested import query_ids, refuse_own_votes
+    from ipate.engines.teachers.tested import query_ids, refuse_own_votes
     from ipate.planning.reference import design_for, read_design
 
     with waiting("designing the test", quiet=quiet):

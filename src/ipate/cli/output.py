@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from ipate.labelling.results import GroupResult, Guarantee, Record
     from ipate.planning.plan import Plan
+    from ipate.release.results import GroupResult, Guarantee, Record
 
 Rows: TypeAlias = Sequence[Sequence[str]]
 Counted: TypeAlias = Callable[[int | None], int | str | None]  # a number of people as it may be shown
@@ -88,7 +88,7 @@ def print_blocks(
 
 def labels_given(record: "Record", *, least: int) -> str:
     """Return how many labels a run released, and from what; beside a group of few people no weight is told."""
-    from ipate.ballots.design import counted, figure
+    from ipate.engines.ballots.design import counted, figure
     from ipate.people.budgets import has_small
 
     found = record.ballots

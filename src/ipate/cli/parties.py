@@ -95,8 +95,8 @@ def cells(
     as_json: AsJson = False,
 ) -> None:
     """Make the cells file for every site: public cells, and the weight of every group's ballots."""
-    from ipate.parties.cells import make_site_cells, read_declaration
     from ipate.parties.queries import read_queries
+    from ipate.parties.sums import make_site_cells, read_declaration
 
     made, design = make_site_cells(
         read_queries(queries), [read_declaration(path) for path in declarations], out, partitions=partitions,
@@ -146,7 +146,7 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Combine the sites' votes, or ballots, into one file and a group file for `ipate label`."""
-    from ipate.ballots.given import holds_ballots
+    from ipate.engines.ballots.given import holds_ballots
     from ipate.errors import InputError
     from ipate.parties.exchange import read_site_votes
     from ipate.parties.merge import merge as combine
@@ -177,8 +177,7 @@ def merge(
 def _merge_ballots(
     paths: list[Path], cells: Path, queries: "Queries | None", out: Path, expect: "Sequence[str]", as_json: bool
 ) -> None:
-    from ipate.parties.ballots import merge_ballots, read_site_ballots
-    from ipate.parties.cells import read_cells
+    from ipate.parties.sums import merge_ballots, read_cells, read_site_ballots
 
     files = [read_site_ballots(path) for path in paths]
     merged = merge_ballots(files, read_cells(cells), queries=queries, expect=expect)

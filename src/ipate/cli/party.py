@@ -81,9 +81,8 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Train a site's teachers on its own people under their own budgets; nothing leaves the folder."""
-    from ipate.parties.models import make_teacher
     from ipate.parties.queries import read_queries
-    from ipate.parties.site import fit_site
+    from ipate.parties.site import fit_site, make_teacher
 
     given = _options(
         label=label, level=level, epsilon_column=epsilon_column, person=person, policy=policy, epsilon=epsilon,
@@ -173,8 +172,8 @@ def declare(
     as_json: AsJson = False,
 ) -> None:
     """Declare a site's groups, budgets and numbers of people for ballots; rows stay in the folder."""
-    from ipate.parties.ballots import declare_site
     from ipate.parties.queries import read_queries
+    from ipate.parties.sums import declare_site
 
     given = _options(
         label=label, level=level, epsilon_column=epsilon_column, person=person, policy=policy, epsilon=epsilon,
@@ -206,8 +205,7 @@ def ballots(
     as_json: AsJson = False,
 ) -> None:
     """Sum the ballots of a site's own people; the file holds sums and declared budgets only."""
-    from ipate.parties.ballots import cast_ballots
-    from ipate.parties.cells import read_cells
+    from ipate.parties.sums import cast_ballots, read_cells
 
     manifest, fingerprint = cast_ballots(site, read_cells(cells), out, again=again)
     payload = {

@@ -10,13 +10,13 @@ from ipate.cli import options
 from ipate.cli.output import Counted, cell, print_json, print_table, progress_bar, told_chances, without_small
 
 if TYPE_CHECKING:
-    from ipate.ballots.design import Design
+    from ipate.config import RunConfig
+    from ipate.engines.ballots.design import Design
     from ipate.people.budgets import Group
     from ipate.planning.outlook import Prospect
     from ipate.planning.plan import GroupPlan, Plan, VariantPlan
     from ipate.planning.reference import Forecast, Reference
     from ipate.planning.standing import Standing
-    from ipate.runs.config import RunConfig
     from ipate.runs.task import Task
 
 EXAMPLE = (
@@ -98,8 +98,8 @@ def command(
 
     With --accuracy or --reference it also compares the bounds gdp, sup and ptr.
     """
-    from ipate.allocation import options_by_variant
-    from ipate.runs.config import RunConfig
+    from ipate.config import RunConfig
+    from ipate.engines.teachers.variants import options_by_variant
 
     who: dict[str, Any] = {
         "people": people, "groups": groups, "share": share or None, "epsilon": epsilon, "delta": delta,
@@ -225,7 +225,7 @@ def _merged(
 ) -> "tuple[tuple[Group, ...], tuple[str, ...]]":  # fmt: skip
     """Merge groups downwards, as a run does."""
     from ipate.people.budgets import MIN_GROUP_SIZE
-    from ipate.people.merging import merge_groups, regrouped
+    from ipate.people.grouping import merge_groups, regrouped
     from ipate.planning.choose import group_limit
 
     limit = group_limit(
@@ -363,7 +363,7 @@ def _show_outlook(found: "Prospect", pool: int, counted: Counted) -> None:
 
 def _show_ballots(ballots: "dict[str, Design]", pool: int) -> None:
     """Print what ballots afford the same people: everybody's own budget, and the strictest one for all."""
-    from ipate.ballots.design import ENOUGH, figure
+    from ipate.engines.ballots.design import ENOUGH, figure
 
     if not ballots:
         return

@@ -10,7 +10,7 @@ from ipate.cli.output import print_json, progress_bar
 from ipate.errors import InputError, show
 
 if TYPE_CHECKING:
-    from ipate.data.tables import Table
+    from ipate.data.raw import Table
     from ipate.students.deployed import DeployedStudent
 
 EXAMPLE = (
@@ -65,7 +65,7 @@ def _length(X: Any) -> int:
 def _rows(student: "DeployedStudent", path: Path, id_column: str | None) -> tuple[Any, list[str] | None, list[str]]:
     """Return the images or the table of a file, its ids, and the columns that are not used."""
     from ipate.data.cells import texts
-    from ipate.data.tables import open_table
+    from ipate.data.raw import open_table
     from ipate.files import read_npz
 
     names = student.feature_names_in_.tolist()

@@ -38,7 +38,7 @@ from ipate.errors import BudgetExceededError, InputError
 
 if TYPE_CHECKING:
     from ipate.cli.output import Rows
-    from ipate.runs.config import RunConfig
+    from ipate.config import RunConfig
     from ipate.runs.stages import RunSummary
 
 EXAMPLE = (
@@ -233,7 +233,7 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
     """Return the settings of the file, overridden by the given options."""
     import tomllib
 
-    from ipate.runs.config import RunConfig
+    from ipate.config import RunConfig
 
     values: dict[str, Any] = {}
     if path is not None:
@@ -254,7 +254,7 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
 
 
 def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
-    from ipate.labelling.blocks import ballot_figures, blocks
+    from ipate.release.results import ballot_figures, blocks
 
     record, settings = summary.record, summary.settings
     inputs = {

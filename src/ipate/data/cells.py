@@ -10,15 +10,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from functools import reduce
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats, Ints
 from ipate.files import plain_number
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 MISSING = frozenset({"", "nan", "na", "n/a", "null", "none", "?"})
 """Cells that mean a missing number or date, in small letters."""
 _PIECE = 1 << 16  # cells of a pyarrow column that are converted at once

@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ipate._types import Floating, Ints
 from ipate.data.schema import Schema
 from ipate.errors import InputError, check_count, show
 
-Floats: TypeAlias = NDArray[np.floating[Any]]
-Ints: TypeAlias = NDArray[np.int64]
 _PER_ROW = ("y", "levels", "epsilon", "person_id", "consent_date", "consent_version")
 _STREAM = 0x73706C6974  # "split": the random stream of a partition, which no other use of the same seed shares
 
@@ -271,13 +270,13 @@ class Scaler:
     upper: float
     basis: str
 
-    def transform(self, X: ArrayLike) -> Floats:
+    def transform(self, X: ArrayLike) -> Floating:
         """Scale a table; float32 stays float32, everything else becomes float64."""
         table = np.asarray(X)
         if table.ndim != 2 or table.shape[1] != len(self.shift):
             raise InputError(f"X has the shape {table.shape}: this scaler is for (rows, {len(self.shift)})")
         dtype = np.float32 if table.dtype == np.float32 else np.float64
-        scaled: Floats = np.subtract(table, self.shift.astype(dtype), dtype=dtype)
+        scaled: Floating = np.subtract(table, self.shift.astype(dtype), dtype=dtype)
         scaled /= self.scale.astype(dtype)
         return np.clip(scaled, self.lower, self.upper, out=scaled)
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.data import cells
+from ipate.data.raw import open_table
 from ipate.data.schema import EncodedRows
-from ipate.data.tables import open_table
 from ipate.errors import InputError, show
 
 Hashes: TypeAlias = NDArray[np.uint64]

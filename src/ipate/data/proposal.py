@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from ipate.data import cells
-from ipate.data.making import FEW_VALUES, MOST_VALUES, kind_of, type_of
-from ipate.data.tables import Table, header_of, open_table
+from ipate.data.raw import Table, header_of, open_table
+from ipate.data.schema import FEW_VALUES, MOST_VALUES, kind_of, type_of
 from ipate.errors import InputError, show
-from ipate.files import FilePath, no_column, plain_number
-from ipate.files.tables import is_csv, separator
+from ipate.files import FilePath, is_csv, no_column, plain_number, separator
 
 UNKNOWN = "?"
 _NAMES = {  # what columns of this role are often called, in small letters

@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 
+from ipate._types import Floats
 from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
 from ipate.ledger.carry import Charges, Histories, Place
@@ -15,7 +16,6 @@ from ipate.ledger.records import (
     PRIVATE_COSTS,
     AccountRow,
     Charge,
-    Floats,
     Head,
     NoiseKind,
     PersonRecord,

@@ -1,26 +1,32 @@
-"""The ledger in an SQLite file; charges and answers are committed together, before anything is released."""
+"""Reading a verified ledger file, and the head that is kept beside it for rollback detection.
+
+The ledger in an SQLite file; charges and answers are committed together, before anything is released.
+
+People who withdraw from a ledger: no later run uses their data, until they consent again.
+"""
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from ipate.errors import InputError, IpateError
-from ipate.files import FileLock
+from ipate.files import FileLock, write_text
 from ipate.ledger.admission import Roster
-from ipate.ledger.appending import append
 from ipate.ledger.base import Ledger, check_ids
-from ipate.ledger.carry import openings
+from ipate.ledger.carry import keep_orders, openings
+from ipate.ledger.chain import BatchRow, Contents, append, charges, read
 from ipate.ledger.file import (
     connect,
     create_schema,
+    head_file,
     is_blank,
     lock_for_writing,
     plain_errors,
     transaction,
 )
-from ipate.ledger.orders import keep_orders
 from ipate.ledger.records import (
     REASONS,
     AccountRow,
@@ -37,8 +43,66 @@ from ipate.ledger.records import (
     refuse_mixed_noise,
     shared,
 )
-from ipate.ledger.storage import BatchRow, Contents, charges, read
-from ipate.ledger.verified import TIMEOUT, check_head, keep_head, kept_head, looked_at, lost
+from ipate.people.ids import plain_id
+
+TIMEOUT = 30.0  # seconds to wait for another process
+
+
+@contextmanager
+def looked_at(file: Path) -> Iterator[tuple[sqlite3.Connection, Contents] | None]:
+    """Read and verify a ledger without its lock; None if there is none or its creation was interrupted."""
+    if not file.exists() or file.stat().st_size == 0:
+        yield None
+        return
+    with (
+        plain_errors(str(file)),
+        closing(connect(file, readonly=True, timeout=TIMEOUT)) as connection,
+        transaction(connection, write=False),
+    ):
+        yield None if is_blank(connection) else (connection, read(connection, name=str(file)))
+
+
+def check_head(name: str, contents: Contents, wanted: Head | None) -> None:
+    """Rollback detection: refuse a ledger whose chain does not contain a head that was seen before."""
+    if wanted is None or wanted.hash in (known.hex() for known in contents.hashes):
+        return
+    ends, seen = f"entry {contents.head.entries}", f"entry {wanted.entries}"
+    if any(not row.terms.meter.data_independent for run in contents.runs.values() for row in run.accounts):
+        ends, seen = "an earlier entry", "a later one"  # the number of charges may depend on private votes
+    if wanted.entries > contents.head.entries:
+        raise IpateError(
+            f"{name}: this is an older copy of the ledger: it ends at {ends} and {seen} was seen before; restore the "
+            "newest copy, because later charges are missing here"
+        )
+    raise IpateError(
+        f"{name}: this ledger has another history than the one that was seen before, or lacks its last record; find "
+        "the newest copy of the ledger that the head belongs to, and charge nothing to this one"
+    )
+
+
+def lost(file: Path) -> IpateError:
+    """Return the error for a ledger that is not where it was."""
+    return IpateError(
+        f"{file}: there is no ledger here; if it was moved or lost, restore it, do not start anew: what its people "
+        "have spent would be forgotten"
+    )
+
+
+def kept_head(file: Path) -> Head | None:
+    """Return the newest head that was recorded beside a ledger; None if there is none."""
+    try:
+        return Head.parse(head_file(file).read_text(encoding="ascii"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise IpateError(f"{head_file(file)}: not readable ({error}); restore it together with the ledger") from None
+
+
+def keep_head(file: Path, head: Head) -> None:
+    """Record the head beside the file, so that an older copy is noticed; a failure to do so is no error."""
+    if kept_head(file) != head:
+        with suppress(OSError):
+            write_text(head_file(file), f"{head}\n", private=True)  # it counts charges
 
 
 class SqliteLedger(Ledger):
@@ -342,3 +406,51 @@ def _settings(terms: Terms) -> object:
     """Return what must be the same to continue a run; orders that an account has fixed stay as they are."""
     meter = terms.meter
     return terms.account, meter.bound, meter.conversion, () if meter.fixes_order else meter.orders
+
+
+@dataclass(frozen=True, kw_only=True)
+class Withdrawals:
+    """The withdrawals on a ledger: who is withdrawn now, and everybody's latest withdrawal, each with the time."""
+
+    withdrawn: Mapping[str, str]
+    latest: Mapping[str, str]
+
+
+def withdrawals_on(path: str | Path, *, head: Head | None = None) -> Withdrawals:
+    """Return the withdrawals on a ledger, none if there is no ledger yet; `head` is one that was seen before."""
+    file = Path(path)
+    if not file.exists() and (head is not None or kept_head(file) is not None):
+        raise lost(file)
+    with looked_at(file) as found:
+        if found is None:
+            return Withdrawals(withdrawn={}, latest={})
+        contents = found[1]
+        for known in (head, kept_head(file)):
+            check_head(str(file), contents, known)
+        latest = {row.person: row.time for row in contents.withdrawals if not row.returned}
+        return Withdrawals(withdrawn=contents.withdrawn, latest=latest)
+
+
+def record_withdrawals(
+    path: str | Path, people: Collection[str], *, returned: bool = False, timeout: float = TIMEOUT
+) -> None:
+    """Record on a ledger that people withdrew or, with `returned`, consented again; a ledger that is new is created.
+
+    When this returns, the records are on disk. Somebody who is in that state already is left as they are.
+    """
+    file = Path(path)
+    with plain_errors(str(file)), lock_for_writing(file, timeout=timeout):
+        head = kept_head(file)
+        if not file.exists() and head is not None:
+            raise lost(file)
+        with closing(connect(file, readonly=False, timeout=timeout)) as connection:
+            if head is None and is_blank(connection):
+                with transaction(connection, write=True):
+                    create_schema(connection, time=now())
+            with transaction(connection, write=False):
+                contents = read(connection, name=str(file))
+            check_head(str(file), contents, head)
+            for person in map(plain_id, people):
+                if (person in contents.withdrawn) == returned:
+                    append(connection, contents, WithdrawalRow(len(contents.hashes), now(), person, int(returned)))
+            keep_head(file, contents.head)

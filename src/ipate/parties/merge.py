@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate._version import __version__
-from ipate.allocation.weighting import weights_for
+from ipate.engines.teachers.variants import weights_for
 from ipate.errors import InputError, refuse_name, show
 from ipate.files import write_text
 from ipate.parties.exchange import DeclaredGroup, Manifest, SiteFile, SiteVotes, new_folder, new_npz

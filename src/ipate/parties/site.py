@@ -1,47 +1,134 @@
-"""A site: it trains teachers on its own people's rows in its own folder, and only their votes leave it.
+"""The teachers of a site: fitted and stored one by one, loaded to vote, and what they said noted privately.
+
+A site: it trains teachers on its own people's rows in its own folder, and only their votes leave it.
 
 Teachers are stored by joblib, that is, pickled, and whoever can write such a file can run code here. So a teacher is
 loaded only from its own site's private folder, only while nobody but the owner can write to that folder, and only if
 its file has the hash that was recorded after training. Vote files hold no models and are read without pickle.
 """
 
+import io
 import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Ints
 from ipate._version import __version__
-from ipate.allocation import VARIANTS, allocate
 from ipate.allocation.allocation import Allocation
-from ipate.allocation.variant import single_class_groups
 from ipate.data.dataset import Dataset
-from ipate.data.files import read_data
 from ipate.data.overlap import check_overlap, row_hashes
 from ipate.data.schema import LIMIT, Feature, Schema
+from ipate.data.sources import read_data
+from ipate.engines.teachers.influence import single_class_groups
+from ipate.engines.teachers.variants import VARIANTS, allocate
 from ipate.errors import InputError, check_count, refuse_name, show
 from ipate.files import fingerprint, read_npy, read_npz, replacing, write_text
+from ipate.models.isolation import FIT, VOTE, Attempt, attempt
+from ipate.models.named import dry_fit
+from ipate.models.training import (
+    FIXED_CLASS,
+    Notes,
+    constant_teacher,
+    fit_teacher,
+    predict_votes,
+    run_teachers,
+    vote_dtype,
+)
+from ipate.models.workers import Engine
 from ipate.parties import exchange
-from ipate.parties.exchange import DeclaredGroup, DeclaredTeacher, Encoding, Manifest, check_site, sha256
-from ipate.parties.models import fit_one, load_and_vote, note, pickled, store, teacher_file
+from ipate.parties.exchange import DeclaredGroup, DeclaredTeacher, Encoding, Manifest, Record, check_site, sha256
 from ipate.parties.queries import Queries
-from ipate.parties.record import Record
 from ipate.people.budgets import MIN_GROUP_SIZE
 from ipate.people.grouping import row_name
 from ipate.people.ids import warn_alike
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
 from ipate.planning.choose import group_limit, usual_points
-from ipate.teachers.dry import dry_fit
-from ipate.teachers.engines import Engine
-from ipate.teachers.ensemble import FIXED_CLASS, Notes, constant_teacher, run_teachers
-from ipate.votes.store import vote_dtype
+
+
+def teacher_file(folder: Path, teacher: int) -> Path:
+    """Return the file of one teacher."""
+    return folder / f"{teacher:05d}.joblib"
+
+
+def make_teacher(name: str) -> Any:
+    """Return the unfitted classifier of this name; 'logistic' standardises by the teacher's own rows, within its vote.
+
+    Public bounds are wide, and a regularised linear model learns little from features that use a small part of [0, 1].
+    """
+    from ipate.models.named import make_model
+
+    model = make_model(name, {})
+    if name != "logistic":
+        return model
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), model)
+
+
+def fit_one(
+    task: tuple[int, Ints], *, estimator: Any, X: NDArray[Any], y: Ints, seed: int, folder: Path,
+    cpu_seconds: float | None, home: int,
+) -> Attempt:  # fmt: skip
+    """Train one teacher and store it."""
+    teacher, rows = task
+    done = attempt(
+        lambda: pickled(fit_teacher(estimator, X[rows], y[rows], teacher=teacher, seed=seed)),
+        key=(seed, teacher, FIT), cpu_seconds=cpu_seconds, home=home,
+    )  # fmt: skip
+    if not done.failed:
+        store(teacher_file(folder, teacher), done.result)
+    return replace(done, result=None)
+
+
+def pickled(model: Any) -> bytes:
+    """Return a model as joblib stores it."""
+    import joblib
+
+    joblib.dump(model, held := io.BytesIO())
+    return held.getvalue()
+
+
+def store(path: Path, model: bytes) -> None:
+    """Write a teacher's file atomically, readable by its owner only."""
+    with replacing(path, private=True) as file:
+        file.write(model)
+
+
+def load_and_vote(
+    task: tuple[int, Ints], *, folder: Path, hashes: tuple[str, ...], X: NDArray[Any], n_classes: int,
+    cpu_seconds: float | None, home: int,
+) -> Attempt:  # fmt: skip
+    """Load one teacher, if its file has the known hash, and let it vote."""
+    import joblib
+
+    teacher, path = task[0], teacher_file(folder, task[0])
+    if path.is_symlink() or not path.is_file():
+        raise InputError(f"{path}: the teacher is missing, or is a link; fit the site again")
+    data = path.read_bytes()
+    if sha256(data) != hashes[teacher]:
+        raise InputError(f"{path}: this is not the teacher that was trained, and it is not loaded; fit the site again")
+    return attempt(
+        lambda: predict_votes(joblib.load(io.BytesIO(data)), X, n_classes=n_classes),
+        key=(teacher, VOTE), cpu_seconds=cpu_seconds, home=home,
+    )  # fmt: skip
+
+
+def note(private: Path, **sections: Any) -> None:
+    """Add sections to the private notes: teachers that failed, and what teachers warned, logged or printed."""
+    path = private / "notes.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    write_text(path, json.dumps(kept | sections, indent=2, ensure_ascii=False) + "\n")
+
 
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 SITE_FORMAT = "ipate site 1"

@@ -10,6 +10,7 @@ from itertools import chain, compress, islice
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats
 from ipate.errors import LIMITS, InputError, check_number, nearest, show
 from ipate.files import FilePath, Table, read_table
 from ipate.people.budgets import GroupRow
@@ -17,7 +18,6 @@ from ipate.people.ids import alike, alike_sentence, plain_ids
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy, agreed_before, check_consent_day, check_date
 
-Floats = NDArray[np.float64]
 NAMED = 5  # lines or people listed in one message
 _MOST = 100  # problems reported separately; a wrong column may have one per row
 _MANY = 50  # more groups than this get a note

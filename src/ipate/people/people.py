@@ -7,21 +7,27 @@ is reported in `People.notes`. The number of people, their budgets and who share
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ipate._types import Ints
 from ipate.errors import InputError, show
 from ipate.files import FilePath, read_table
 from ipate.people.budgets import MIN_GROUP_SIZE, Group
-from ipate.people.grouping import Where, by_level, by_number, find_rows, number_column, row_name
+from ipate.people.grouping import (
+    Where,
+    by_level,
+    by_number,
+    find_rows,
+    merge_groups,
+    number_column,
+    regrouped,
+    row_name,
+)
 from ipate.people.ids import plain_id
-from ipate.people.merging import merge_groups, regrouped
 from ipate.people.policy import Policy
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import beta
 
+from ipate._types import Floats
 from ipate.accounting import gdp
 from ipate.accounting._argmax import argmax_log_law
-from ipate.allocation import lay_out
 from ipate.data.frames import take
+from ipate.engines.teachers.variants import lay_out
 from ipate.errors import InputError
 from ipate.ledger.records import Noise
 from ipate.people.budgets import Account, Group
 from ipate.planning.standing import Left, Standing, left_in
-from ipate.students import Student
+from ipate.students.student import Student
 
-Floats = NDArray[np.float64]
 SIGMAS = (0.04, 0.06, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3)  # or scales of Laplace noise
 PRICES: dict[Noise, float] = {"gaussian": 2.0, "laplace": 2 * float(np.pi)}  # μ² of a label at most, times (Δ/σ)²
 CHECK_SIGMAS = (0.15, 0.2, 0.3, 0.4, 0.6)
@@ -140,7 +140,7 @@ def choose(
     over reference profiles of several skills, at `points_per_teacher` or `usual_points`. `n_teachers` fixes k.
     Without a `check`, only σ is chosen, or the scale b of Laplace noise, whose label costs a μ² of at most 2π(Δ/b)²:
     μ = 2Φ⁻¹(e^ε₀/(1 + e^ε₀)) with ε₀ = 2Δ/b is concave in ε₀ with the slope √(π/2) at 0. `standing` is what earlier
-    runs left of the budgets. `options` are those of `ipate.allocation.lay_out`.
+    runs left of the budgets. `options` are those of `ipate.engines.teachers.variants.lay_out`.
     """
     scored = []
     for known, base, worth in _candidates(

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from ipate.accounting._argmax import argmax_log_law
-from ipate.allocation import find_variant, lay_out
-from ipate.ballots.design import Design, about, counted
-from ipate.labelling.aggregators import Mechanism
+from ipate.engines.ballots.design import Design, about, counted
+from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.variants import find_variant, lay_out
 from ipate.people.budgets import Group
 from ipate.planning.choose import Choice, Profile
 from ipate.planning.plan import VariantPlan, plan_variant

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ipate.allocation import VARIANTS, find_variant
-from ipate.ballots.design import ENOUGH, about, counted
+from ipate.engines.ballots.design import ENOUGH, about, counted
+from ipate.engines.teachers.variants import VARIANTS, find_variant
 from ipate.errors import MOST_EPSILON, InputError, check_count
 from ipate.people.budgets import Budget, Group
 from ipate.planning.choose import SKILLS, reference_profile

@@ -10,10 +10,10 @@ from scipy.special import ndtr
 
 from ipate.accounting._argmax import argmax_log_law
 from ipate.accounting.bounds import Meter, planning_bounds, queries_afforded
-from ipate.allocation import BASELINE, VARIANTS, find_variant, lay_out
 from ipate.allocation.layout import Layout
+from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.variants import BASELINE, VARIANTS, find_variant, lay_out
 from ipate.errors import InputError, check_count, show
-from ipate.labelling.aggregators import Mechanism
 from ipate.people.budgets import Account, Group
 from ipate.planning.standing import Left, Standing, left_in
 
@@ -201,7 +201,7 @@ def make_plan(
     seed : int
         The public split seed.
     options : mapping, optional
-        Further options of `ipate.allocation.lay_out`, by variant.
+        Further options of `ipate.engines.teachers.variants.lay_out`, by variant.
     standing : Standing, optional
         What earlier runs left of the budgets. Default: all of them.
     """

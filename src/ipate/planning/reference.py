@@ -21,17 +21,15 @@ from scipy.optimize import brentq
 from scipy.special import expit, ndtr
 
 from ipate.accounting.bounds import Meter
+from ipate.accounting.ladder import Design, Profile, hash_queries, make_design, most_queries, profile_of
 from ipate.accounting.ptr import Setting
-from ipate.accounting.ptr.design import Design, hash_queries
-from ipate.accounting.ptr.search import Profile, make_design, most_queries, profile_of
+from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.tested import count_blocks, on_lattice, setting_for, votes_hash
+from ipate.engines.teachers.votes import Votes, sketch
 from ipate.errors import InputError
 from ipate.files import write_text
-from ipate.labelling.aggregators import Mechanism
-from ipate.labelling.tested import count_blocks, on_lattice, setting_for, votes_hash
 from ipate.planning.plan import Plan, VariantPlan, afforded, labels_in
-from ipate.votes import Votes
-from ipate.votes.likeness import sketch
-from ipate.votes.panel import Panel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.bounds import PAPER_ORDERS, Meter, find_bound
-from ipate.accounting.ptr.design import Design
-from ipate.allocation import find_variant
+from ipate.accounting.ladder import Design
 from ipate.allocation.allocation import Allocation
-from ipate.ballots.design import SIGMA
-from ipate.ballots.voters import ballot_layout
+from ipate.engines.ballots.design import SIGMA, ballot_layout
+from ipate.engines.teachers.aggregators import NamedAggregator, build_aggregator, find_aggregator
+from ipate.engines.teachers.costs import check_supported
+from ipate.engines.teachers.loop import Stop
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.tested import check_tested
+from ipate.engines.teachers.variants import find_variant
 from ipate.errors import BudgetExceededError, InputError, refuse_name, show
 from ipate.files import write_text
-from ipate.labelling.aggregators import NamedAggregator, build_aggregator, find_aggregator
-from ipate.labelling.costs import check_supported
-from ipate.labelling.loop import Stop
-from ipate.labelling.tested import check_tested
 from ipate.ledger.records import Noise
 from ipate.people.budgets import Group
 from ipate.planning.choose import Choice, choose, choose_few, proxy_profiles
@@ -29,8 +29,7 @@ from ipate.planning.reference import Reference, Simulator, design_for
 from ipate.planning.standing import Standing
 from ipate.planning.voting import BALLOTS, Voting, ballot_design, choose_voting, suits_ballots
 from ipate.public.queries import RULES
-from ipate.students import Student
-from ipate.votes.panel import Panel
+from ipate.students.student import Student
 
 FORMAT = "ipate settings 1"
 PROXY_SIZES = (15, 30, 60, 120, 240, 480)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ipate.accounting.bounds import Floats, Meter
+from ipate._types import Floats
+from ipate.accounting.bounds import Meter
 from ipate.allocation.layout import Layout
 from ipate.ledger.admission import Roster
-from ipate.ledger.orders import usual_order
+from ipate.ledger.carry import usual_order
 from ipate.ledger.records import NoiseKind, Terms
 from ipate.ledger.sqlite import SqliteLedger, opening_accounts, runs_on
 from ipate.people.budgets import Account, Budget

@@ -6,9 +6,16 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from ipate.accounting.bounds import Meter
-from ipate.allocation import BASELINE
-from ipate.ballots.design import ENOUGH, POINTS_PER_CLASS, Design, about, ballot_terms, make_design
-from ipate.ballots.voters import ballot_layout
+from ipate.engines.ballots.design import (
+    ENOUGH,
+    POINTS_PER_CLASS,
+    Design,
+    about,
+    ballot_layout,
+    ballot_terms,
+    make_design,
+)
+from ipate.engines.teachers.variants import BASELINE
 from ipate.errors import BudgetExceededError, InputError, refuse_name
 from ipate.people.budgets import Budget, Group
 from ipate.planning.standing import Standing, left_in

@@ -16,9 +16,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats
 from ipate.errors import InputError, check_count
 
-Floats = NDArray[np.float64]
 PARTITIONS = 16
 LARGEST = 2**16  # of a coordinate, in absolute value
 _EXACT = 2**52  # sums of whole numbers up to here are exact in a double

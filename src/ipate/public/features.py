@@ -6,9 +6,9 @@ The rule (docs/ballots.md has its measurements) needs the pool and the number of
   is the share of its variance that k-means with four clusters per class explains beyond chance: columns in which the
   pool has no structure would only blur the cells (compare Witten and Tibshirani, "A framework for feature selection in
   clustering", 2010). Columns of two values, such as those of categories, have the distance 1 between the two.
-- *Images* become histograms of oriented gradients (`ipate.public.hog`), or stay pixels below 16 pixels a side.
+- *Images* become histograms of oriented gradients (`ipate.public.integers`), or stay pixels below 16 pixels a side.
 - *Learnt* features are those of a net that was trained on the pool's images without labels (`ipate.torch.contrastive`,
-  extra torch) and turned into whole numbers (`ipate.public.exact`); to apply them needs numpy alone.
+  extra torch) and turned into whole numbers (`ipate.public.integers`); to apply them needs numpy alone.
 - *Given* features, such as the user's own embeddings, are taken as they are.
 - Tables beyond 64 columns and all images are rotated to their principal components: those that hold 90% of the
   variance, 64 at most.
@@ -26,15 +26,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats
 from ipate.errors import InputError, check_count, show
 from ipate.public.cells import LARGEST, check_grid
-from ipate.public.exact import ExactNet, quantise
-from ipate.public.hog import SMALLEST, gradients
+from ipate.public.integers import SMALLEST, ExactNet, gradients, quantise
 
 if TYPE_CHECKING:
     from ipate.torch.contrastive import Encoder
 
-Floats = NDArray[np.float64]
 Kind: TypeAlias = Literal["table", "image", "given", "learnt"]
 DIMENSIONS = 64
 SHARE = 0.9  # of the variance that the principal components keep

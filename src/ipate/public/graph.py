@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ipate._types import Floats
 from ipate.errors import InputError, check_count, show
 
-Floats = NDArray[np.float64]
 ProgressBar: TypeAlias = Callable[[str, int], AbstractContextManager[Callable[[int], Any]]]
 NEIGHBORS = 10
 TOLERANCE = 1e-9

@@ -19,20 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats, Ints
 from ipate.errors import InputError, check_count, refuse_name
-from ipate.public.graph import (
-    Floats,
-    Graph,
-    ProgressBar,
-    check_points,
-    logged_bar,
-    make_graph,
-    margins,
-    no_bar,
-    usual_alpha,
-)
+from ipate.public.graph import Graph, ProgressBar, check_points, logged_bar, make_graph, margins, no_bar, usual_alpha
 
-Ints = NDArray[np.int64]
 SECOND_ROUND = 0.25  # the share of all queries that the second round asks
 CLUSTERS = 150  # public clusters among which the second round chooses
 _CANDIDATES, _MOST = 4, 1200  # of the coverage rule: per query, and in all
@@ -191,4 +181,4 @@ def clusters(points: NDArray[Any], count: int, seed: int) -> NDArray[np.int64]:
 
 
 RULES: dict[str, Rule] = {"random": _random, "typical": _typical, "coverage": _coverage}
-"""Every rule by name; which one is the default depends on the student (`ipate.students.Student.queries`)."""
+"""Every rule by name; which one is the default depends on the student (`ipate.students.student.Student.queries`)."""

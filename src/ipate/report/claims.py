@@ -1,17 +1,16 @@
 """The sentences of a report that state a guarantee, or that there is none.
 
 These are pure functions of the facts, and no other module of the report states a guarantee. The kind of guarantee is
-decided by `ipate.labelling.results`; this module puts it into words.
+decided by `ipate.release.results`; this module puts it into words.
 """
 
 from collections.abc import Iterator
 
 from ipate.accounting.bounds import find_bound
-from ipate.labelling.results import OVERLAP, SEEDED
 from ipate.people.budgets import strictest_first
+from ipate.release.results import OVERLAP, SEEDED
 from ipate.report.facts import DesignFacts, Facts, GroupFacts
-from ipate.report.formats import people_count, percent, plain, small, up
-from ipate.report.meaning import example, factor_of, weakness
+from ipate.report.formats import example, factor_of, people_count, percent, plain, small, up, weakness
 
 _MOST = 12  # groups whose promise is spelt out; a table holds the others
 

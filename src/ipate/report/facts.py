@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from ipate.allocation.layout import Merge
-from ipate.labelling.history import Composition, Point
-from ipate.labelling.results import BallotFacts, Ending, GroupResult, Guarantee, StoppedBy
 from ipate.ledger.records import Noise
 from ipate.people.budgets import MIN_GROUP_SIZE, Account, Budget, has_small, shown_count, shown_counts
 from ipate.planning.voting import BALLOTS, Voting
+from ipate.release.history import Composition, Point
+from ipate.release.results import BallotFacts, Ending, GroupResult, Guarantee, StoppedBy
 
 Audience: TypeAlias = Literal["public", "private"]
 WITHHELD = "There is no figure for this run that may be published."

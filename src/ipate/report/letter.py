@@ -6,8 +6,7 @@ It is written from a statement that is filtered for the person already, so it ha
 from collections.abc import Iterator
 
 from ipate.errors import InputError
-from ipate.report.formats import Markup, bullets, element, plain, small, table, up
-from ipate.report.meaning import example, factor_of, weakness
+from ipate.report.formats import Markup, bullets, element, example, factor_of, plain, small, table, up, weakness
 from ipate.report.odds import in_words
 from ipate.report.page import document
 from ipate.report.statement import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from ipate.allocation import find_variant
+from ipate.engines.teachers.variants import find_variant
 from ipate.report.facts import Facts, GroupFacts, Outcome, Owner, Scores
 from ipate.report.figures import influence_figure
 from ipate.report.formats import Markup, bullets, element, people_count, percent, plain, signed_points, table

@@ -6,9 +6,9 @@ from ipate.report import claims, odds
 from ipate.report.facts import WITHHELD, Facts
 from ipate.report.figures import history_figure, roc_figure
 from ipate.report.formats import Markup, bullets, element, left, people_count, plain, small, table, up, used
-from ipate.report.layers import layers_of
+from ipate.report.odds import CARRIED, DIFFERENCE, balance, ending
 from ipate.report.proofs import where_proven
-from ipate.report.spending import CARRIED, DIFFERENCE, balance, ending
+from ipate.report.questions import layers_of
 
 
 @dataclass(frozen=True)

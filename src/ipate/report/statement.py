@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from ipate.accounting.bounds import find_bound
-from ipate.labelling.results import SEEDED, Kind
+from ipate.release.results import SEEDED, Kind
 from ipate.report.claims import assured
 from ipate.report.formats import left as left_of
 from ipate.report.formats import plain, small, up

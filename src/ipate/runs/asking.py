@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats, Ints
 from ipate.data.frames import n_rows
-from ipate.labelling.results import Labelling
 from ipate.planning.settings import Settings
 from ipate.public.features import Kind, neighbourly
 from ipate.public.graph import Graph, make_graph
 from ipate.public.queries import choose_queries, next_queries, second_round
+from ipate.release.results import Labelling
 from ipate.students.confidence import label_distributions
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _RULED = 1200  # points that a rule chooses; beyond them the order is random
 
 

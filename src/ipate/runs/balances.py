@@ -8,12 +8,12 @@ from typing import Self
 import numpy as np
 
 from ipate.accounting.bounds import Meter
-from ipate.labelling.results import Kind, state_guarantee
 from ipate.ledger.base import Ledger
 from ipate.ledger.carry import Histories, Place
 from ipate.ledger.records import PersonRecord
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account
+from ipate.release.results import Kind, state_guarantee
 from ipate.report.statement import Which
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path, reading

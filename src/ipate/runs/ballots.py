@@ -3,20 +3,19 @@
 import numpy as np
 
 from ipate.allocation.allocation import Allocation
-from ipate.ballots.counting import Decoded, decode
-from ipate.ballots.design import make_design
-from ipate.ballots.release import PublicMaps, release
-from ipate.ballots.voters import voters
-from ipate.data.rows import RowBlocks
+from ipate.data.frames import RowBlocks
+from ipate.engines.ballots.counting import Decoded, decode
+from ipate.engines.ballots.design import make_design, voters
+from ipate.engines.ballots.release import PublicMaps, release
 from ipate.errors import InputError
 from ipate.files import read_npz, write_npz
-from ipate.labelling.noise import make_noise
-from ipate.labelling.results import Record
 from ipate.ledger.base import Ledger
-from ipate.ledger.histogram import Histogram
+from ipate.ledger.records import Histogram
 from ipate.planning.settings import Settings
 from ipate.public.cells import PARTITIONS
 from ipate.public.features import fit_features
+from ipate.release.noise import make_noise
+from ipate.release.results import Record
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar, opened, read_record, reading, record_labelling
 from ipate.runs.task import Task, embedding

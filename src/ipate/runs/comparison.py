@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 
 from ipate.accounting.bounds import Meter
-from ipate.allocation import BASELINE, allocate, find_variant
 from ipate.allocation.allocation import Allocation
-from ipate.ballots.release import release
-from ipate.ballots.voters import allocate_ballots, voters
-from ipate.data.rows import RowBlocks
+from ipate.config import RunConfig
+from ipate.data.frames import RowBlocks
+from ipate.engines.ballots.design import allocate_ballots, voters
+from ipate.engines.ballots.release import release
+from ipate.engines.teachers.variants import BASELINE, allocate, find_variant
+from ipate.engines.teachers.votes import count_votes
 from ipate.errors import IpateError
-from ipate.labelling.noise import make_noise
-from ipate.labelling.results import COMPARED, Record
 from ipate.planning.settings import Settings
 from ipate.planning.voting import Voting
-from ipate.runs.config import RunConfig
+from ipate.release.noise import make_noise
+from ipate.release.results import COMPARED, Record
 from ipate.runs.fitting import run_labelling
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar
@@ -27,9 +28,8 @@ from ipate.runs.outlook import chosen_settings
 from ipate.runs.task import Task
 from ipate.runs.teaching import evaluate, student_scores, teach
 from ipate.runs.voting import collect_votes
-from ipate.students import find_student
 from ipate.students.confidence import ballot_lesson
-from ipate.votes.counting import count_votes
+from ipate.students.student import find_student
 
 NAMES: dict[str, str] = {
     "standard": "standard PATE",

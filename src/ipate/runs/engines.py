@@ -5,34 +5,30 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ipate.allocation import allocate
+from ipate._types import Ints
 from ipate.allocation.allocation import Allocation
-from ipate.allocation.variant import single_class_groups
-from ipate.ballots.release import release
-from ipate.ballots.voters import allocate_ballots, voters
-from ipate.data.frames import n_rows
-from ipate.data.rows import as_numbers
+from ipate.data.frames import as_numbers, n_rows
+from ipate.engines.ballots.design import allocate_ballots, voters
+from ipate.engines.ballots.release import release
+from ipate.engines.teachers.influence import single_class_groups
+from ipate.engines.teachers.variants import allocate
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError
-from ipate.labelling.noise import make_noise
-from ipate.labelling.results import Labelling
 from ipate.ledger.base import Ledger, MemoryLedger
-from ipate.ledger.withdrawing import withdrawals_on
+from ipate.ledger.sqlite import withdrawals_on
+from ipate.models.named import dry_fit
+from ipate.models.training import Notes, train_and_vote, vote_dtype
+from ipate.models.workers import Engine
 from ipate.people.people import People
 from ipate.planning.settings import designed
 from ipate.public.features import Kind, fit_features
+from ipate.release.noise import make_noise
+from ipate.release.results import Labelling
 from ipate.runs.asking import ask, plan_queries
 from ipate.runs.fitting import Label, charged_terms, run_labelling
 from ipate.students.confidence import guess
 from ipate.students.fitted import student_of
-from ipate.teachers.dry import dry_fit
-from ipate.teachers.engines import Engine
-from ipate.teachers.ensemble import Notes, train_and_vote
-from ipate.votes import Votes
-from ipate.votes.store import vote_dtype
-
-Ints = NDArray[np.int64]
 
 
 def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: int) -> Label:

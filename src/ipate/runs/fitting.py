@@ -12,17 +12,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ipate._types import Ints
 from ipate.accounting.bounds import Meter, queries_afforded
 from ipate.allocation.allocation import Allocation
-from ipate.ballots.design import ballot_terms
 from ipate.data.frames import check_form, column_of, is_frame, n_rows, numbers_alone
 from ipate.data.overlap import check_overlap
+from ipate.engines.ballots.design import ballot_terms
+from ipate.engines.teachers.loop import account_terms, label, open_ledger
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.tested import label_tested
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import ClassesWarning, InputError, IpateError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
-from ipate.labelling.history import Extract
-from ipate.labelling.loop import account_terms, label, open_ledger
-from ipate.labelling.noise import make_noise
-from ipate.labelling.results import Labelling, Record
-from ipate.labelling.tested import label_tested
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger, MemoryLedger
 from ipate.ledger.finding import choose_ledger
@@ -35,12 +35,12 @@ from ipate.people.people import People
 from ipate.people.people import make_people as group_people
 from ipate.planning.settings import Settings, designed
 from ipate.planning.standing import Standing, read_standing
-from ipate.students import Student
+from ipate.release.history import Extract
+from ipate.release.noise import make_noise
+from ipate.release.results import Labelling, Record
 from ipate.students.confidence import check_guesses
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
+from ipate.students.student import Student
 
-Ints = NDArray[np.int64]
 Label: TypeAlias = Callable[[Ledger | None], tuple[Labelling, Ledger]]  # labels a pool on a ledger, or one in memory
 _REPEATS = (  # modules that fit clones of an estimator, or call a function that does, many times
     "sklearn.model_selection.", "sklearn.calibration", "sklearn.ensemble.", "sklearn.feature_selection.",

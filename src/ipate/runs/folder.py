@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ipate._version import library_versions
+from ipate.config import RunConfig
 from ipate.errors import InputError
 from ipate.files import FileLock, write_text
+from ipate.models.named import NETS
 from ipate.planning.settings import Settings
-from ipate.runs.config import RunConfig
-from ipate.teachers.models import NETS
 
 _FORMAT = "ipate run 1"
 _PRIVATE_NOTE = """This folder is private: it holds the votes of the teachers, the assignment of people to teachers, the

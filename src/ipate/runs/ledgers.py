@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats
 from ipate.allocation.allocation import Allocation
-from ipate.ballots.design import make_design
+from ipate.config import RunConfig
+from ipate.engines.ballots.design import make_design
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.votes import Votes
 from ipate.errors import BudgetExceededError, InputError
 from ipate.files import write_csv, write_npz
-from ipate.labelling.blocks import ballot_figures
-from ipate.labelling.results import Labelling, Record
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import Ledger
 from ipate.ledger.finding import Choice, choose_ledger
@@ -24,15 +26,12 @@ from ipate.ledger.sqlite import SqliteLedger, opening_accounts, runs_on
 from ipate.people.budgets import shown_counts
 from ipate.planning.settings import Settings
 from ipate.planning.standing import private_history
+from ipate.release.results import Labelling, Record, ballot_figures
 from ipate.runs.asking import Asking, ask, plan_queries
-from ipate.runs.config import RunConfig
 from ipate.runs.fitting import charged_terms, run_labelling
 from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.task import Task, embedding
-from ipate.votes import Votes
-from ipate.votes.panel import Panel
 
-Floats = NDArray[np.float64]
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]  # a title and a total
 
 

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ipate.errors import InputError, IpateError
-from ipate.labelling.results import Record
 from ipate.planning.voting import BALLOTS
+from ipate.release.results import Record
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import known_heads, ledger_path, read_record, reading, student_folder
 

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 from ipate.accounting.bounds import Meter
+from ipate.config import RunConfig
 from ipate.errors import IpateError
 from ipate.ledger.admission import Roster
 from ipate.people.budgets import Group, strictest_first
 from ipate.planning import outlook as planning
 from ipate.planning.settings import Settings, choose_settings
 from ipate.planning.standing import Standing, read_standing
-from ipate.runs.config import RunConfig
 from ipate.runs.ledgers import find_ledger
 from ipate.runs.task import Task, make_student, requested_settings
-from ipate.students import find_student
 from ipate.students.confidence import check_guesses
+from ipate.students.student import find_student
 
 
 def standing_of(config: RunConfig, task: Task) -> Standing | None:

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.allocation.allocation import Allocation
+from ipate.engines.teachers.store import erase_votes, voted_in
 from ipate.errors import InputError, show
-from ipate.ledger.withdrawing import Withdrawals, record_withdrawals, withdrawals_on
+from ipate.ledger.sqlite import Withdrawals, record_withdrawals, withdrawals_on
 from ipate.report.statement import Withdrawal
 from ipate.runs.balances import Balances
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_ahead, newest_head, read_record
-from ipate.votes.store import erase_votes, voted_in
 
 
 def find_person(allocation: Allocation, person: str) -> int:

@@ -5,18 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from ipate.allocation.allocation import Allocation
+from ipate.config import check_report
 from ipate.errors import InputError
 from ipate.files import json_text, write_text
-from ipate.labelling.history import Extract
-from ipate.labelling.results import Record
+from ipate.release.history import Extract
+from ipate.release.results import Record
 from ipate.report.assemble import Report, Source, assemble, check_target, write_facts
-from ipate.report.events import events_payload, group_events, why_no_events
+from ipate.report.exports import events_payload, group_events, why_no_events
 from ipate.report.facts import Audience, Comparison, Facts, Identity, Outcome, Owner, Scores
-from ipate.report.modelcard import model_card as card_of
 from ipate.report.registry import as_yaml, registry_record
+from ipate.report.registry import model_card as card_of
 from ipate.report.statement import owed, stayed_out
 from ipate.runs.comparison import OTHERS
-from ipate.runs.config import check_report
 from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.ledgers import read_record, reading, student_folder
 from ipate.runs.person import left_before, withdrawals

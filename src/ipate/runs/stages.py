@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.allocation import allocate
 from ipate.allocation.allocation import Allocation
-from ipate.ballots.counting import Decoded
-from ipate.ballots.voters import allocate_ballots
+from ipate.engines.ballots.counting import Decoded
+from ipate.engines.ballots.design import allocate_ballots
+from ipate.engines.teachers.variants import allocate
 from ipate.errors import InputError, IpateError
-from ipate.labelling.results import Record
 from ipate.people.budgets import shown_counts
 from ipate.planning.reference import write_design
 from ipate.planning.settings import Settings, designed
+from ipate.release.results import Record
 from ipate.report.facts import Audience
 from ipate.runs.ballots import publish_ballots, release_once
 from ipate.runs.comparison import compared

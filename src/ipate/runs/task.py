@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Ints
+from ipate.config import RunConfig
 from ipate.data import load
 from ipate.data.columns import Roles
 from ipate.data.dataset import Dataset, Partition, partition
-from ipate.data.files import Sources, read_parts
-from ipate.data.making import Declared
-from ipate.data.schema import Schema
+from ipate.data.schema import Declared, Schema
+from ipate.data.sources import Sources, read_parts
+from ipate.engines.teachers.votes import read_votes
 from ipate.errors import InputError, show
 from ipate.files import fingerprint
+from ipate.models.named import NETS, import_from, make_model
+from ipate.options import ReferenceConfig
 from ipate.people.grouping import find_rows, refusing_large_delta, row_name
 from ipate.people.ids import warn_alike
 from ipate.people.people import People, make_people
@@ -23,13 +27,8 @@ from ipate.people.policy import agreed_before
 from ipate.planning.choose import group_limit
 from ipate.planning.reference import Reference, Simulator, read_design
 from ipate.public.features import Kind
-from ipate.runs.config import RunConfig
-from ipate.runs.sections import ReferenceConfig
-from ipate.students import STUDENTS, find_student
-from ipate.teachers.models import NETS, import_from, make_model
-from ipate.votes import read_votes
+from ipate.students.student import STUDENTS, find_student
 
-Ints = NDArray[np.int64]
 DEFAULT_POLICY = {"high": 1.0, "average": 2.0, "low": 3.0}
 
 
@@ -273,7 +272,7 @@ def _about(what: str) -> Iterator[None]:
 
 def check_models(config: RunConfig) -> None:
     """Refuse an invalid student, teacher or engine before anything is written."""
-    from ipate.teachers.engines import Engine
+    from ipate.models.workers import Engine
 
     if config.code is not None:
         import_from(config.code)

@@ -7,24 +7,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ipate._types import Floats
 from ipate.allocation.allocation import Allocation
-from ipate.ballots.counting import Decoded
+from ipate.config import RunConfig
+from ipate.engines.ballots.counting import Decoded
 from ipate.files import read_npz, write_npz
-from ipate.labelling.results import Labelling, Record
 from ipate.planning.settings import Settings
+from ipate.release.results import Labelling, Record
 from ipate.runs import fitting
-from ipate.runs.config import RunConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import student_folder
 from ipate.runs.task import Task, make_student
-from ipate.students import find_student
 from ipate.students.card import origin
 from ipate.students.confidence import ballot_lesson, guess, lesson
 from ipate.students.deployed import DeployedStudent, name_inputs, plain_schema
-from ipate.students.named import class_names
 from ipate.students.scores import label_notes, score
-
-Floats = NDArray[np.float64]
+from ipate.students.student import class_names, find_student
 
 
 def public_metrics(task: Task) -> frozenset[str]:

@@ -7,18 +7,17 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ipate.allocation.allocation import Allocation
-from ipate.allocation.variant import SingleClass, single_class_groups
+from ipate.engines.teachers.influence import SingleClass, single_class_groups
+from ipate.engines.teachers.store import VoteStore, learnt_from, voted_in
+from ipate.engines.teachers.votes import Votes
 from ipate.files import fingerprint
+from ipate.models.named import NETS, dry_fit, dry_fit_net, make_model
+from ipate.models.training import train_and_vote, train_nets_and_vote
+from ipate.models.workers import Engine
+from ipate.options import TeacherConfig
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import Bar
-from ipate.runs.sections import TeacherConfig
 from ipate.runs.task import Task
-from ipate.teachers.dry import dry_fit, dry_fit_net
-from ipate.teachers.engines import Engine
-from ipate.teachers.ensemble import train_and_vote, train_nets_and_vote
-from ipate.teachers.models import NETS, make_model
-from ipate.votes import Votes
-from ipate.votes.store import VoteStore, learnt_from, voted_in
 
 
 def collect_votes(folder: RunFolder, name: str, *, task: Task, allocation: Allocation, bar: Bar) -> Votes:

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from ipate.data.schema import Feature, Schema
-from ipate.labelling.results import Record
+from ipate.release.results import Record
 from ipate.students.scores import label_counts
 
 _LIMITS = (

@@ -8,19 +8,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import softmax
 
-from ipate.ballots.counting import Decoded
+from ipate._types import Floats
 from ipate.data.frames import n_rows
+from ipate.engines.ballots.counting import Decoded
+from ipate.engines.teachers.loop import check_probs
 from ipate.errors import InputError
-from ipate.labelling.loop import check_probs
-from ipate.labelling.noise import STEPS
-from ipate.labelling.results import Labelling, Record
-from ipate.students import Student
-from ipate.students.named import class_names, over_all_classes
+from ipate.release.noise import STEPS
+from ipate.release.results import Labelling, Record
+from ipate.students.student import Student, class_names, over_all_classes
 
-Floats = NDArray[np.float64]
 LEAD = 0.5  # the winner's stated lead as a share of the total weight
 
 

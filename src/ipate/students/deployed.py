@@ -1,27 +1,226 @@
-"""The deployed student: a trained model with its classes, its columns and the public schema, in a folder of its own."""
+"""Files of trained models: skops or npz, which run no code when they are read, and pickles for everything else.
 
+The columns of a DataFrame that a student learnt from, so that a file can be read as the same kind of frame.
+
+The deployed student: a trained model with its classes, its columns and the public schema, in a folder of its own.
+"""
+
+import hashlib
+import io
 import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 
 from ipate._version import library_versions
+from ipate.data import cells
 from ipate.data.dataset import images_to_float
+from ipate.data.raw import open_table
 from ipate.data.schema import Feature, Schema
 from ipate.errors import InputError, show
-from ipate.files import json_text, write_csv, write_text
+from ipate.files import json_text, replacing, write_csv, write_text
 from ipate.students.card import card, example, made_up_rows
-from ipate.students.frames import as_frame
-from ipate.students.named import NamedClassifier, class_names, has, over_all_classes
-from ipate.students.storage import FILES, read_model, write_model
+from ipate.students.student import NamedClassifier, class_names, has, over_all_classes
+
+Format: TypeAlias = Literal["skops", "npz", "pickle"]
+FILES: dict[Format, str] = {"skops": "model.skops", "npz": "model.npz", "pickle": "model.pickle.joblib"}
+TRUSTED = (  # beside what skops itself trusts; none of these runs code of the file
+    "collections.OrderedDict",
+    "functools.partial",
+    "ipate.public.features.Features",
+    "ipate.students.spreading.GraphStudent",
+    "lightgbm.basic.Booster",
+    "lightgbm.sklearn.LGBMClassifier",
+    "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.model_selection._split.StratifiedKFold",
+    "sklearn.neighbors._ball_tree.BallTree",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.tree._tree.Tree",
+    "sklearn.utils.validation.check_array",
+)
+
+
+def write_model(model: Any, folder: Path) -> dict[str, Any]:
+    """Write a model in the first format that suits it; return its file, format and SHA-256, and the types to trust."""
+    found: tuple[Format, bytes] | None = _as_npz(model) or _as_skops(model)
+    kind, data = found or ("pickle", _pickled(model))
+    for name in FILES.values():
+        (folder / name).unlink(missing_ok=True)
+    with replacing(folder / FILES[kind]) as file:
+        file.write(data)
+    trusted = _extra_types(data) if kind == "skops" else []
+    return {"file": FILES[kind], "format": kind, "sha256": hashlib.sha256(data).hexdigest(), "trusted": trusted}
+
+
+def _as_npz(model: Any) -> tuple[Format, bytes] | None:
+    """Return a net of the torch room as its parameters and a description; None for everything else."""
+    if type(model).__module__ != "ipate.torch.estimator" or not hasattr(model, "student_"):
+        return None
+    buffer = io.BytesIO()
+    try:
+        model.student_.save(buffer)
+    except InputError:  # a net that is not built in
+        return None
+    return "npz", buffer.getvalue()
+
+
+def _as_skops(model: Any) -> tuple[Format, bytes] | None:
+    """Return a model as skops if all of its types are trusted; None otherwise."""
+    import skops.io
+
+    try:
+        data = skops.io.dumps(model)
+    except Exception:  # skops fails in many ways for types that it does not know
+        return None
+    return ("skops", data) if set(_extra_types(data)) <= set(TRUSTED) else None
+
+
+def _extra_types(data: bytes) -> list[str]:
+    """Return the types in a skops file that skops itself does not trust."""
+    import skops.io
+
+    return sorted(skops.io.get_untrusted_types(data=data))
+
+
+def _pickled(model: Any) -> bytes:
+    import joblib
+
+    buffer = io.BytesIO()
+    joblib.dump(model, buffer, compress=3)
+    return buffer.getvalue()
+
+
+def read_model(path: Path, kind: str, *, sha256: str, allow_pickle: bool, classes: Any = None) -> Any:
+    """Read a model; a damaged file, an untrusted type, and a pickle without `allow_pickle` are refused."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    if kind == "pickle" and not allow_pickle:
+        raise InputError(
+            f"{path} is a pickle, and reading one runs whatever code is in it: if you trust its origin, load it with "
+            "--allow-pickle, or allow_pickle=True in Python"
+        )
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise InputError(f"{path} is not the file that student.json describes: it is damaged or was replaced")
+    try:
+        return _READERS[kind](data, path, classes)
+    except InputError:
+        raise
+    except Exception as error:
+        why = " ".join(str(error).split())[:200]
+        raise InputError(f"{path}: the model cannot be read ({type(error).__name__}: {why})") from None
+
+
+def _read_skops(data: bytes, path: Path, classes: Any) -> Any:
+    import skops.io
+
+    unknown = sorted(set(_extra_types(data)) - set(TRUSTED))
+    if unknown:
+        raise InputError(f"{path} holds the type {unknown[0]}, which is not trusted: the file is refused")
+    return skops.io.loads(data, trusted=list(TRUSTED))
+
+
+def _read_npz(data: bytes, path: Path, classes: Any) -> Any:
+    from ipate.torch import Student
+    from ipate.torch.contrastive import NET as FIXMATCH
+    from ipate.torch.estimator import FixMatchClassifier, TorchClassifier
+
+    trained = Student.load(io.BytesIO(data), device="cpu")
+    name = trained.ensemble.net.name
+    model = FixMatchClassifier(device="cpu") if name == FIXMATCH.name else TorchClassifier(preset=name, device="cpu")
+    model.student_, model.classes_ = trained, classes
+    return model
+
+
+def _read_pickle(data: bytes, path: Path, classes: Any) -> Any:
+    import joblib
+
+    return joblib.load(io.BytesIO(data))
+
+
+_READERS = {"skops": _read_skops, "npz": _read_npz, "pickle": _read_pickle}
+
+
+_LIBRARIES = ("pandas", "polars", "pyarrow")
+
+
+def describe(X: Any) -> dict[str, Any] | None:
+    """Return the library of a public frame and the kind of each column, with the values of categories.
+
+    None for an array, and for a frame whose columns have no names, which scikit-learn treats as an array.
+    """
+    import narwhals.stable.v2 as nw
+
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame) or not all(isinstance(name, str) for name in frame.columns):
+        return None
+    columns = [{"name": name, **_kind(frame[name])} for name in frame.columns]
+    return {"library": str(frame.implementation).rpartition(".")[2].lower(), "columns": columns}
+
+
+def _kind(column: Any) -> dict[str, Any]:
+    import narwhals.stable.v2 as nw
+
+    if column.dtype in (nw.Categorical, nw.Enum):
+        return {"kind": "category", "values": [str(value) for value in column.cat.get_categories().to_list()]}
+    if column.dtype.is_numeric():
+        return {"kind": "number"}
+    text = column.dtype in (nw.String, nw.Object)
+    return {"kind": "text" if text else str(column.dtype)}
+
+
+def as_frame(X: Any, described: Mapping[str, Any]) -> Any:
+    """Return the student's columns of a frame as they are, or of a file or mapping as a frame of the same library."""
+    import narwhals.stable.v2 as nw
+
+    names = [column["name"] for column in described["columns"]]
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        for name in names:
+            if name not in frame.columns:
+                raise InputError(f"the table has no column {show(name)}: it must have {', '.join(names)}")
+        return frame.select(names).to_native()
+    table, library = open_table(X, columns=names), described["library"]
+    if library not in _LIBRARIES:
+        raise InputError(f"the student takes frames of {library}: pass one instead of a file")
+    read = {column["name"]: _cells(table.column(column["name"]), column) for column in described["columns"]}
+    if library != "pandas":
+        import_module(library)
+        return nw.from_dict(read, backend=library).to_native()
+    import pandas as pd
+
+    values = {column["name"]: column.get("values") for column in described["columns"]}
+    return pd.DataFrame({name: own if values[name] is None else pd.Categorical(own, categories=values[name])
+                         for name, own in read.items()})  # fmt: skip
+
+
+def _cells(column: Any, described: Mapping[str, Any]) -> Any:
+    if described["kind"] == "number":
+        return cells.numbers(column)
+    if described["kind"] in ("text", "category"):
+        found = cells.texts(column).astype(object)
+        found[found == ""] = None
+        return found
+    name = described["name"]
+    raise InputError(f"column {show(name)} is of type {described['kind']}, which no file holds: pass a DataFrame")
+
 
 _FORMAT = "ipate student 1"
 

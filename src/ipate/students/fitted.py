@@ -14,14 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from ipate.data.frames import check_form, without
 from ipate.errors import InputError, IpateError
-from ipate.students import Student, find_student
+from ipate.models.named import DEFAULT
 from ipate.students.card import origin
 from ipate.students.confidence import ballot_lesson, lesson
-from ipate.students.deployed import DeployedStudent
-from ipate.students.frames import describe
-from ipate.students.named import over_all_classes
+from ipate.students.deployed import DeployedStudent, describe
 from ipate.students.scores import label_notes
-from ipate.teachers.models import DEFAULT
+from ipate.students.student import Student, find_student, over_all_classes
 
 
 def student_of(classifier: Any) -> Student:

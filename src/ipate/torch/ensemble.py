@@ -6,19 +6,19 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ipate._types import Integers
 from ipate.errors import InputError, TeacherFailure
 from ipate.torch.batched import BatchedNet
 from ipate.torch.loop import Compute, State, as_floats, chosen_device, numerics
 from ipate.torch.nets import NETS, Net, Shape, single
 
-Ints: TypeAlias = NDArray[np.integer[Any]]
 _AT_ONCE = {"cuda": 1 << 29, "cpu": 1 << 23}  # activations of a forward pass held at a time
 
 
@@ -30,8 +30,8 @@ class Members:
     them, tells nobody who left.
     """
 
-    offsets: Ints  # (T + 1,): teacher t has the slots offsets[t] to offsets[t + 1] − 1
-    indices: Ints  # a row per slot; −1 is the empty slot of a person who left
+    offsets: Integers  # (T + 1,): teacher t has the slots offsets[t] to offsets[t + 1] − 1
+    indices: Integers  # a row per slot; −1 is the empty slot of a person who left
 
     @property
     def n_teachers(self) -> int:
@@ -39,7 +39,7 @@ class Members:
         return len(self.offsets) - 1
 
     @property
-    def slots(self) -> Ints:
+    def slots(self) -> Integers:
         """The number of slots of every teacher, including empty ones."""
         return np.diff(self.offsets)
 

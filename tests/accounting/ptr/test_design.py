@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipate.accounting.ladder import Design, GroupTable, bound_limits, hash_queries, make_design, profile_of
 from ipate.accounting.ptr import PtrGroup, Setting
-from ipate.accounting.ptr.design import Design, GroupTable, bound_limits, hash_queries
-from ipate.accounting.ptr.search import make_design, profile_of
 from ipate.errors import InputError
 
 SETTING = Setting(

@@ -8,9 +8,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from ipate.accounting import sup
-from ipate.accounting.ptr import PtrGroup, Setting
-from ipate.accounting.ptr.envelope import inflation, total_costs
-from ipate.accounting.ptr.kappa import kappa, top_excess
+from ipate.accounting.ptr import PtrGroup, Setting, inflation, kappa, top_excess, total_costs
 from ipate.errors import InputError
 from ptr_attack import climb, ladder, make, query_costs, random_setting, ratios
 

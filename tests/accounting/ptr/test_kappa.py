@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
-from ipate.accounting.ptr import PtrGroup, Setting
-from ipate.accounting.ptr.kappa import convexified, kappa, tables_for, top_excess
+from ipate.accounting.ptr import PtrGroup, Setting, convexified, kappa, tables_for, top_excess
 
 ORDERS = np.array([1.25, 2.0, 8.0, 20.0])
 

@@ -5,10 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ipate.accounting.ptr import PtrGroup, Setting
-from ipate.accounting.ptr.design import level, pass_probability
-from ipate.accounting.ptr.envelope import inflation
-from ipate.accounting.ptr.search import make_design, most_queries, profile_of
+from ipate.accounting.ladder import level, make_design, most_queries, pass_probability, profile_of
+from ipate.accounting.ptr import PtrGroup, Setting, inflation
 from ipate.errors import InputError
 from ptr_attack import query_costs
 from ptr_cases import BROKEN, CASES, QUICK, worst_by_level

@@ -5,7 +5,7 @@ from dp_accounting.pld import PLDAccountant
 
 from ipate.accounting.gdp import epsilon_of, mu_of
 from ipate.errors import InputError
-from ipate.labelling.noise import SeededNoise
+from ipate.release.noise import SeededNoise
 from paper.compare import descent
 from paper.compare.descent import (
     Scale,

@@ -1,0 +1,1 @@
+"""Engines: each turns private rows into a lesson for the student and charges every release."""

@@ -1,0 +1,1 @@
+"""Teachers: models trained on disjoint people vote on public points, and noise is added to their votes."""

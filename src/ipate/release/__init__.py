@@ -1,0 +1,1 @@
+"""What releases have in common: the noise, the results of groups, and the guarantee."""

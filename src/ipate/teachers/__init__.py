@@ -1,1 +1,0 @@
-"""Train teachers on disjoint people and let them vote on public points."""
