@@ -18,9 +18,16 @@ from typing import Any
 
 SEVERE = ("serious", "critical")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--virtual-time-budget=20000", "--dump-dom",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--virtual-time-budget=20000",
+    "--dump-dom",
+)
 RUN = """<script>axe.run(document, {resultTypes: ['violations']}).then(found => {
   const told = {violations: found.violations.map(v => ({id: v.id, impact: v.impact, help: v.help,
     nodes: v.nodes.map(n => n.target.join(' '))})), passes: found.passes.length, version: axe.version};
@@ -38,8 +45,11 @@ def audit(page: Path, axe: Path, browser: str, *, width: int, dark: bool) -> dic
         options = [f"--window-size={width},1200", f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
         ran = subprocess.run(
             [browser, *FLAGS, f"--user-data-dir={folder}/profile", *options, copy.as_uri()],
-            capture_output=True, text=True, timeout=120, check=True,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
     found = re.search(r"<title>AXE(.*?)END</title>", ran.stdout, re.DOTALL)
     if found is None:
         sys.exit(f"{page}: the checker did not answer")

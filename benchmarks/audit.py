@@ -49,61 +49,80 @@ class Fault:
 
 FAULTS = (
     Fault(
-        "noise of labels halved", "labelling/aggregators.py",
+        "noise of labels halved",
+        "labelling/aggregators.py",
         'return self.mechanism.sigma * noise.normal("label", queries, width)',
-        'return 0.5 * self.mechanism.sigma * noise.normal("label", queries, width)', ("labels", "counts"),
+        'return 0.5 * self.mechanism.sigma * noise.normal("label", queries, width)',
+        ("labels", "counts"),
     ),
     Fault(
-        "one draw of noise for all classes", "labelling/aggregators.py",
+        "one draw of noise for all classes",
+        "labelling/aggregators.py",
         'return self.mechanism.sigma * noise.normal("label", queries, width)',
-        'return self.mechanism.sigma * noise.normal("label", queries, 1) * np.ones(width)', ("labels", "counts"),
+        'return self.mechanism.sigma * noise.normal("label", queries, 1) * np.ones(width)',
+        ("labels", "counts"),
     ),
     Fault(
-        "noise of checks halved", "labelling/aggregators.py",
-        "lead + check_sigma * draws >= threshold", "lead + 0.5 * check_sigma * draws >= threshold",
+        "noise of checks halved",
+        "labelling/aggregators.py",
+        "lead + check_sigma * draws >= threshold",
+        "lead + 0.5 * check_sigma * draws >= threshold",
     ),
     Fault(
-        "noise of ballots halved", "ballots/counting.py",
-        'drawn = SIGMA * noise.normal("ballots"', 'drawn = 0.5 * SIGMA * noise.normal("ballots"', ("ballots",),
+        "noise of ballots halved",
+        "ballots/counting.py",
+        'drawn = SIGMA * noise.normal("ballots"',
+        'drawn = 0.5 * SIGMA * noise.normal("ballots"',
+        ("ballots",),
     ),
     Fault(
-        "√2 of ballots forgotten", "ballots/design.py",
+        "√2 of ballots forgotten",
+        "ballots/design.py",
         "return terms.meter.vector_cost(sensitivity=weight, sigma=SIGMA)",
-        "return terms.meter.vector_cost(sensitivity=weight / math.sqrt(2), sigma=SIGMA)", ("ballots",),
+        "return terms.meter.vector_cost(sensitivity=weight / math.sqrt(2), sigma=SIGMA)",
+        ("ballots",),
     ),
     Fault(
-        "√r of ballots forgotten", "ballots/design.py",
+        "√r of ballots forgotten",
+        "ballots/design.py",
         "found = {account: root * (units * GRID) for account, units in self.units.items()}",
-        "found = {account: 1.0 * (units * GRID) for account, units in self.units.items()}", ("ballots",),
+        "found = {account: 1.0 * (units * GRID) for account, units in self.units.items()}",
+        ("ballots",),
     ),
     Fault(
-        "checks uncharged", "labelling/engine.py",
+        "checks uncharged",
+        "labelling/engine.py",
         "paid = checks + outcome.answered[:, None, None] * label_cost",
-        "paid = 0 * checks + outcome.answered[:, None, None] * label_cost", ("labels", "counts"),
+        "paid = 0 * checks + outcome.answered[:, None, None] * label_cost",
+        ("labels", "counts"),
     ),
     Fault(
-        "two teachers share a person", "allocation/allocation.py",
+        "two teachers share a person",
+        "allocation/allocation.py",
         "slots = self.persons[self.offsets[index] : self.offsets[index + 1]]",
         "slots = self.persons[self.offsets[index] : self.offsets[index + 1] + 1]",
     ),
     Fault(
-        "two teachers share all their people", "runs/voting.py",
+        "two teachers share all their people",
+        "runs/voting.py",
         "rows = [allocation.rows_of_teacher(index) for index in range(allocation.n_teachers)]",
         "rows = [allocation.rows_of_teacher(index // 2 * 2) for index in range(allocation.n_teachers)]",
         ("labels", "upsampling"),
     ),
     Fault(
-        "budgets of teachers swapped between groups", "allocation/allocation.py",
+        "budgets of teachers swapped between groups",
+        "allocation/allocation.py",
         "[position[layout.home[group.id]] for group in people.groups]",
         "[position[layout.home[group.id]] for group in reversed(people.groups)]",
     ),
     Fault(
-        "budgets of ballots swapped between groups", "ballots/counting.py",
+        "budgets of ballots swapped between groups",
+        "ballots/counting.py",
         "by_group = np.array([design.units[group.id] for group in people.groups], dtype=np.int64)",
         "by_group = np.array([design.units[group.id] for group in reversed(people.groups)], dtype=np.int64)",
         ("ballots",),
     ),
-)  # fmt: skip
+)
 
 
 def patched(fault: Fault) -> str:
@@ -127,9 +146,12 @@ def audits(kind: str, runs: int) -> None:
 
     for seed in range(runs):
         stated = {
-            "data": {"name": "synthetic", "public": 1000, "test": 41_000}, "budgets": {"policy": POLICY},
-            "student": {"model": "bayes"}, "split_seed": seed, **KINDS[kind],
-        }  # fmt: skip
+            "data": {"name": "synthetic", "public": 1000, "test": 41_000},
+            "budgets": {"policy": POLICY},
+            "student": {"model": "bayes"},
+            "split_seed": seed,
+            **KINDS[kind],
+        }
         with tempfile.TemporaryDirectory(prefix="ipate-audited-") as folder:
             path = Path(folder, "run")
             execute(RunFolder.create(path, RunConfig.from_mapping(stated)), bar=quiet)
@@ -137,9 +159,14 @@ def audits(kind: str, runs: int) -> None:
         shown = [(group, attack) for group in found.groups for attack in group.attacks]
         group, attack = max(shown, key=lambda entry: _ratio(*entry))
         line = {
-            "found": found.found, "seconds": found.seconds, "group": group.group, "promised": group.promised,
-            "attack": attack.name, "charged": attack.charged, "reached": attack.reached,
-        }  # fmt: skip
+            "found": found.found,
+            "seconds": found.seconds,
+            "group": group.group,
+            "promised": group.promised,
+            "attack": attack.name,
+            "charged": attack.charged,
+            "reached": attack.reached,
+        }
         print(json.dumps(line), flush=True)
 
 

@@ -40,9 +40,12 @@ from paper.data import load
 Array = NDArray[Any]
 MIX = (0.54, 0.37, 0.09)
 BUDGETS: dict[str, tuple[float, ...]] = {
-    "0.1": (0.1,), "1": (1.0,), "3": (3.0,),
-    "54/37/9% at .1/.5/2": (0.1, 0.5, 2.0), "54/37/9% at 1/2/3": (1.0, 2.0, 3.0),
-}  # fmt: skip
+    "0.1": (0.1,),
+    "1": (1.0,),
+    "3": (3.0,),
+    "54/37/9% at .1/.5/2": (0.1, 0.5, 2.0),
+    "54/37/9% at 1/2/3": (1.0, 2.0, 3.0),
+}
 STRICTEST = {"54/37/9% at .1/.5/2": "0.1", "54/37/9% at 1/2/3": "1"}
 
 
@@ -103,10 +106,12 @@ def mnist(seed: int, data_dir: str | None) -> Split:
 
 
 SETS: dict[str, Callable[[int, str | None], Split]] = {
-    "digits": digits, "cancer": cancer,
+    "digits": digits,
+    "cancer": cancer,
     **{f"synthetic-{people}": synthetic(people) for people in (1000, 2000, 5000, 40_000)},
-    "adult": adult, "mnist": mnist,
-}  # fmt: skip
+    "adult": adult,
+    "mnist": mnist,
+}
 
 
 def standardise(pool: Array, *others: Array) -> list[Array]:
@@ -173,9 +178,17 @@ def score(data: Split, rows: tuple[Array, Array], labels: Array, decoded: Decode
 
 
 def teach(
-    data: Split, features: Features, pool: Array, private: Array, budget: tuple[float, ...], *, seed: int,
-    kept: dict[Any, PublicMaps], rows: tuple[Array, Array], draw: int = 0,
-) -> tuple[tuple[float, float], int, float, tuple[str, ...]]:  # fmt: skip
+    data: Split,
+    features: Features,
+    pool: Array,
+    private: Array,
+    budget: tuple[float, ...],
+    *,
+    seed: int,
+    kept: dict[Any, PublicMaps],
+    rows: tuple[Array, Array],
+    draw: int = 0,
+) -> tuple[tuple[float, float], int, float, tuple[str, ...]]:
     """Release ballots and teach a student: its scores, the number of cells, Σw/σ and what the user is told."""
     people = people_of(len(private), budget, seed)
     design = make_design(ballot_terms(people.groups), n_classes=data.n_classes, n_pool=len(pool))
@@ -278,10 +291,18 @@ def teachers(names: Iterable[str], *, seeds: int, data_dir: str | None, budgets:
                 epsilon = np.array([group.epsilon for group in people.groups])[people.group_of_person]
                 for variant in ("weighting", "standard") if budget in STRICTEST else ("weighting",):
                     model = PATEClassifier(
-                        LogisticRegression(max_iter=1000), LogisticRegression(max_iter=1000), variant=variant,
-                        verbose=0, delta=1 / (10 * len(private)), classes=range(data.n_classes), random_state=seed,
-                        noise_seed=seed, n_jobs=1, backend="sequential", min_labels=data.n_classes,
-                    )  # fmt: skip
+                        LogisticRegression(max_iter=1000),
+                        LogisticRegression(max_iter=1000),
+                        variant=variant,
+                        verbose=0,
+                        delta=1 / (10 * len(private)),
+                        classes=range(data.n_classes),
+                        random_state=seed,
+                        noise_seed=seed,
+                        n_jobs=1,
+                        backend="sequential",
+                        min_labels=data.n_classes,
+                    )
                     try:
                         model.fit(private, data.private[1], budgets=epsilon, X_public=pool)
                         right = 100 * float(model.score(test, data.test[1]))

@@ -189,10 +189,13 @@ def kills(folder: Path, wanted_kills: int, *, seconds: float, seed: int) -> dict
         for file in folder.glob(f"{number - 1}.*"):
             file.unlink()
     return {
-        "kills": killed, "kills_that_hit_a_run_in_progress": torn, "runs_completed": number,
-        "labels_per_run": undisturbed[0][1].n_labels, "queries_per_run": undisturbed[0][1].n_queries,
+        "kills": killed,
+        "kills_that_hit_a_run_in_progress": torn,
+        "runs_completed": number,
+        "labels_per_run": undisturbed[0][1].n_labels,
+        "queries_per_run": undisturbed[0][1].n_queries,
         "seconds": round(time.monotonic() - start, 1),
-    }  # fmt: skip
+    }
 
 
 def labelling(folder: Path, name: str, sigma: float) -> int:
@@ -354,13 +357,20 @@ def speed(folder: Path) -> list[dict[str, Any]]:
                 start = time.perf_counter()
                 book.verify()
                 verified = time.perf_counter() - start
-            rows.append({
-                    "bound": bound, "width": meter.width, "batch": batch, "queries": queries,
-                    "queries_per_s": round(queries / took), "in_memory_per_s": round(queries / memory),
+            rows.append(
+                {
+                    "bound": bound,
+                    "width": meter.width,
+                    "batch": batch,
+                    "queries": queries,
+                    "queries_per_s": round(queries / took),
+                    "in_memory_per_s": round(queries / memory),
                     "charge_ms": round(1e3 * float(np.median(book.times)), 3),
-"charge_ms_without_fsync": round(1e3 * float(np.median(careless.times)), 3),
-                    "bytes_per_query": round(path.stat().st_size / queries), "verify_s": round(verified, 3),
-                })  # fmt: skip
+                    "charge_ms_without_fsync": round(1e3 * float(np.median(careless.times)), 3),
+                    "bytes_per_query": round(path.stat().st_size / queries),
+                    "verify_s": round(verified, 3),
+                }
+            )
     return rows
 
 

@@ -92,9 +92,13 @@ def compare_fits(seeds: int, epsilon: float) -> None:
         parts = partition(data.n_rows, public=2000, test=28_000, seed=seed)
         for name, found in rows.items():
             model = PATEClassifier(
-                epsilon=epsilon, aggregator=name, classes=range(len(data.classes)), random_state=seed, noise_seed=seed,
+                epsilon=epsilon,
+                aggregator=name,
+                classes=range(len(data.classes)),
+                random_state=seed,
+                noise_seed=seed,
                 verbose=0,
-            )  # fmt: skip
+            )
             public = data.y[parts.public]
             model.fit(data.X[parts.private], data.y[parts.private], X_public=data.X[parts.public], y_public=public)
             result = model.labelling_

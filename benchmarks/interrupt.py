@@ -59,9 +59,17 @@ model = "bayes"
 """
 LOADED = (joblib, sklearn.naive_bayes)  # once, in the parent: children start at once
 MARKS = (
-    "config.json", "data.json", "private/allocation.npz", "private/votes/done.npy", "private/ledger.sqlite",
-    "private/ledger.json", "private/labelling.json", "*/labels.csv", "*/student/student.json", "private/metrics.json",
-)  # fmt: skip
+    "config.json",
+    "data.json",
+    "private/allocation.npz",
+    "private/votes/done.npy",
+    "private/ledger.sqlite",
+    "private/ledger.json",
+    "private/labelling.json",
+    "*/labels.csv",
+    "*/student/student.json",
+    "private/metrics.json",
+)
 
 
 def started(*arguments: object) -> int:

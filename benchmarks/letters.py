@@ -50,8 +50,13 @@ def main() -> None:
         config = RunConfig.from_mapping(
             {
                 "data": {
-                    "file": place / "people.csv", "public_file": place / "pool.csv", "label": "sick",
-                    "classes": ["0", "1"], "person": "person", "level": "consent", "consent_date": "agreed",
+                    "file": place / "people.csv",
+                    "public_file": place / "pool.csv",
+                    "label": "sick",
+                    "classes": ["0", "1"],
+                    "person": "person",
+                    "level": "consent",
+                    "consent_date": "agreed",
                     "consent_version": "version",
                 },
                 "budgets": {"policy": {"high": 1.0, "average": 2.0, "low": 3.0}, "policy_version": "2"},
@@ -59,7 +64,7 @@ def main() -> None:
                 "student": {"model": "bayes"},
                 "report": {"controller": "Hospital", "contact": "privacy@hospital.example"},
             }
-        )  # fmt: skip
+        )
         folder = RunFolder.create(place / "run", config)
         execute(folder, bar=quiet)
         start = time.perf_counter()

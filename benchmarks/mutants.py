@@ -1174,8 +1174,8 @@ MUTANTS = (
     Mutant(
         "a run charges accounts in memory",
         "runs/ledgers.py",
-        "ledger=ledger, overlap=task.overlap",
-        "overlap=task.overlap",
+        "                ledger=ledger,\n",
+        "",
         (f"{RUN_LEDGERS}::test_run_keeps_own_ledger_and_records_head",),
     ),
     Mutant(
@@ -1620,8 +1620,10 @@ MUTANTS = (
     Mutant(
         "a resumed run goes on with people who withdrew",
         "runs/person.py",
-        "if person in ids - gone and (person in found.withdrawn or _since(found, person, begun))",
-        "if False",
+        "        if person in ids - gone\n"
+        "        and (person in found.withdrawn or _since(found, person, begun))\n"
+        "        and allocation.people.index_of(person) not in allocation.withdrawn",
+        "        if False and allocation.people.index_of(person) not in allocation.withdrawn",
         (f"{LEFT}::test_unfinished_run_is_resumed_without_whoever_withdrew",),
     ),
     Mutant(

@@ -45,10 +45,40 @@ TEACHERS = {
 }
 VARIANTS = ("weighting", "standard", "upsampling", "vanishing")
 ODD_CELLS = (
-    "", " ", "abc", "nan", "NaN", "inf", "-inf", "1e308", "-1e308", "1e-320", "1e999", "0", "-0.0", "7,5", "3.5",
-    "99999999999999999999999", "true", "None", "2026-11-16", "é", '"', "a,b", "line\nbreak", "=1+1", "0x10", "1_000",
-    "ill", "b", "zzz", "-1", "  12  ", "5%", "x" * 300,
-)  # fmt: skip
+    "",
+    " ",
+    "abc",
+    "nan",
+    "NaN",
+    "inf",
+    "-inf",
+    "1e308",
+    "-1e308",
+    "1e-320",
+    "1e999",
+    "0",
+    "-0.0",
+    "7,5",
+    "3.5",
+    "99999999999999999999999",
+    "true",
+    "None",
+    "2026-11-16",
+    "é",
+    '"',
+    "a,b",
+    "line\nbreak",
+    "=1+1",
+    "0x10",
+    "1_000",
+    "ill",
+    "b",
+    "zzz",
+    "-1",
+    "  12  ",
+    "5%",
+    "x" * 300,
+)
 ODD_LABELS = (*CLASSES, "", "nan", "martian", "0", "ILL", "1e308", "inf", "é", " ill ")
 MASKS = (  # what differs between any two runs of the same command
     (r"[0-9a-f]{32,64}", "HASH"),
@@ -208,9 +238,14 @@ def run(folder: Path, options: Sequence[str], *, process: bool) -> Outcome:
     if process:
         done = subprocess.run(
             [str(CONSOLE), *arguments],
-            cwd=folder, check=False, capture_output=True, text=True, encoding="utf-8", timeout=600,
+            cwd=folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=600,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])},
-        )  # fmt: skip
+        )
         code, out, err = done.returncode, done.stdout, done.stderr
     else:
         from ipate.cli.app import _run
@@ -272,9 +307,14 @@ def compare(number: int, folder: Path, *, seed: int, process: bool, ballots: boo
         seen.append((run(here, options, process=process), _noted(here)))
     (one, first), (two, second) = seen
     return Pair(
-        number=number, teacher=teacher, variant=variant, cells=cells, code=one.code, difference=one.difference(two),
+        number=number,
+        teacher=teacher,
+        variant=variant,
+        cells=cells,
+        code=one.code,
+        difference=one.difference(two),
         noted=first or second,
-    )  # fmt: skip
+    )
 
 
 def _noted(folder: Path) -> bool:

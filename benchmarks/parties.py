@@ -50,9 +50,13 @@ def sites(data: Dataset, folder: Path, points: int) -> tuple[Queries, list[SiteV
         own, rows = data.take(np.arange(edges[place], edges[place + 1])), folder / f"{name}-rows.npz"
         np.savez(rows, X=own.X, y=own.y, levels=own.levels, **about)  # type: ignore[arg-type]
         site = fit_site(
-            rows, folder / name, name=name, encoding=queries.encoding,
-            options=SiteOptions(policy=policy, points_per_teacher=points), estimator=make_teacher("logistic"),
-        )  # fmt: skip
+            rows,
+            folder / name,
+            name=name,
+            encoding=queries.encoding,
+            options=SiteOptions(policy=policy, points_per_teacher=points),
+            estimator=make_teacher("logistic"),
+        )
         site.vote(queries, folder / f"{name}.npz")
         files.append(read_site_votes(folder / f"{name}.npz"))
     return queries, files, pool

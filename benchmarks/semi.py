@@ -189,9 +189,15 @@ def learn_features(job: Job) -> Job:
     near = {"net": unit_length(encoder.features(X[pool])), "exact": net.features(X[pool]), "grid": points[pool]}
     agree = {name: agreement(found, y[pool]) for name, found in near.items()}
     return {
-        "what": "features", "seed": job["seed"], **agree, "dimensions": features.dimensions, "cpu_equals_gpu": same,
-        "encoder_s": trained, "transform_s": spent, "device": device_name(),
-    }  # fmt: skip
+        "what": "features",
+        "seed": job["seed"],
+        **agree,
+        "dimensions": features.dimensions,
+        "cpu_equals_gpu": same,
+        "encoder_s": trained,
+        "transform_s": spent,
+        "device": device_name(),
+    }
 
 
 def device_name() -> str:
@@ -255,9 +261,10 @@ def train_teachers(job: Job) -> Job:
     counts = np.load(path)
     alone = float(counts[np.arange(len(pool)), y[pool]].sum() / counts.sum())
     return {
-        "alone": alone, "plurality": float((counts.argmax(axis=1) == y[pool]).mean()),
+        "alone": alone,
+        "plurality": float((counts.argmax(axis=1) == y[pool]).mean()),
         "ensemble_s": time.perf_counter() - start,
-    }  # fmt: skip
+    }
 
 
 def by_teachers(job: Job) -> Job:
@@ -366,17 +373,26 @@ def street_numbers(job: Job) -> Job:
     found, cells = cast(points, y, pool, people, own)
     released = time.perf_counter() - start
     made = student.fit(
-        student.make({"steps": job["steps"]}, seed=0), X[pool], found.labels, n_classes=CLASSES,
+        student.make({"steps": job["steps"]}, seed=0),
+        X[pool],
+        found.labels,
+        n_classes=CLASSES,
         sample_weight=found.sample_weight,
-    )  # fmt: skip
+    )
     right = made.predict(X) == y
     outside = np.ones(len(X), dtype=bool)
     outside[pool] = False
     return {
-        "what": "svhn", "epsilon": 2.0, "cells": cells, "agreement": near, "ballots_s": released,
-        "pool": float((found.labels == y[pool]).mean()), "in_pool": float(right[pool].mean()),
-        "accuracy": float(right[outside].mean()), "student_s": time.perf_counter() - start - released,
-    }  # fmt: skip
+        "what": "svhn",
+        "epsilon": 2.0,
+        "cells": cells,
+        "agreement": near,
+        "ballots_s": released,
+        "pool": float((found.labels == y[pool]).mean()),
+        "in_pool": float(right[pool].mean()),
+        "accuracy": float(right[outside].mean()),
+        "student_s": time.perf_counter() - start - released,
+    }
 
 
 def taught(job: Job, what: str, labels: NDArray[np.int64], **options: Any) -> Job:

@@ -29,9 +29,11 @@ def main() -> None:
     parser.add_argument("--votings", type=int, default=5)
     args = parser.parse_args()
     models = TrainedModels(
-        cache=args.cache, data_dir=args.data_dir, jobs=args.job_files,
+        cache=args.cache,
+        data_dir=args.data_dir,
+        jobs=args.job_files,
         log=lambda line: print(line, file=sys.stderr),
-    )  # fmt: skip
+    )
     options = Options(ensembles=args.ensembles, votings=args.votings)
     try:
         tables, findings = strong_teachers(models, options, setups=args.setups)

@@ -183,9 +183,15 @@ def tempered(share: Array, power: float) -> Array:
 
 UNUSED = "graph, posterior, last 1,000"  # on MNIST the test points that no teacher learnt from
 STUDENTS = (
-    "supervised, random", "supervised, coverage", "graph, random", "graph, coverage", "graph, posterior", UNUSED,
-    "graph, two rounds", "graph, SVC",
-)  # fmt: skip
+    "supervised, random",
+    "supervised, coverage",
+    "graph, random",
+    "graph, coverage",
+    "graph, posterior",
+    UNUSED,
+    "graph, two rounds",
+    "graph, SVC",
+)
 
 
 def students(
@@ -208,9 +214,10 @@ def students(
         hard = GraphStudent(**options).fit(pool, one_hot(labels, at[rule], len(pool), classes))
         found[f"graph, {rule}"] = float(hard.score(test, wanted))
     more: dict[str, tuple[str, Any]] = {
-        "graph, posterior": ("coverage", None), "graph, two rounds": (TWO_ROUNDS, None),
+        "graph, posterior": ("coverage", None),
+        "graph, two rounds": (TWO_ROUNDS, None),
         "graph, SVC": ("coverage", SVC(C=5)),
-    }  # fmt: skip
+    }
     for name, (rule, estimator) in more.items():
         targets = np.zeros((len(pool), classes))
         targets[at[rule]] = bayes[at[rule]]
@@ -340,8 +347,13 @@ def main() -> None:
     """Run one part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = {
-        "flips": flips, "neighbours": neighbours, "mnist": mnist, "synthetic": synthetic, "adult": adult, "cost": cost,
-    }  # fmt: skip
+        "flips": flips,
+        "neighbours": neighbours,
+        "mnist": mnist,
+        "synthetic": synthetic,
+        "adult": adult,
+        "cost": cost,
+    }
     parser.add_argument("part", choices=parts)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--votes", type=Path)

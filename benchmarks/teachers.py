@@ -126,25 +126,46 @@ def measure(args: argparse.Namespace, problem: Problem) -> tuple[dict[str, Any],
     preset = PRESETS[args.preset].lasting(epochs=args.epochs, steps=args.steps)
     steps = preset.n_steps(float(np.mean([len(rows) for rows in problem.members])))
     compute = Compute(
-        conv=args.conv, amp=args.amp, tf32=not args.no_tf32, fused=not args.no_fused, compile=args.compile,
-        cuda_graph=args.cuda_graph, channels_last=args.channels_last, autotune=not args.no_autotune,
-    )  # fmt: skip
+        conv=args.conv,
+        amp=args.amp,
+        tf32=not args.no_tf32,
+        fused=not args.no_fused,
+        compile=args.compile,
+        cuda_graph=args.cuda_graph,
+        channels_last=args.channels_last,
+        autotune=not args.no_autotune,
+    )
 
     def train(members: list[NDArray[np.int64]], length: int, together: int | None, how: Compute) -> Ensemble:
         return train_ensemble(
-            problem.X, problem.y, members, n_classes=10, preset=preset, steps=length, seed=args.seed, device=device,
-            teachers_per_batch=together, n_jobs=args.jobs if together is None else 1, compute=how,
-        )  # fmt: skip
+            problem.X,
+            problem.y,
+            members,
+            n_classes=10,
+            preset=preset,
+            steps=length,
+            seed=args.seed,
+            device=device,
+            teachers_per_batch=together,
+            n_jobs=args.jobs if together is None else 1,
+            compute=how,
+        )
 
     warming = synced(device, lambda: train(problem.members, 8, args.teachers_per_batch, compute))[0]
     batched, ensemble = synced(device, lambda: train(problem.members, steps, args.teachers_per_batch, compute))
     k, few = len(problem.members), problem.members[: args.sequential]
     figures: dict[str, Any] = {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-        "torch": torch.__version__, "preset": args.preset, "teachers": k, "points": len(problem.members[0]),
-        "steps": steps, "compute": asdict(compute), "jobs": args.jobs,
-        "warm_up_s": warming, "batched_s": batched,
-    }  # fmt: skip
+        "torch": torch.__version__,
+        "preset": args.preset,
+        "teachers": k,
+        "points": len(problem.members[0]),
+        "steps": steps,
+        "compute": asdict(compute),
+        "jobs": args.jobs,
+        "warm_up_s": warming,
+        "batched_s": batched,
+    }
     if few:
         train(few[:1], 8, 1, Compute(conv="grouped"))
         same, _ = synced(device, lambda: train(few, steps, 1, Compute(conv="grouped", fused=compute.fused)))
@@ -152,9 +173,11 @@ def measure(args: argparse.Namespace, problem: Problem) -> tuple[dict[str, Any],
         plain = synced(device, lambda: plain_loops(problem, few, preset, steps, device))[0]
         figures |= {
             "sequential_measured_on": len(few),
-            "sequential_same_code_s": same * k / len(few), "speedup_same_code": same * k / len(few) / batched,
-            "sequential_plain_s": plain * k / len(few), "speedup_plain": plain * k / len(few) / batched,
-        }  # fmt: skip
+            "sequential_same_code_s": same * k / len(few),
+            "speedup_same_code": same * k / len(few) / batched,
+            "sequential_plain_s": plain * k / len(few),
+            "speedup_plain": plain * k / len(few) / batched,
+        }
     if device.type == "cuda":
         figures["peak_gpu_gib"] = torch.cuda.max_memory_allocated(device) / 2**30
     return figures, ensemble

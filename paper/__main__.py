@@ -82,9 +82,12 @@ def _parser() -> argparse.ArgumentParser:
 def _reproduce(args: argparse.Namespace) -> None:
     name, options = args.name, _options(args)
     models = TrainedModels(
-        cache=args.cache or cache_folder() / "paper", data_dir=args.data_dir, device=args.device, jobs=args.job_files,
+        cache=args.cache or cache_folder() / "paper",
+        data_dir=args.data_dir,
+        device=args.device,
+        jobs=args.job_files,
         log=_LOG.info,
-    )  # fmt: skip
+    )
     found, pending = {}, []
     for wanted in EXPERIMENTS if name == "all" else (name,):
         seconds = page_seconds(wanted, ensembles=options.ensembles, votings=options.votings)
@@ -132,9 +135,7 @@ def _options(args: argparse.Namespace) -> Options:
     if args.row not in (None, *TABLE1):
         refuse_name("--row", args.row, list(TABLE1))
     repeated = (1, 1) if args.quick else (args.ensembles, args.votings)
-    return Options(
-        ensembles=repeated[0], votings=repeated[1], quick=args.quick, only=tuple(args.only), row=args.row
-    )  # fmt: skip
+    return Options(ensembles=repeated[0], votings=repeated[1], quick=args.quick, only=tuple(args.only), row=args.row)
 
 
 def _typed(name: str, options: Options) -> str:

@@ -38,12 +38,14 @@ def errata(models: TrainedModels, options: Options) -> Page:
             overspent.append((name, share))
         tables.append(Table(title=title, columns=_ERRATA_COLUMNS, rows=rows, notes=() if tables else [_ERRATA_NOTE]))
     return Page(
-        name="errata", title="What the published weighting charges", tables=tables,
+        name="errata",
+        title="What the published weighting charges",
+        tables=tables,
         about="The published rule (Algorithm 2: a group's weight is its budget times its number of teachers) sorts "
         "weights and budgets apart and pairs them by rank. Here both accounts see the same votes, points and noise; "
         f"{options.ensembles} ensembles × {options.votings} votings, the paper's account (tight, classic).",
         findings=[*_overspent(overspent), *_smaller_errata(split[0], options)],
-    )  # fmt: skip
+    )
 
 
 _ERRATA_NOTE = (
@@ -132,13 +134,15 @@ def beyond(models: TrainedModels, options: Options) -> Page:
         tables.append(_better_accounts(title, models.ensembles(shared_ensembles(setup, options)), cases, options))
         models.log(f"{title}: counted under three accounts")
     return Page(
-        name="beyond", title="Beyond the paper: exact costs, releasable guarantees, more teachers",
-        tables=[*tables, *strong], findings=[*map(_gain, tables), *findings],
+        name="beyond",
+        title="Beyond the paper: exact costs, releasable guarantees, more teachers",
+        tables=[*tables, *strong],
+        findings=[*map(_gain, tables), *findings],
         about="The same votes under three accounts: the paper's (tight, classic, weights in the ratio of budgets), the "
         "exact divergence with the improved conversion and gdp weights (also private: it depends on the votes), and "
         "the releasable gdp account, under which everybody has (ε, δ)-DP with their own budget. Weighting throughout; "
         f"{options.ensembles} ensembles (SVHN: {options.ensembles}) × {options.votings} votings.",
-    )  # fmt: skip
+    )
 
 
 def _better_accounts(

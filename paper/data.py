@@ -190,9 +190,21 @@ ADULT_FILES: Final = official_files(
 ADULT_ROWS: Final = (32_561, 16_281)  # of the two files, incomplete rows included
 ADULT_CLASSES: Final = ("<=50K", ">50K")
 ADULT_COLUMNS: Final = (
-    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
-    "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country",
-)  # fmt: skip
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital-gain",
+    "capital-loss",
+    "hours-per-week",
+    "native-country",
+)
 ADULT_BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "age": (0, 100),
     "fnlwgt": (0, 1_500_000),
@@ -317,9 +329,11 @@ def _adult_places(cells: list[str], column: str) -> NDArray[np.int64]:
     return np.array([place[cell] for cell in cells], dtype=np.int64)
 
 
-DATASETS.update({
-    "mnist": Source(load=partial(load_idx_set, MNIST), shape=(28, 28)),
-    "fashion-mnist": Source(load=partial(load_idx_set, FASHION), shape=(28, 28)),
-    "svhn": Source(load=load_svhn, shape=(32, 32, 3)),
-    "adult": Source(load=load_adult),
-})  # fmt: skip
+DATASETS.update(
+    {
+        "mnist": Source(load=partial(load_idx_set, MNIST), shape=(28, 28)),
+        "fashion-mnist": Source(load=partial(load_idx_set, FASHION), shape=(28, 28)),
+        "svhn": Source(load=load_svhn, shape=(32, 32, 3)),
+        "adult": Source(load=load_adult),
+    }
+)

@@ -73,14 +73,16 @@ def cost_history(models: TrainedModels, options: Options) -> Page:
         for thinned in [zip(_LABELS[::5], line.mean(axis=0)[::5], strict=True)]
     }
     return Page(
-        name="fig-cost-history", title="Costs over the first 2,000 labels", tables=[_exhaustion_table(half)],
+        name="fig-cost-history",
+        title="Costs over the first 2,000 labels",
+        tables=[_exhaustion_table(half)],
         figures={f"fig-cost-history-{setup}.svg": _history_figure(lines) for setup, lines in found.items()},
         about=f"Means over {options.ensembles} ensembles × {options.votings} votings (vanishing: {options.ensembles} × "
         "1; participation (ε/ε_max)⁴), the paper's account. Solid and dashed lines: people with the lower and the "
         "higher budget; dotted lines: the budgets. Upsampling's broad pale lines lie under weighting's.",
         findings=_history_findings(half),
         facts={"mnist, 50%, ln 8": means},
-    )  # fmt: skip
+    )
 
 
 def _lines(models: TrainedModels, setup: str, higher: str, share: float, options: Options) -> Lines:
@@ -150,13 +152,17 @@ def _exhaustion_table(lines: Lines) -> Table:
         theirs = experiments.COST_HISTORY.get((variant, group))
         rows.append((f"{variant}, {group}", [Cell(ours=ours, theirs=theirs, note="a")]))
     return Table(
-        title="MNIST, 50% at ln 8: labels when a line meets its budget", columns=["labels"], rows=rows,
+        title="MNIST, 50% at ln 8: labels when a line meets its budget",
+        columns=["labels"],
+        rows=rows,
         notes=[
-            ("a: the paper's small figure says 257, 890 and 957 and calls its method upsampling; 257 and 890 are the "
-            "figures of *weighting* in its table of labels, whose upsampling has 414 (and, in the early version, the "
-            "baseline 99). Our lines agree with those; `mnist-labels` has what gives 257 and 890.")
+            (
+                "a: the paper's small figure says 257, 890 and 957 and calls its method upsampling; 257 and 890 are "
+                "the figures of *weighting* in its table of labels, whose upsampling has 414 (and, in the early "
+                "version, the baseline 99). Our lines agree with those; `mnist-labels` has what gives 257 and 890."
+            )
         ],
-    )  # fmt: skip
+    )
 
 
 def _history_findings(lines: Lines) -> list[str]:
@@ -203,18 +209,24 @@ def ratios(models: TrainedModels, options: Options) -> Page:
     off = max(abs(ratio / c - 1) for (variant, c), ratio in last.items() if variant != "vanishing")
     power = float(np.polyfit(np.log(_RATIOS), np.log([last["vanishing", c] for c in _RATIOS]), 1)[0])
     return Page(
-        name="fig-ratios", title="Cost ratio against sensitivity ratio", tables=tables,
+        name="fig-ratios",
+        title="Cost ratio against sensitivity ratio",
+        tables=tables,
         figures={"fig-ratios.svg": _ratio_figure(lines)},
         about="MNIST, two groups of equal size whose sensitivities have the ratio 2 to 9 (vanishing: whose teachers' "
         "participation has), 4,000 votings, the paper's account. Upsampling and weighting: "
         f"{options.ensembles} ensembles × {options.votings} processes; vanishing: {options.ensembles} × 1.",
         findings=[
-            (f"After 4,000 votings the ratio of costs is the ratio of sensitivities within {off:.0%} for upsampling "
-            "and weighting: confirmed."),
-            (f"For vanishing it grows like the participation ratio to the power {power:.2f}: the paper's 'square root' "
-            "is confirmed."),
+            (
+                f"After 4,000 votings the ratio of costs is the ratio of sensitivities within {off:.0%} for upsampling "
+                "and weighting: confirmed."
+            ),
+            (
+                f"For vanishing it grows like the participation ratio to the power {power:.2f}: the paper's 'square "
+                "root' is confirmed."
+            ),
         ],
-    )  # fmt: skip
+    )
 
 
 def _cost_ratios(ensembles: Sequence[Ensemble], make: MakeScheme, given: Budgets, votings: int) -> Floats:
@@ -244,9 +256,14 @@ def _ratio_figure(lines: RatioLines) -> str:
                 mean = np.nanmean(lines[variant, c], axis=0)
                 axis.plot(_QUERIES, mean, color=COLOURS[index], linewidth=1.6)
                 axis.annotate(
-                    str(c), (_QUERIES[-1], mean[-1]), xytext=(3, 0), textcoords="offset points", va="center",
-                    color=COLOURS[index], fontsize=9,
-                )  # fmt: skip
+                    str(c),
+                    (_QUERIES[-1], mean[-1]),
+                    xytext=(3, 0),
+                    textcoords="offset points",
+                    va="center",
+                    color=COLOURS[index],
+                    fontsize=9,
+                )
             axis.set_title(variant, fontsize=10)
             axis.set_xlabel("votings")
             axis.set_xlim(0, 4000)
@@ -272,12 +289,14 @@ def weighted_ratio(models: TrainedModels, options: Options) -> Page:
     ]
     table = Table(title="Labels at each weighted ratio", columns=["ratio: labels ± standard deviation"], rows=rows)
     return Page(
-        name="fig-weighted-ratio", title="Labels against the weighted ratio of budgets",
+        name="fig-weighted-ratio",
+        title="Labels against the weighted ratio of budgets",
         figures={"fig-weighted-ratio.svg": _weighted_figure(points)},
-        tables=[table], findings=_weighted_findings(points),
+        tables=[table],
+        findings=_weighted_findings(points),
         about="MNIST, two groups with ε₀ = 1 and ε₁ = 2 to 6, d₁ = 25, 50 and 75% of the people; the paper's account; "
         f"{options.ensembles} ensembles × {options.votings} votings.",
-    )  # fmt: skip
+    )
 
 
 def _weighted_figure(points: Points) -> str:
@@ -288,10 +307,18 @@ def _weighted_figure(points: Points) -> str:
             y, sd = (np.array(values) for values in zip(*((s.mean, s.sd) for _, s in own), strict=True))
             hollow = variant == "upsampling"  # a ring around weighting's point
             axis.errorbar(
-                y, x, xerr=sd, color=COLOURS[list(SHARES).index(share)], marker="o", linewidth=1.2, capsize=2,
-                markersize=10 if hollow else 5, markerfacecolor="none" if hollow else None,
-                linestyle="--" if hollow else "-", label=f"{variant}, {share:.0%}",
-            )  # fmt: skip
+                y,
+                x,
+                xerr=sd,
+                color=COLOURS[list(SHARES).index(share)],
+                marker="o",
+                linewidth=1.2,
+                capsize=2,
+                markersize=10 if hollow else 5,
+                markerfacecolor="none" if hollow else None,
+                linestyle="--" if hollow else "-",
+                label=f"{variant}, {share:.0%}",
+            )
         axis.set_xlabel("labels")
         axis.set_ylabel("(ε₁·d₁) / (ε₀·d₀)")
         axis.legend(frameon=False)

@@ -145,10 +145,18 @@ def copied_ensembles(
 
 
 def budget_table(
-    title: str, variant: str, ours: Callable[[Key], Spread], theirs: Published | None, *, column: str = "",
-    place: int | None = 0, name: str = "baseline, ln 2", shares: Sequence[float] = SHARES, notes: Sequence[str] = (),
+    title: str,
+    variant: str,
+    ours: Callable[[Key], Spread],
+    theirs: Published | None,
+    *,
+    column: str = "",
+    place: int | None = 0,
+    name: str = "baseline, ln 2",
+    shares: Sequence[float] = SHARES,
+    notes: Sequence[str] = (),
     **looks: Any,
-) -> Table:  # fmt: skip
+) -> Table:
     """Return a table with a row per higher budget, a cell per share of the people, and a last row for the baseline.
 
     `column` is the variant's letter in the paper's table where it has another one. `place` is that of the baseline's
@@ -190,9 +198,15 @@ class Grid(dict[Key, Votings]):
 
 
 def make_grid(
-    models: TrainedModels, setup: str, options: Options, *, variants: str = "UVQWP", shares: Sequence[float] = SHARES,
-    skew: bool = False, also: Sequence[EnsembleSpec] = (),
-) -> Grid:  # fmt: skip
+    models: TrainedModels,
+    setup: str,
+    options: Options,
+    *,
+    variants: str = "UVQWP",
+    shares: Sequence[float] = SHARES,
+    skew: bool = False,
+    also: Sequence[EnsembleSpec] = (),
+) -> Grid:
     """Run the votings of an experiment with two groups; `also` names ensembles that will be asked for later."""
     specs, own = shared_ensembles(setup, options), copied_ensembles(setup, options, shares=shares, skew=skew)
     models.require([*specs, *itertools.chain(*own.values()), *also])

@@ -194,9 +194,12 @@ GRAPH, SEMI = "graph", "semi"  # ipate's students that use the whole pool: on a 
 
 
 def run_forests(
-    job: Job, data: tuple[NDArray[Any], NDArray[np.int64]], *, n_jobs: int = -1,
+    job: Job,
+    data: tuple[NDArray[Any], NDArray[np.int64]],
+    *,
+    n_jobs: int = -1,
     progress: Callable[[int, int], None] | None = None,
-) -> Result:  # fmt: skip
+) -> Result:
     """Train forests with scikit-learn's defaults, 100 trees each (the paper, 'Datasets and Models'), and ask them."""
     X, y = data
     start = time.perf_counter()
@@ -218,10 +221,17 @@ def _teacher_votes(
     votes = np.empty((job.n_models, len(job.asked)), dtype=np.int64)
     notes: dict[int, list[str]] = {}
     for teacher, own in train_and_vote(
-        RandomForestClassifier(n_estimators=100), X, y, rows=rows, X_public=X[job.asked], n_classes=job.n_classes,
-        seed=job.seed, n_jobs=n_jobs, progress=None if progress is None else lambda n: progress(n, job.n_models),
+        RandomForestClassifier(n_estimators=100),
+        X,
+        y,
+        rows=rows,
+        X_public=X[job.asked],
+        n_classes=job.n_classes,
+        seed=job.seed,
+        n_jobs=n_jobs,
+        progress=None if progress is None else lambda n: progress(n, job.n_models),
         notes=notes,
-    ):  # fmt: skip
+    ):
         votes[teacher] = own
     for teacher, lines in notes.items():  # the data is public, so a failure is an error
         if lines[0].startswith("failed: "):

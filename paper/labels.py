@@ -52,10 +52,12 @@ def mnist(models: TrainedModels, options: Options) -> Page:
         f"{base.accuracies.mean:.1f}% (the paper: 97.7%)."
     )
     return Page(
-        name="mnist-labels", title="MNIST: labels before a budget ends", tables=tables,
+        name="mnist-labels",
+        title="MNIST: labels before a budget ends",
+        tables=tables,
         findings=[_first(grid, early, final), teachers],
         about=_about(grid, "σ = 40, σ_T = 150, T = 200; 60,000 private, 9,000 public points."),
-    )  # fmt: skip
+    )
 
 
 def adult(models: TrainedModels, options: Options) -> Page:
@@ -73,9 +75,12 @@ def adult(models: TrainedModels, options: Options) -> Page:
         f"Teachers alone are right in {alone:.1f}% of cases (the paper: 81.7%).",
     ]
     return Page(
-        name="adult-labels", title="Adult: labels before a budget ends", tables=tables, findings=findings,
+        name="adult-labels",
+        title="Adult: labels before a budget ends",
+        tables=tables,
+        findings=findings,
         about=_about(grid, "σ = 40, σ_T = 200, T = 300; random forests, 37,222 private, 7,000 public points."),
-    )  # fmt: skip
+    )
 
 
 def _about(grid: Grid, parameters: str) -> str:
@@ -168,8 +173,9 @@ def _which_rule(grid: Grid, final: Published) -> Table:
             rows.append((setting_name(higher, share), cells))
     return Table(
         title="Which rule is the final version's? Labels over those at 50%, where both rules agree",
-        columns=["the paper, final", "Algorithm 2, charged as published", "weights by budgets"], rows=rows,
-    )  # fmt: skip
+        columns=["the paper, final", "Algorithm 2, charged as published", "weights by budgets"],
+        rows=rows,
+    )
 
 
 def _stronger(strong: Sequence[Ensemble], options: Options, final: Published) -> list[Table]:
@@ -234,12 +240,18 @@ def whose_cost(ensembles: Sequence[Ensemble], options: Options) -> Table:
             ours = [Cell(ours=spread(values)) for values in zip(*counts, strict=True)]
             rows.append((setting_name(higher, share), [*(f"{labels:g}" for labels in printed), *ours]))
     return Table(
-        title="Vanishing, participation (ε/ε_max)²: labels by whose cost ends the voting", rows=rows, notes=[_WHOSE],
+        title="Vanishing, participation (ε/ε_max)²: labels by whose cost ends the voting",
+        rows=rows,
+        notes=[_WHOSE],
         columns=(
-            "the paper, early", "the paper, final", "worst-off teacher, by rotation", "worst-off teacher, by coins",
-            "worst-off teacher, improved conversion", "mean of a group",
+            "the paper, early",
+            "the paper, final",
+            "worst-off teacher, by rotation",
+            "worst-off teacher, by coins",
+            "worst-off teacher, improved conversion",
+            "mean of a group",
         ),
-    )  # fmt: skip
+    )
 
 
 def _ways_to_stop(ensemble: Ensemble, scheme: Scheme, number: int) -> tuple[int, int, int, int]:

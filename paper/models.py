@@ -148,9 +148,14 @@ class TrainedModels:
     """
 
     def __init__(
-        self, *, cache: str | Path, data_dir: str | Path | None = None, device: str = "auto",
-        jobs: str | Path | None = None, log: Callable[[str], None] = lambda line: None,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        cache: str | Path,
+        data_dir: str | Path | None = None,
+        device: str = "auto",
+        jobs: str | Path | None = None,
+        log: Callable[[str], None] = lambda line: None,
+    ) -> None:
         self.cache, self.data_dir, self.device, self.log = Path(cache), data_dir, device, log
         self.jobs = None if jobs is None else Path(jobs)
         self._data: dict[str, Dataset] = {}
@@ -251,10 +256,17 @@ class TrainedModels:
             variant, people=people, n_teachers=setup.n_teachers, seed=spec.replicate * 1000 + _DEAL_STREAM, **options
         )
         return Job(
-            name=spec.name, kind="teachers", dataset=setup.dataset, preset=setup.teacher, n_classes=dataset.n_classes,
-            seed=spec.replicate, offsets=made.offsets, indices=parts.private[made.persons], asked=parts.public,
+            name=spec.name,
+            kind="teachers",
+            dataset=setup.dataset,
+            preset=setup.teacher,
+            n_classes=dataset.n_classes,
+            seed=spec.replicate,
+            offsets=made.offsets,
+            indices=parts.private[made.persons],
+            asked=parts.public,
             epochs=setup.epochs,
-        )  # fmt: skip
+        )
 
     def _batch_jobs(self, setup: Setup, students: Sequence[Student], name: str) -> list[tuple[Job, list[Student]]]:
         """Return the jobs of one batch; students with similar numbers of labels share one, as epochs mean the same."""
@@ -265,17 +277,25 @@ class TrainedModels:
             if len(student.rows):
                 sizes.setdefault(int(math.log(len(student.rows), _SIZE_RATIO)), []).append(student)
         return [
-            (Job(
-                name=f"{name}-students-{size:02d}", kind="students", dataset=setup.dataset, preset=setup.student,
-                n_classes=self.dataset(setup.dataset).n_classes, seed=size,
-                offsets=np.cumsum([0, *(len(student.rows) for student in own)]),
-                indices=np.concatenate([student.rows for student in own]),
-                labels=np.concatenate([student.labels for student in own]), asked=tests,
-                pool=np.array([replicates.index(student.replicate) for student in own]),
-                epochs=None if setup.student == FOREST else _STUDENT_EPOCHS,
-            ), own)
+            (
+                Job(
+                    name=f"{name}-students-{size:02d}",
+                    kind="students",
+                    dataset=setup.dataset,
+                    preset=setup.student,
+                    n_classes=self.dataset(setup.dataset).n_classes,
+                    seed=size,
+                    offsets=np.cumsum([0, *(len(student.rows) for student in own)]),
+                    indices=np.concatenate([student.rows for student in own]),
+                    labels=np.concatenate([student.labels for student in own]),
+                    asked=tests,
+                    pool=np.array([replicates.index(student.replicate) for student in own]),
+                    epochs=None if setup.student == FOREST else _STUDENT_EPOCHS,
+                ),
+                own,
+            )
             for size, own in sorted(sizes.items())
-        ]  # fmt: skip
+        ]
 
     def _results(self, jobs: Sequence[Job]) -> list[Result]:
         found = [read_result(job, self.cache) for job in jobs]

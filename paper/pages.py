@@ -70,9 +70,13 @@ class Cell:
         """Return the cell as JSON; NaN becomes null."""
         mean, sd = (None if math.isnan(value) else round(value, 6) for value in (self.ours.mean, self.ours.sd))
         return {
-            "ours": mean, "sd": sd, "n": self.ours.n, "theirs": self.theirs,
-            "verdict": None if self.theirs is None else self.verdict, "note": self.note or None,
-        }  # fmt: skip
+            "ours": mean,
+            "sd": sd,
+            "n": self.ours.n,
+            "theirs": self.theirs,
+            "verdict": None if self.theirs is None else self.verdict,
+            "note": self.note or None,
+        }
 
 
 Row: TypeAlias = tuple[str, Sequence[Cell | str]]
@@ -156,9 +160,14 @@ class Page:
     def json(self, command: str) -> dict[str, Any]:
         """Return the page as JSON."""
         return {
-            "name": self.name, "title": self.title, "about": self.about, "command": command,
-            "tables": [table.json() for table in self.tables], "findings": list(self.findings), **self.facts,
-        }  # fmt: skip
+            "name": self.name,
+            "title": self.title,
+            "about": self.about,
+            "command": command,
+            "tables": [table.json() for table in self.tables],
+            "findings": list(self.findings),
+            **self.facts,
+        }
 
     def write(self, out: str | Path, *, command: str) -> list[Path]:
         """Write NAME.json, NAME.md and the figures into a folder; return their paths."""
@@ -174,10 +183,16 @@ class Page:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#444c55", "#e69f00")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1.5, 1.2)))
 _STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "ipate", "svg.fonttype": "none", "font.size": 10, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.grid": True, "grid.color": "#d9dee3", "grid.linewidth": 0.6,
+    "svg.hashsalt": "ipate",
+    "svg.fonttype": "none",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#d9dee3",
+    "grid.linewidth": 0.6,
     "figure.facecolor": "white",
-}  # fmt: skip
+}
 
 
 def draw(

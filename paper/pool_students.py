@@ -100,9 +100,13 @@ def run_pool_student(job: Job, data: tuple[NDArray[Any], NDArray[Any]], *, devic
     predicted = np.asarray(trained.predict(X[job.asked[0]]))[None]
     right = float(np.mean(labels[asked] == y[job.indices][asked]))
     meta = {
-        "train_s": round(time.perf_counter() - told, 2), "ask_s": round(told - start, 2), "models": 1,
-        "device": _device(job, device), "labels": len(asked), "labels_right": right,
-    }  # fmt: skip
+        "train_s": round(time.perf_counter() - told, 2),
+        "ask_s": round(told - start, 2),
+        "models": 1,
+        "device": _device(job, device),
+        "labels": len(asked),
+        "labels_right": right,
+    }
     return Result(predicted=predicted, truth=narrow(y[job.asked]), meta=meta)
 
 

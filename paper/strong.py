@@ -29,8 +29,9 @@ STRONG = ("mnist-1000", "mnist-2000")
 _OWN = (GRAPH, SEMI)
 _BASELINE = "baseline, ln 2"
 PAIRS: Mapping[str, Budgets] = {
-    _BASELINE: BASELINE_BUDGETS, **{setting_name(*key): given for key, given in TWO_GROUPS.items()},
-}  # fmt: skip
+    _BASELINE: BASELINE_BUDGETS,
+    **{setting_name(*key): given for key, given in TWO_GROUPS.items()},
+}
 """The baseline and the settings of two groups, by the name of their row."""
 _PRINTED = {_BASELINE: (experiments.MNIST_LABELS.baseline[0], experiments.MNIST_STUDENTS.baseline[0])} | {
     setting_name(*key): (experiments.MNIST_LABELS.cells[*key, "W"], experiments.MNIST_STUDENTS.cells[*key, "W"])
@@ -96,39 +97,64 @@ def own_students(models: TrainedModels, ensembles: Sequence[Ensemble], options: 
             tally = panel.tally(np.asarray(ensemble.votes), n_classes)
             for student in _OWN:
                 settings = choose_settings(
-                    groups=groups_of(given), n_public=len(ensemble.truth), n_classes=n_classes,
-                    n_teachers=ensemble.n_teachers, student=STUDENTS[student],
-                )  # fmt: skip
+                    groups=groups_of(given),
+                    n_public=len(ensemble.truth),
+                    n_classes=n_classes,
+                    n_teachers=ensemble.n_teachers,
+                    student=STUDENTS[student],
+                )
                 for number in range(options.votings):
                     job = _job(
-                        models, ensemble, settings, tally.counts, student=student, setting=name, number=number,
+                        models,
+                        ensemble,
+                        settings,
+                        tally.counts,
+                        student=student,
+                        setting=name,
+                        number=number,
                         total_weight=panel.total_weight,
-                    )  # fmt: skip
+                    )
                     found.append(OwnStudent(setup=ensemble.spec.setup, setting=name, job=job))
     return sorted(found, key=lambda student: student.job.name)
 
 
 def _job(
-    models: TrainedModels, ensemble: Ensemble, settings: Settings, counts: NDArray[Any], *, student: str, setting: str,
-    number: int, total_weight: float,
-) -> Job:  # fmt: skip
+    models: TrainedModels,
+    ensemble: Ensemble,
+    settings: Settings,
+    counts: NDArray[Any],
+    *,
+    student: str,
+    setting: str,
+    number: int,
+    total_weight: float,
+) -> Job:
     """Return the training job of one student: the noisy counts of every point, and how many of them it asks for."""
     setup, replicate = ensemble.setup, ensemble.spec.replicate
     aggregator = settings.aggregator()
     outcome = aggregator.ask(
-        counts, queries=[str(place) for place in range(len(counts))], noise=voting_noise(ensemble, number),
+        counts,
+        queries=[str(place) for place in range(len(counts))],
+        noise=voting_noise(ensemble, number),
         total_weight=total_weight,
-    )  # fmt: skip
+    )
     if settings.n_queries is None or outcome.noisy_votes is None:
         raise IpateError(f"the settings of the student {student!r} fix no number of queries, or release no counts")
     short = "".join(filter(str.isalnum, setting))
     return Job(
-        name=f"{setup.name}-{student}-e{replicate}-v{number}-{short}", kind="students", dataset=setup.dataset,
-        preset=student, n_classes=counts.shape[1], seed=1000 * replicate + number, offsets=np.array([0, len(counts)]),
-        indices=ensemble.public, asked=models.partition(setup, replicate).test[None], pool=np.array([0]),
+        name=f"{setup.name}-{student}-e{replicate}-v{number}-{short}",
+        kind="students",
+        dataset=setup.dataset,
+        preset=student,
+        n_classes=counts.shape[1],
+        seed=1000 * replicate + number,
+        offsets=np.array([0, len(counts)]),
+        indices=ensemble.public,
+        asked=models.partition(setup, replicate).test[None],
+        pool=np.array([0]),
         counts=outcome.noisy_votes,
         asking=Counts(queries=settings.n_queries, seed=replicate, signal=total_weight / aggregator.mechanism.sigma),
-    )  # fmt: skip
+    )
 
 
 Scores = Mapping[OwnStudent, float]  # test accuracies in per cent, NaN where a student is not trained
@@ -145,9 +171,12 @@ def _table(
     asked = {(own.job.preset, own.setting): own.queries for own in scores}
     for name, (labels, student) in _PRINTED.items():
         cells: list[Cell | str] = [
-            Cell(ours=votings[name].labels), f"{labels:,.0f}", Cell(ours=votings[name].accuracies, digits=2),
-            Cell(ours=right[name], digits=2), f"{student:.2f}",
-        ]  # fmt: skip
+            Cell(ours=votings[name].labels),
+            f"{labels:,.0f}",
+            Cell(ours=votings[name].accuracies, digits=2),
+            Cell(ours=right[name], digits=2),
+            f"{student:.2f}",
+        ]
         for own in _OWN:
             cells += [f"{asked[own, name]:,}", Cell(ours=spread(_accuracies(scores, own, name)), digits=2)]
         rows.append((name, cells))
@@ -159,13 +188,18 @@ def _table(
         f"the labels. {options.ensembles} ensembles × {options.votings} votings."
     )
     return Table(
-        title=f"{SETUPS[setup].n_teachers:,} strong teachers, releasable gdp account, MNIST", rows=rows,
+        title=f"{SETUPS[setup].n_teachers:,} strong teachers, releasable gdp account, MNIST",
+        rows=rows,
         notes=[note, _OWN_NOTE, *_untrained(scores)],
         columns=(
-            "labels", "the paper's labels", "right, %", "student, %", "the paper's student, %",
+            "labels",
+            "the paper's labels",
+            "right, %",
+            "student, %",
+            "the paper's student, %",
             *(column for own in _OWN for column in (f"labels of {own}", f"student {own}, %")),
         ),
-    )  # fmt: skip
+    )
 
 
 _OWN_NOTE = (

@@ -54,12 +54,14 @@ def mnist(models: TrainedModels, options: Options) -> Page:
         _table(found, "Q", early, _SQUARED, "; the paper's: early version (0: no label at all)"),
     ]
     return Page(
-        name="mnist-students", title="MNIST: students", tables=tables,
+        name="mnist-students",
+        title="MNIST: students",
+        tables=tables,
         findings=[*_findings(grid, found, "UWP"), _quarter(found)],
         about="The student is the paper's CNN, 50 epochs with augmentation, on the labels of each voting of "
         "`mnist-labels`; accuracy in per cent on 1,000 test points of the same split, "
         f"{len(found[BASELINE])} students per cell.",
-    )  # fmt: skip
+    )
 
 
 def adult(models: TrainedModels, options: Options) -> Page:
@@ -68,10 +70,13 @@ def adult(models: TrainedModels, options: Options) -> Page:
     notes = {"U": _SPLITS, "W": _SPLITS, "V": _POWER, "Q": _SPLITS}
     tables = [_table(found, variant, experiments.ADULT_STUDENTS, note) for variant, note in notes.items()]
     return Page(
-        name="adult-students", title="Adult: students", tables=tables, findings=_findings(grid, found, "UW"),
+        name="adult-students",
+        title="Adult: students",
+        tables=tables,
+        findings=_findings(grid, found, "UW"),
         about="The student is a random forest of 100 trees on the labels of each voting of `adult-labels`; accuracy "
         f"in per cent on 1,000 test points of the same split, {len(found[BASELINE])} students per cell.",
-    )  # fmt: skip
+    )
 
 
 def _table(found: Accuracies, variant: str, theirs: Published, note: str, version: str = "") -> Table:
@@ -155,22 +160,32 @@ def skew(models: TrainedModels, options: Options) -> Page:
         for one in (0, 1)
     ]
     return Page(
-        name="adult-skew", title="Adult: budgets by class", tables=[labels, *tables],
+        name="adult-skew",
+        title="Adult: budgets by class",
+        tables=[labels, *tables],
         findings=[_trend("Teachers", of_teachers), _trend("Students", of_students)],
         about="Only people of the class with high incomes (24.8%) can have the higher budget; the columns say which "
         f"share of them has it; everybody else has ln 2. Upsampling, {len(grid[BASELINE])} votings per setting "
         f"({options.ensembles} ensembles); the paper's account. A teacher's and a label's accuracy is measured on "
         "public points, a student's on test points.",
-    )  # fmt: skip
+    )
 
 
 def _class_table(title: str, accuracy: Accuracy, theirs: Published, one: int) -> Table:
     """Return the table of one class."""
     name = ("low incomes (the majority)", "high incomes")[one]
     table = budget_table(
-        f"{title} on {name}, %; the paper's: {theirs.source}", "U", lambda key: accuracy(key, one), theirs, place=one,
-        column="lh"[one], name="baseline", shares=SKEW_SHARES, percent=True, digits=2,
-    )  # fmt: skip
+        f"{title} on {name}, %; the paper's: {theirs.source}",
+        "U",
+        lambda key: accuracy(key, one),
+        theirs,
+        place=one,
+        column="lh"[one],
+        name="baseline",
+        shares=SKEW_SHARES,
+        percent=True,
+        digits=2,
+    )
     shown = [cell for _, cells in table.rows for cell in cells if isinstance(cell, Cell)]
     worst = max(abs(cell.ours.mean - cell.theirs) for cell in shown if cell.theirs is not None)
     return replace(table, notes=[f"a: other forests; the cells differ by {worst:.1f} points at most."])

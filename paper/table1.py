@@ -22,9 +22,11 @@ from paper.voting import IMPROVED, PAPER, VARIANTS, MakeScheme, charge_again, pu
 
 _PLAIN = EnsembleSpec(setup="svhn-plain", replicate=0)
 _MAKERS: Mapping[str, MakeScheme] = {
-    "standard": standard, "upsampling": VARIANTS["U"], "weighting, as published": VARIANTS["P"],
+    "standard": standard,
+    "upsampling": VARIANTS["U"],
+    "weighting, as published": VARIANTS["P"],
     "weighting, by budgets": VARIANTS["W"],
-}  # fmt: skip
+}
 _COLUMNS = tuple(_MAKERS)
 SIGMAS = (40.0, 30.0, 25.0, 20.0)
 WAYS = ("votes", "points")  # what a share is drawn of: single dissenting votes, or points with all of their votes
@@ -59,13 +61,15 @@ def table1(models: TrainedModels, options: Options) -> Page:
         tables.append(agreement(ensembles["svhn"], options))
         findings += [_plain(models.ensembles(plain)[0], options), _noise(tables[-1])]
     return Page(
-        name="table1", title="Table 1: three groups of people, MNIST and SVHN", tables=tables,
+        name="table1",
+        title="Table 1: three groups of people, MNIST and SVHN",
+        tables=tables,
         findings=findings,
         about="250 teachers: σ = 40, σ_T = 150, T = 200, δ = 1e-5, ε = 1, 2 and 3, the paper's account (tight, "
         "classic, not releasable). MNIST: the paper's CNN on the first 50,000 training images, 10,000 public; SVHN: a "
         "VGG of 7 layers, 60 epochs, on 63,257 training images, 10,000 public. "
         f"{options.ensembles * options.votings} votings per cell.",
-    )  # fmt: skip
+    )
 
 
 def _stronger(strong: Sequence[Ensemble], options: Options) -> Table:
@@ -81,13 +85,14 @@ def _stronger(strong: Sequence[Ensemble], options: Options) -> Table:
             ]
             rows.append((f"{name}, {meter.conversion}", cells))
     return Table(
-        title=f"Labels with stronger nets ({teacher_accuracy(strong):.1f}% right alone), MNIST", columns=columns,
+        title=f"Labels with stronger nets ({teacher_accuracy(strong):.1f}% right alone), MNIST",
+        columns=columns,
         rows=rows,
         notes=[
             "a: the improved conversion gives more labels than Table 1 has: it was counted by the classic one.",
             "These teachers are those of `mnist-labels`: 60,000 private and 9,000 public points.",
         ],
-    )  # fmt: skip
+    )
 
 
 def _name(row: tuple[str, str]) -> str:
@@ -205,11 +210,16 @@ def agreement(ensembles: Sequence[Ensemble], options: Options) -> Table:
     return Table(
         title=f"SVHN: labels over standard PATE's where that gives about {target:.0f}, by agreement and noise",
         columns=(
-            "turned", "standard", "by budgets, 34/43/23%", "by budgets, 54/37/9%", "as published, 34/43/23%",
+            "turned",
+            "standard",
+            "by budgets, 34/43/23%",
+            "by budgets, 54/37/9%",
+            "as published, 34/43/23%",
             "as published, 54/37/9%",
         ),
-        rows=rows, notes=[_AGREEMENT],
-    )  # fmt: skip
+        rows=rows,
+        notes=[_AGREEMENT],
+    )
 
 
 _AGREEMENT = (

@@ -12,10 +12,16 @@ _GPU = {"paper-mnist": 4.5e-5, "small": 6.6e-5, "vgg": 1.4e-4, "vgg-plain": 1.4e
 _OTHERS = {FOREST: 0.25, GRAPH: 1.0, SEMI: 180.0}  # seconds per model: forests on one core, students of the whole pool
 
 PAGES = {
-    "table1": (4.0, 1.5), "mnist-labels": (4.0, 5.0), "mnist-students": (4.0, 5.0), "adult-labels": (1.0, 2.0),
-    "adult-students": (1.0, 2.0), "fig-cost-history": (8.0, 2.0), "fig-ratios": (3.0, 1.5), "errata": (1.0, 1.0),
+    "table1": (4.0, 1.5),
+    "mnist-labels": (4.0, 5.0),
+    "mnist-students": (4.0, 5.0),
+    "adult-labels": (1.0, 2.0),
+    "adult-students": (1.0, 2.0),
+    "fig-cost-history": (8.0, 2.0),
+    "fig-ratios": (3.0, 1.5),
+    "errata": (1.0, 1.0),
     "beyond": (100.0, 0.0),
-}  # fmt: skip
+}
 """Seconds of a page for one ensemble, and for each of its votings, without trainings, measured on two cores."""
 
 

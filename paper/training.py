@@ -44,9 +44,10 @@ Images: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return 0, 1 where a job failed, 2 where the input cannot be used."""
     parser = argparse.ArgumentParser(
-        prog="python -m paper.training", description=__doc__,
+        prog="python -m paper.training",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("jobs", type=Path, help="folder of job files")
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -63,9 +64,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run_job(
-    job: Job, images: Images, *, device: str = "auto", n_jobs: int = -1, compute: Compute | None = None,
+    job: Job,
+    images: Images,
+    *,
+    device: str = "auto",
+    n_jobs: int = -1,
+    compute: Compute | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Result:  # fmt: skip
+) -> Result:
     """Train a job's models and ask them; images are (N, H, W) or (N, H, W, C), or features for forests, and classes."""
     if job.preset == FOREST:
         return run_forests(job, images, n_jobs=n_jobs, progress=progress)
@@ -80,16 +86,29 @@ def run_job(
         learnt, y_learnt, indices = X[job.indices], job.labels, np.arange(len(job.indices))
     members = Members(offsets=job.offsets.astype(np.int64), indices=indices)
     ensemble = train_ensemble(
-        _channels_first(learnt), y_learnt, members, n_classes=job.n_classes, preset=job.preset, epochs=job.epochs,
-        steps=job.steps, seed=job.seed, device=device, n_jobs=n_jobs, compute=settings, progress=progress,
-    )  # fmt: skip
+        _channels_first(learnt),
+        y_learnt,
+        members,
+        n_classes=job.n_classes,
+        preset=job.preset,
+        epochs=job.epochs,
+        steps=job.steps,
+        seed=job.seed,
+        device=device,
+        n_jobs=n_jobs,
+        compute=settings,
+        progress=progress,
+    )
     trained = time.perf_counter()
     predicted = _predict(job, ensemble, X, settings)
     meta = {
-        "train_s": round(trained - start, 2), "ask_s": round(time.perf_counter() - trained, 2),
+        "train_s": round(trained - start, 2),
+        "ask_s": round(time.perf_counter() - trained, 2),
         "device": torch.cuda.get_device_name() if ensemble.device.type == "cuda" else "cpu",
-        "torch": torch.__version__, "models": job.n_models, "silent": len(ensemble.silent),
-    }  # fmt: skip
+        "torch": torch.__version__,
+        "models": job.n_models,
+        "silent": len(ensemble.silent),
+    }
     return Result(predicted=predicted, truth=narrow(y[job.asked]), meta=meta)
 
 

@@ -193,16 +193,24 @@ def voting_noise(ensemble: Ensemble, number: int) -> SeededNoise:
 def answer(ensemble: Ensemble, scheme: Scheme, counts: Floats, *, number: int) -> NDArray[np.int64]:
     """Answer all points of a voting, in the order of `query_order` as `counts` are; −1 where the check fails."""
     outcome = Confident(mechanism=scheme.mechanism).ask(
-        counts, queries=[str(place) for place in query_order(ensemble, number).tolist()],
-        noise=voting_noise(ensemble, number), total_weight=scheme.panel.total_weight,
-    )  # fmt: skip
+        counts,
+        queries=[str(place) for place in query_order(ensemble, number).tolist()],
+        noise=voting_noise(ensemble, number),
+        total_weight=scheme.panel.total_weight,
+    )
     return np.where(outcome.answered, outcome.labels, -1)
 
 
 def run_voting(
-    ensemble: Ensemble, scheme: Scheme, meter: Meter = PAPER, *, number: int, max_labels: int | None = None,
-    max_queries: int | None = None, present: NDArray[np.bool_] | None = None,
-) -> Voting:  # fmt: skip
+    ensemble: Ensemble,
+    scheme: Scheme,
+    meter: Meter = PAPER,
+    *,
+    number: int,
+    max_labels: int | None = None,
+    max_queries: int | None = None,
+    present: NDArray[np.bool_] | None = None,
+) -> Voting:
     """Run one voting until a budget would be exceeded: by `label`, or by `rotation_costs` where teachers rotate.
 
     The order of points and the noise depend on the ensemble's replicate and the voting's number only, so schemes can
@@ -215,9 +223,14 @@ def run_voting(
         asked, labels, spent = order[:count], costs.labels[:count], costs.epsilon(count)
     else:
         done = label(
-            _votes(ensemble, order), scheme.panel, Confident(mechanism=scheme.mechanism), meter,
-            max_labels=max_labels, max_queries=max_queries, noise=voting_noise(ensemble, number),
-        )  # fmt: skip
+            _votes(ensemble, order),
+            scheme.panel,
+            Confident(mechanism=scheme.mechanism),
+            meter,
+            max_labels=max_labels,
+            max_queries=max_queries,
+            noise=voting_noise(ensemble, number),
+        )
         asked, labels = order[done.queries], np.where(done.answered, done.labels, -1)
         spent = {group.id: group.cost for group in done.groups}
     return Voting(ensemble=ensemble, number=number, asked=asked, labels=labels, spent=spent)
@@ -233,9 +246,14 @@ def charge_again(
     """
     rows: list[HistoryRow] = []
     account = account_for(
-        _votes(voting.ensemble, voting.asked), scheme.panel, scheme.mechanism, meter,
-        answered=voting.answered.astype(np.int8), stopped_by="other", history=rows.extend,
-    )  # fmt: skip
+        _votes(voting.ensemble, voting.asked),
+        scheme.panel,
+        scheme.mechanism,
+        meter,
+        answered=voting.answered.astype(np.int8),
+        stopped_by="other",
+        history=rows.extend,
+    )
     labels = np.concatenate([[0], np.cumsum(voting.answered)])
     exhausted = {
         group.id: None if group.exhausted_at is None else int(labels[group.exhausted_at]) for group in account.groups

@@ -14,9 +14,21 @@ def flat(found):
 
 
 PRIVATE = {
-    "accuracy", "plurality_accuracy", "label_accuracy", "voting_accuracy", "student_accuracy", "balanced_accuracy",
-    "majority_accuracy", "by_class", "by_level", "teachers_accuracy", "comparison", "compare", "standard", "ceiling",
-}  # fmt: skip
+    "accuracy",
+    "plurality_accuracy",
+    "label_accuracy",
+    "voting_accuracy",
+    "student_accuracy",
+    "balanced_accuracy",
+    "majority_accuracy",
+    "by_class",
+    "by_level",
+    "teachers_accuracy",
+    "comparison",
+    "compare",
+    "standard",
+    "ceiling",
+}
 
 
 def private_below_releasable(found, inside=False):

@@ -7,11 +7,21 @@ from ipate.torch.nets import Average, Conv, Dense, Net, Norm, Pool, Relu
 TINY = Net(
     name="tiny",
     layers=(
-        Conv(channels=8), Norm(), Relu(), Pool(), Conv(channels=16), Norm(), Relu(), Conv(channels=16), Norm(), Relu(),
-        Average(), Dense(),
+        Conv(channels=8),
+        Norm(),
+        Relu(),
+        Pool(),
+        Conv(channels=16),
+        Norm(),
+        Relu(),
+        Conv(channels=16),
+        Norm(),
+        Relu(),
+        Average(),
+        Dense(),
     ),
     image=(1, 12, 12),
-)  # fmt: skip
+)
 
 
 def pictures(count, *, seed):

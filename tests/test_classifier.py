@@ -41,9 +41,12 @@ def fitted():
     pool, truth = task(600, seed=1)
     levels = np.random.default_rng(2).choice(["high", "low"], size=len(y), p=[0.7, 0.3])
     model = PATEClassifier(
-        teacher=LogisticRegression(), student=LogisticRegression(), classes=["ape", "bee", "cat"], verbose=0,
+        teacher=LogisticRegression(),
+        student=LogisticRegression(),
+        classes=["ape", "bee", "cat"],
+        verbose=0,
         random_state=0,
-    )  # fmt: skip
+    )
     model.fit(X, y, levels=levels, policy={"high": 1.0, "low": 3.0}, X_public=pool, y_public=truth)
     return model
 
@@ -331,10 +334,19 @@ def test_public_reports_leave_out_private_costs(tmp_path):
     pool, _ = task(200, seed=1)
     for variant, bound in (("vanishing", "gdp"), ("upsampling", "loose"), ("weighting", "exact")):
         model = PATEClassifier(
-            variant=variant, bound=bound, classes=["ape", "bee", "cat"], n_teachers=30, sigma=4.0, check_sigma=6.0,
-            threshold=15.0, random_state=0, verbose=0, teacher=LogisticRegression(), student=LogisticRegression(),
+            variant=variant,
+            bound=bound,
+            classes=["ape", "bee", "cat"],
+            n_teachers=30,
+            sigma=4.0,
+            check_sigma=6.0,
+            threshold=15.0,
+            random_state=0,
+            verbose=0,
+            teacher=LogisticRegression(),
+            student=LogisticRegression(),
             min_labels=1,
-        )  # fmt: skip
+        )
         model.fit(X, y, budgets=np.where(np.arange(900) % 3, 4.0, 12.0), X_public=pool)
         model.report(tmp_path / "a.html")
         model.report(tmp_path / "b.html", private=True)
@@ -353,10 +365,18 @@ def test_fits_on_one_ledger_share_the_budgets(tmp_path):
     pool, _ = task(200, seed=1)
     people = [f"p{index}" for index in range(900)]
     options = {
-        "classes": ["ape", "bee", "cat"], "n_teachers": 30, "sigma": 4.0, "check_sigma": 6.0, "threshold": 15.0,
-        "random_state": 0, "verbose": 0, "teacher": LogisticRegression(), "student": LogisticRegression(),
-        "ledger": tmp_path / "ledger.sqlite", "epsilon": 6.0,
-    }  # fmt: skip
+        "classes": ["ape", "bee", "cat"],
+        "n_teachers": 30,
+        "sigma": 4.0,
+        "check_sigma": 6.0,
+        "threshold": 15.0,
+        "random_state": 0,
+        "verbose": 0,
+        "teacher": LogisticRegression(),
+        "student": LogisticRegression(),
+        "ledger": tmp_path / "ledger.sqlite",
+        "epsilon": 6.0,
+    }
     with pytest.raises(InputError, match="without person_id"):
         PATEClassifier(**options).fit(X, y, X_public=pool)
     first = PATEClassifier(max_labels=2, **options).fit(X, y, person_id=people, X_public=pool)
@@ -379,9 +399,15 @@ def test_cost_including_earlier_fit_is_not_claimed(tmp_path):
     X, y = task(900)
     people = [f"p{index}" for index in range(900)]
     options = {
-        "classes": ["ape", "bee", "cat"], "n_teachers": 30, "sigma": 4.0, "random_state": 0, "verbose": 0,
-        "teacher": LogisticRegression(), "student": LogisticRegression(), "epsilon": 6.0,
-    }  # fmt: skip
+        "classes": ["ape", "bee", "cat"],
+        "n_teachers": 30,
+        "sigma": 4.0,
+        "random_state": 0,
+        "verbose": 0,
+        "teacher": LogisticRegression(),
+        "student": LogisticRegression(),
+        "epsilon": 6.0,
+    }
 
     def reported(seed, **more):
         model = PATEClassifier(**options, **more).fit(X, y, person_id=people, X_public=task(200, seed=seed)[0])
@@ -404,9 +430,18 @@ def test_cost_including_earlier_fit_is_not_claimed(tmp_path):
 
 def small(**options):
     return PATEClassifier(
-        **{"classes": CLASSES, "n_teachers": 30, "sigma": 1.0, "check_sigma": 2.0, "threshold": 12.0, "epsilon": 200.0,
-           "random_state": 0, "verbose": 0, **options}
-    )  # fmt: skip
+        **{
+            "classes": CLASSES,
+            "n_teachers": 30,
+            "sigma": 1.0,
+            "check_sigma": 2.0,
+            "threshold": 12.0,
+            "epsilon": 200.0,
+            "random_state": 0,
+            "verbose": 0,
+            **options,
+        }
+    )
 
 
 def test_student_has_class_names_and_feature_names():
@@ -508,10 +543,18 @@ def contradicted(**options):
     """Return a classifier whose votes are compared with a student, and its data."""
     X, y = task(1200)
     given = {
-        "aggregator": "interactive", "n_teachers": 24, "sigma": 3.0, "check_sigma": 5.0, "threshold": 9.0,
-        "classes": ["ape", "bee", "cat"], "random_state": 0, "noise_seed": 4, "verbose": 0, "epsilon": 14.0,
+        "aggregator": "interactive",
+        "n_teachers": 24,
+        "sigma": 3.0,
+        "check_sigma": 5.0,
+        "threshold": 9.0,
+        "classes": ["ape", "bee", "cat"],
+        "random_state": 0,
+        "noise_seed": 4,
+        "verbose": 0,
+        "epsilon": 14.0,
         "student": GaussianNB(),
-    }  # fmt: skip
+    }
     model = PATEClassifier(GaussianNB(), **given | options)
     return model, {"X": X, "y": y, "X_public": task(300, seed=1)[0]}
 

@@ -122,8 +122,11 @@ def test_student_of_ballots_is_reviewed_with_the_histogram():
 
 def test_shared_ledger_refuses_second_release_of_ballots(tmp_path):
     options = {
-        "voting": "ballots", "classes": [0, 1, 2], "ledger": tmp_path / "people.sqlite", "verbose": 0,
-    }  # fmt: skip
+        "voting": "ballots",
+        "classes": [0, 1, 2],
+        "ledger": tmp_path / "people.sqlite",
+        "verbose": 0,
+    }
     ids = np.arange(N)
     PATEClassifier(**options).fit(X, Y, budgets=EPSILON, X_public=X_POOL, person_id=ids)
     with pytest.raises(BudgetExceededError, match="left of the budgets"):

@@ -115,9 +115,15 @@ def test_skorch_net_is_teacher_and_student():
     torch = pytest.importorskip("torch")
     skorch = pytest.importorskip("skorch")
     net = skorch.NeuralNetClassifier(
-        torch.nn.Linear, module__in_features=2, module__out_features=2, criterion=torch.nn.CrossEntropyLoss,
-        max_epochs=20, lr=0.5, verbose=0, train_split=None,
-    )  # fmt: skip
+        torch.nn.Linear,
+        module__in_features=2,
+        module__out_features=2,
+        criterion=torch.nn.CrossEntropyLoss,
+        max_epochs=20,
+        lr=0.5,
+        verbose=0,
+        train_split=None,
+    )
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2)).astype(np.float32)
     y = np.where(X[:, 0] > 0, "home", "ward")

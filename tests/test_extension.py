@@ -126,9 +126,14 @@ def test_registered_bound_fits_the_classifier(dearer):
     y = rng.integers(3, size=2000)
     X = rng.normal(size=(2000, 4)) + 3 * np.eye(3, 4)[y]
     model = PATEClassifier(
-        teacher=LogisticRegression(), student=LogisticRegression(), classes=[0, 1, 2], bound="dearer", random_state=0,
-        n_jobs=1, verbose=0,
-    )  # fmt: skip
+        teacher=LogisticRegression(),
+        student=LogisticRegression(),
+        classes=[0, 1, 2],
+        bound="dearer",
+        random_state=0,
+        n_jobs=1,
+        verbose=0,
+    )
     model.fit(X[:1500], y[:1500], budgets=np.full(1500, 4.0), X_public=X[1500:])
     assert model.labelling_.meter == dearer
     assert model.guarantee_.kind == "releasable"
@@ -282,9 +287,19 @@ def test_classifier_uses_registered_variant_aggregator_and_student(registered):
     X, y = task(1500, 0)
     pool, _ = task(400, 1)
     model = PATEClassifier(
-        LogisticRegression(), "self-trained", variant="apart", aggregator="majority", classes=[0, 1, 2],
-        n_teachers=30, sigma=3.0, check_sigma=6.0, threshold=3.0, random_state=0, noise_seed=0, verbose=0,
-    )  # fmt: skip
+        LogisticRegression(),
+        "self-trained",
+        variant="apart",
+        aggregator="majority",
+        classes=[0, 1, 2],
+        n_teachers=30,
+        sigma=3.0,
+        check_sigma=6.0,
+        threshold=3.0,
+        random_state=0,
+        noise_seed=0,
+        verbose=0,
+    )
     model.fit(X, y, budgets=np.where(np.arange(1500) % 3, 40.0, 80.0), X_public=pool)
     assert isinstance(model.student_, SelfTrainingClassifier)
     assert model.allocation_.variant == "apart"
@@ -343,9 +358,20 @@ def test_flags_of_a_variant_are_respected(registered, monkeypatch, tmp_path, cap
 def test_untested_aggregator_is_refused_under_ptr(registered):
     X, y = task(600, 0)
     model = PATEClassifier(
-        LogisticRegression(), aggregator="majority", variant="weighting", bound="ptr", reference=0.9, epsilon=8.0,
-        classes=[0, 1, 2], n_teachers=20, sigma=3.0, check_sigma=6.0, threshold=3.0, random_state=0, verbose=0,
-    )  # fmt: skip
+        LogisticRegression(),
+        aggregator="majority",
+        variant="weighting",
+        bound="ptr",
+        reference=0.9,
+        epsilon=8.0,
+        classes=[0, 1, 2],
+        n_teachers=20,
+        sigma=3.0,
+        check_sigma=6.0,
+        threshold=3.0,
+        random_state=0,
+        verbose=0,
+    )
     with pytest.raises(InputError, match="the test covers gnmax and confident, not majority"):
         model.fit(X, y, X_public=task(60, 1)[0])
 

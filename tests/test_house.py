@@ -18,13 +18,13 @@ ROOT_MODULES = {
 }
 
 MODULES = 185
-LINES = 40_500
+LINES = 40_400
 STATEMENTS = 20_900
 LONGEST_MODULE = 600
 PARAMETERS = 44  # functions with more than eight
 REPEATED_NAMES = 9  # module names that occur twice, outside cli and engines
 ENGINE_NAMES = 35  # comparisons with the name of an engine, outside engines
-WORDS_BEFORE_CODE = 400  # in README.md
+WORDS_BEFORE_CODE = 403  # in README.md
 STATEMENTS_PER_ROOM = 2_200
 
 

@@ -86,9 +86,13 @@ def build(folder):
     made = folder.with_name("site.part")
     ran = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(made)],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")},
-    )  # fmt: skip
+    )
     assert ran.returncode == 0, f"a new page belongs into nav of mkdocs.yml; mkdocs says:\n{ran.stdout}{ran.stderr}"
     made.rename(folder)
 

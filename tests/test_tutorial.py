@@ -35,8 +35,12 @@ def test_notebook_runs_and_prints_the_stored_words(path):
     steady = path.stem in ("hospital", "parties")  # in the others chance decides which sentences are printed
     ran = subprocess.run(
         [sys.executable, str(DOCS / "hooks" / "notebooks.py"), path.stem, *(["--check"] if steady else [])],
-        capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert ran.stdout.startswith(f"{path.stem}: ")
 

@@ -77,9 +77,11 @@ def roc() -> str:
         axes.set(xlabel="false alarms, in %", ylabel="hits, in %", xlim=(0, 100), ylim=(0, 100))
 
     return plot(
-        "roc", draw, f"The best test that anybody can make, under the bound gdp with δ = {DELTA:g} and a spent budget.",
+        "roc",
+        draw,
+        f"The best test that anybody can make, under the bound gdp with δ = {DELTA:g} and a spent budget.",
         "ROC curves of the best membership test for ε = 0.5, 1 and 3; the curve for 3 is far from guessing.",
-    )  # fmt: skip
+    )
 
 
 def ten() -> str:
@@ -91,9 +93,15 @@ def ten() -> str:
             low, high = chance(epsilon)
             axes.plot([100 * low, 100 * high], [place, place], color=_SERIES[0], linewidth=7, solid_capstyle="butt")
             axes.annotate(
-                f"{down(100 * low)}% to {up(100 * high)}%", (100, place), xytext=(6, 0), annotation_clip=False,
-                textcoords="offset points", va="center", color=_INK, fontsize=10,
-            )  # fmt: skip
+                f"{down(100 * low)}% to {up(100 * high)}%",
+                (100, place),
+                xytext=(6, 0),
+                annotation_clip=False,
+                textcoords="offset points",
+                va="center",
+                color=_INK,
+                fontsize=10,
+            )
         axes.axvline(10, color=_INK, linewidth=1, linestyle=":")
         axes.set_yticks(range(len(levels)), [f"ε = {epsilon:g}" for epsilon in levels])
         axes.invert_yaxis()
@@ -119,11 +127,15 @@ def affords() -> str:
         for place, teachers in enumerate((250, 1000, 4000)):
             labels = [
                 queries_afforded(
-                    Meter("gdp"), epsilon=float(epsilon), delta=DELTA, sensitivity=1.0, sigma=0.16 * teachers,
+                    Meter("gdp"),
+                    epsilon=float(epsilon),
+                    delta=DELTA,
+                    sensitivity=1.0,
+                    sigma=0.16 * teachers,
                     check_sigma=0.6 * teachers,
                 )
                 for epsilon in epsilons
-            ]  # fmt: skip
+            ]
             axes.loglog(epsilons, np.maximum(labels, 0.5), color=_SERIES[place], label=f"k = {teachers:,}")
         axes.set(xlabel="budget ε", ylabel="labels", ylim=(0.8, None))
         axes.set_xticks([0.1, 0.3, 1, 3, 8], ["0.1", "0.3", "1", "3", "8"])
@@ -194,10 +206,18 @@ FIGURES: dict[str, Callable[[], str]] = {
 def _svg(salt: str, draw: Callable[[Axes], None], size: tuple[float, float]) -> str:
     """Draw without pyplot and return inline SVG: text stays text, colours are variables of the page, ids are unique."""
     settings = {
-        "svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 11, "axes.edgecolor": _FAINT,
-        "axes.labelcolor": _INK, "xtick.color": _INK, "ytick.color": _INK, "grid.color": _FAINT, "grid.alpha": 0.5,
-        "text.parse_math": False, "lines.linewidth": 2,
-    }  # fmt: skip
+        "svg.fonttype": "none",
+        "svg.hashsalt": salt,
+        "font.size": 11,
+        "axes.edgecolor": _FAINT,
+        "axes.labelcolor": _INK,
+        "xtick.color": _INK,
+        "ytick.color": _INK,
+        "grid.color": _FAINT,
+        "grid.alpha": 0.5,
+        "text.parse_math": False,
+        "lines.linewidth": 2,
+    }
     with mpl.rc_context(settings):
         figure = Figure(figsize=size, layout="constrained")
         figure.patch.set_alpha(0)
@@ -208,10 +228,15 @@ def _svg(salt: str, draw: Callable[[Axes], None], size: tuple[float, float]) -> 
         draw(axes)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(
-                loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=4 if size[0] > 5 else 2, frameon=False,
-                labelcolor=_INK, handlelength=1.4,
-                columnspacing=1, borderaxespad=0.1,
-            )  # fmt: skip
+                loc="lower left",
+                bbox_to_anchor=(-0.02, 1),
+                ncols=4 if size[0] > 5 else 2,
+                frameon=False,
+                labelcolor=_INK,
+                handlelength=1.4,
+                columnspacing=1,
+                borderaxespad=0.1,
+            )
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata={"Date": None})
     body = stream.getvalue()

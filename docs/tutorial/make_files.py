@@ -59,11 +59,16 @@ def draw(rng: np.random.Generator, count: int) -> list[list[str]]:
     first = date(2024, 1, 1)
     return [
         [
-            str(age[i]), str(sex[i]), str(ward[i]), (first + timedelta(days=int(day[i]))).isoformat(), str(stay[i]),
-            "" if gap[i] else str(lactate[i]), "readmitted" if readmitted[i] else "home",
+            str(age[i]),
+            str(sex[i]),
+            str(ward[i]),
+            (first + timedelta(days=int(day[i]))).isoformat(),
+            str(stay[i]),
+            "" if gap[i] else str(lactate[i]),
+            "readmitted" if readmitted[i] else "home",
         ]
         for i in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def write(path: Path, header: list[str], rows: object) -> None:

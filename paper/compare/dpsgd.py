@@ -56,15 +56,23 @@ def _settings(model: str, *rows: tuple[float, int, float, float]) -> tuple[Setti
 
 TABLES: tuple[Setting, ...] = (
     *_settings(
-        "logistic", (0.1, 300, 0.5, 8.0), (0.1, 100, 0.5, 8.0), (0.1, 300, 0.5, 2.0), (1.0, 30, 0.5, 2.0),
+        "logistic",
+        (0.1, 300, 0.5, 8.0),
+        (0.1, 100, 0.5, 8.0),
+        (0.1, 300, 0.5, 2.0),
+        (1.0, 30, 0.5, 2.0),
         (1.0, 30, 0.5, 8.0),
     ),
     *_settings("mlp", (0.1, 300, 0.5, 0.5), (0.1, 100, 0.5, 0.5), (0.3, 60, 0.5, 2.0)),
-)  # fmt: skip
+)
 _ROWS = (
-    (0.07, 60, 0.1, 2.0), (0.14, 100, 0.1, 1.0), (0.14, 100, 0.1, 4.0), (0.07, 300, 0.1, 4.0), (0.14, 400, 0.1, 4.0),
+    (0.07, 60, 0.1, 2.0),
+    (0.14, 100, 0.1, 1.0),
+    (0.14, 100, 0.1, 4.0),
+    (0.07, 300, 0.1, 4.0),
+    (0.14, 400, 0.1, 4.0),
     (0.07, 800, 0.1, 4.0),
-)  # fmt: skip
+)
 IMAGES: tuple[Setting, ...] = (*_settings("cnn16", *_ROWS), *_settings("cnn32", *_ROWS))
 
 
@@ -90,10 +98,15 @@ def noise_multiplier(epsilon: float, delta: float, share: float, steps: int) -> 
 
     return float(
         get_noise_multiplier(
-            target_epsilon=epsilon, target_delta=delta, sample_rate=share, steps=steps, accountant="prv",
-            epsilon_tolerance=_TOLERANCE * epsilon, eps_error=min(0.01, _ERROR * epsilon),
+            target_epsilon=epsilon,
+            target_delta=delta,
+            sample_rate=share,
+            steps=steps,
+            accountant="prv",
+            epsilon_tolerance=_TOLERANCE * epsilon,
+            eps_error=min(0.01, _ERROR * epsilon),
         )
-    )  # fmt: skip
+    )
 
 
 def spent_epsilon(multiplier: float, delta: float, share: float, steps: int) -> float:
@@ -132,9 +145,16 @@ def spent_by_group(noise: Noise, *, delta: float, setting: Setting) -> tuple[flo
 
 
 def train(
-    X: Array, y: Array, *, clips: Floats, deviation: float, setting: Setting, n_classes: int, seed: int,
+    X: Array,
+    y: Array,
+    *,
+    clips: Floats,
+    deviation: float,
+    setting: Setting,
+    n_classes: int,
+    seed: int,
     device: str = "cpu",
-) -> Any:  # fmt: skip
+) -> Any:
     """Train a model with Opacus' per-sample gradients and return it; `clips` has the clip norm of every row.
 
     Rows are one person each. Momentum is .9 for nets and 0 for logistic regression.
@@ -153,9 +173,13 @@ def train(
     model = GradSampleModule(build(setting.model, rows.shape[1:], n_classes).to(device), loss_reduction="sum")
     momentum = 0.0 if setting.model == "logistic" else 0.9
     optimiser = DPOptimizer(
-        torch.optim.SGD(model.parameters(), lr=setting.rate, momentum=momentum), noise_multiplier=1.0,
-        max_grad_norm=deviation, expected_batch_size=None, loss_reduction="sum", generator=generator,
-    )  # fmt: skip
+        torch.optim.SGD(model.parameters(), lr=setting.rate, momentum=momentum),
+        noise_multiplier=1.0,
+        max_grad_norm=deviation,
+        expected_batch_size=None,
+        loss_reduction="sum",
+        generator=generator,
+    )
     for _ in range(setting.steps):
         taken = torch.nonzero(torch.rand(len(rows), generator=generator, device=device) < setting.share)[:, 0]
         for part in torch.split(taken, _AT_ONCE):  # an empty batch is one empty part: noise is added all the same
@@ -188,10 +212,17 @@ def build(name: str, shape: Sequence[int], n_classes: int) -> Any:
         return nn.Sequential(nn.Linear(size, 32), nn.Tanh(), nn.Linear(32, n_classes))
     filters = {"cnn16": 16, "cnn32": 32}[name]  # the tanh net of Papernot et al. 2021, with its first width or twice it
     return nn.Sequential(
-        nn.Conv2d(1, filters, 8, stride=2, padding=3), nn.Tanh(), nn.MaxPool2d(2, 1),
-        nn.Conv2d(filters, 32, 4, stride=2), nn.Tanh(), nn.MaxPool2d(2, 1),
-        nn.Flatten(), nn.Linear(512, 32), nn.Tanh(), nn.Linear(32, n_classes),
-    )  # fmt: skip
+        nn.Conv2d(1, filters, 8, stride=2, padding=3),
+        nn.Tanh(),
+        nn.MaxPool2d(2, 1),
+        nn.Conv2d(filters, 32, 4, stride=2),
+        nn.Tanh(),
+        nn.MaxPool2d(2, 1),
+        nn.Flatten(),
+        nn.Linear(512, 32),
+        nn.Tanh(),
+        nn.Linear(32, n_classes),
+    )
 
 
 def predict(model: Any, X: Array, *, device: str = "cpu") -> NDArray[np.int64]:

@@ -54,12 +54,20 @@ def compare_figure(board: Board) -> str:
             for method, (_, colour, dashes, marker) in _LINES.items():
                 points = [
                     (ticks[cell.budget], row.spread)
-                    for cell in cells if (row := cell.row(method)) is not None and row.complete
-                ]  # fmt: skip
+                    for cell in cells
+                    if (row := cell.row(method)) is not None and row.complete
+                ]
                 axis.errorbar(
-                    [x for x, _ in points], [y.mean for _, y in points], yerr=[y.sd for _, y in points],
-                    color=colour, linestyle=dashes, marker=marker, markersize=4.5, linewidth=1.6, capsize=2,
-                )  # fmt: skip
+                    [x for x, _ in points],
+                    [y.mean for _, y in points],
+                    yerr=[y.sd for _, y in points],
+                    color=colour,
+                    linestyle=dashes,
+                    marker=marker,
+                    markersize=4.5,
+                    linewidth=1.6,
+                    capsize=2,
+                )
             ceiling = board.reference(spec, "ceiling")
             if ceiling is not None:
                 axis.axhline(ceiling.spread.mean, color=_CEILING, linewidth=1.0, linestyle=(0, (4, 3)))

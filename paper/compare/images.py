@@ -115,9 +115,13 @@ def _people(world: World, mix: Mix | None) -> People:
 def _chosen(world: World, mix: Mix | None, student: Student) -> Settings:
     """Return the settings that a run chooses for itself."""
     return choose_settings(
-        groups=_people(world, mix).groups, n_public=len(world.pool[1]), n_classes=world.n_classes, student=student,
-        nets=student.name == SEMI, seed=world.seed,
-    )  # fmt: skip
+        groups=_people(world, mix).groups,
+        n_public=len(world.pool[1]),
+        n_classes=world.n_classes,
+        student=student,
+        nets=student.name == SEMI,
+        seed=world.seed,
+    )
 
 
 def teachers_semi(world: World, mix: Mix, studio: Studio) -> Outcome:
@@ -172,17 +176,28 @@ def _by_ballots(world: World, mix: Mix, studio: Studio, student: str) -> Outcome
     kind = own.embedding(world.pool[0].shape[1:])
     features = fit_features(world.pool[0], n_classes=world.n_classes, kind=kind, encoder=encoder)
     found = release(
-        world.pool[0], *world.private, voters(allocate_ballots("weighting", people=people, seed=world.seed)),
-        n_classes=world.n_classes, noise=SeededNoise(world.seed), features=features,
-    )  # fmt: skip
+        world.pool[0],
+        *world.private,
+        voters(allocate_ballots("weighting", people=people, seed=world.seed)),
+        n_classes=world.n_classes,
+        noise=SeededNoise(world.seed),
+        features=features,
+    )
     known = ballot_lesson(own, found.decoded)
     return _taught(world, mix, studio, student=own, labels=found.labelling.labels, clock=clock, **known)
 
 
 def _taught(
-    world: World, mix: Mix | None, studio: Studio, *, student: Student, labels: Ints, clock: Clock,
-    note: str = "", **known: Any,
-) -> Outcome:  # fmt: skip
+    world: World,
+    mix: Mix | None,
+    studio: Studio,
+    *,
+    student: Student,
+    labels: Ints,
+    clock: Clock,
+    note: str = "",
+    **known: Any,
+) -> Outcome:
     """Teach a student, with the encoder that was trained on its pool, and score it outside the pool."""
     if student.name == SEMI:
         known["encoder"] = _encoder(world, studio)
@@ -261,7 +276,11 @@ def paper_pate(world: World, mix: Mix, studio: Studio) -> Outcome:
     if not len(labels):
         return clock.on(Outcome(accuracy=None), note=REFUSED, where=machine())
     student = train_student(
-        world.pool[0][asked], labels, n_classes=world.n_classes, preset=setup.student, seed=world.seed,
+        world.pool[0][asked],
+        labels,
+        n_classes=world.n_classes,
+        preset=setup.student,
+        seed=world.seed,
         **({"epochs": 50.0} if studio.steps is None else {"steps": studio.steps}),
-    )  # fmt: skip
+    )
     return clock.on(scored(student.predict, world, mix, public=True), where=machine(), note=f"{len(labels)} labels")

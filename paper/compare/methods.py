@@ -70,9 +70,12 @@ class Method:
 
 
 PREPARE: Mapping[str, Callable[[World, Studio], None]] = {
-    "encoder": images.prepare_encoder, "nets": images.prepare_nets, "paper": images.prepare_paper,
-    "logistic": images.prepare_logistic, "forests": tables.prepare_forests,
-}  # fmt: skip
+    "encoder": images.prepare_encoder,
+    "nets": images.prepare_nets,
+    "paper": images.prepare_paper,
+    "logistic": images.prepare_logistic,
+    "forests": tables.prepare_forests,
+}
 """What methods need, by name."""
 ON_CPU = ("logistic", "forests")  # what is prepared without a GPU
 
@@ -90,34 +93,134 @@ def _untuned(world: Any, mix: Any, studio: Any) -> Outcome:
 
 
 _PAPER = {False: ("forests",), True: ("paper",)}
-METHODS: Mapping[str, Method] = MappingProxyType({
-    method.name: method for method in (
-        Method(name="ceiling", title="without privacy, all private rows", relation=NONE, budgets="nobody",
-               table=tables.ceiling, image=images.ceiling, gpu=True, needs={True: ("encoder",)}),
-        Method(name="pool-truth", title="without privacy, the pool's true labels", relation=NONE, budgets="nobody",
-               table=tables.pool_truth, image=images.pool_truth, gpu=True, needs={True: ("encoder",)}),
-        Method(name="pool-truth-cpu", title="without privacy, the pool's true labels, graph student", relation=NONE,
-               budgets="nobody", image=images.pool_truth_graph),
-        Method(name="dpsgd", title="DP-SGD, Opacus", relation=ADD, budgets="uniform", table=tables.by_dpsgd,
-               image=images.by_dpsgd, grid=_dpsgd_grid, gpu=True, opacus=True),
-        Method(name="idpsgd", title="individual DP-SGD (Scale)", relation=ADD, budgets="mixes", table=tables.by_dpsgd,
-               image=images.by_dpsgd, grid=_dpsgd_grid, gpu=True, opacus=True),
-        Method(name="descent", title="noisy gradient descent, best setting", relation=REPLACE, budgets="all",
-               table=tables.descent, grid=_descent_grid),
-        Method(name="descent-untuned", title="noisy gradient descent, one fixed setting", relation=REPLACE,
-               budgets="all", table=_untuned),
-        Method(name="pate", title="standard PATE of the paper", relation=REPLACE, budgets="uniform",
-               table=tables.paper_pate, image=images.paper_pate, gpu=True, needs=_PAPER),
-        Method(name="ipate-paper", title="Individualized PATE of the paper", relation=REPLACE, budgets="mixes",
-               table=tables.paper_pate, image=images.paper_pate, gpu=True, needs=_PAPER),
-        Method(name="teachers", title="ipate teachers", relation=REPLACE, budgets="all", table=tables.teachers,
-               image=images.teachers_semi, gpu=True, needs={True: ("nets", "encoder")}, ours=True),
-        Method(name="teachers-cpu", title="ipate teachers, without a GPU", relation=REPLACE, budgets="all",
-               image=images.teachers_graph, needs={True: ("logistic",)}, ours=True),
-        Method(name="ballots", title="ipate ballots", relation=REPLACE, budgets="all", table=tables.ballots,
-               image=images.ballots_semi, gpu=True, needs={True: ("encoder",)}, ours=True),
-        Method(name="ballots-cpu", title="ipate ballots, without a GPU", relation=REPLACE, budgets="all",
-               image=images.ballots_graph, ours=True),
-    )
-})  # fmt: skip
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        method.name: method
+        for method in (
+            Method(
+                name="ceiling",
+                title="without privacy, all private rows",
+                relation=NONE,
+                budgets="nobody",
+                table=tables.ceiling,
+                image=images.ceiling,
+                gpu=True,
+                needs={True: ("encoder",)},
+            ),
+            Method(
+                name="pool-truth",
+                title="without privacy, the pool's true labels",
+                relation=NONE,
+                budgets="nobody",
+                table=tables.pool_truth,
+                image=images.pool_truth,
+                gpu=True,
+                needs={True: ("encoder",)},
+            ),
+            Method(
+                name="pool-truth-cpu",
+                title="without privacy, the pool's true labels, graph student",
+                relation=NONE,
+                budgets="nobody",
+                image=images.pool_truth_graph,
+            ),
+            Method(
+                name="dpsgd",
+                title="DP-SGD, Opacus",
+                relation=ADD,
+                budgets="uniform",
+                table=tables.by_dpsgd,
+                image=images.by_dpsgd,
+                grid=_dpsgd_grid,
+                gpu=True,
+                opacus=True,
+            ),
+            Method(
+                name="idpsgd",
+                title="individual DP-SGD (Scale)",
+                relation=ADD,
+                budgets="mixes",
+                table=tables.by_dpsgd,
+                image=images.by_dpsgd,
+                grid=_dpsgd_grid,
+                gpu=True,
+                opacus=True,
+            ),
+            Method(
+                name="descent",
+                title="noisy gradient descent, best setting",
+                relation=REPLACE,
+                budgets="all",
+                table=tables.descent,
+                grid=_descent_grid,
+            ),
+            Method(
+                name="descent-untuned",
+                title="noisy gradient descent, one fixed setting",
+                relation=REPLACE,
+                budgets="all",
+                table=_untuned,
+            ),
+            Method(
+                name="pate",
+                title="standard PATE of the paper",
+                relation=REPLACE,
+                budgets="uniform",
+                table=tables.paper_pate,
+                image=images.paper_pate,
+                gpu=True,
+                needs=_PAPER,
+            ),
+            Method(
+                name="ipate-paper",
+                title="Individualized PATE of the paper",
+                relation=REPLACE,
+                budgets="mixes",
+                table=tables.paper_pate,
+                image=images.paper_pate,
+                gpu=True,
+                needs=_PAPER,
+            ),
+            Method(
+                name="teachers",
+                title="ipate teachers",
+                relation=REPLACE,
+                budgets="all",
+                table=tables.teachers,
+                image=images.teachers_semi,
+                gpu=True,
+                needs={True: ("nets", "encoder")},
+                ours=True,
+            ),
+            Method(
+                name="teachers-cpu",
+                title="ipate teachers, without a GPU",
+                relation=REPLACE,
+                budgets="all",
+                image=images.teachers_graph,
+                needs={True: ("logistic",)},
+                ours=True,
+            ),
+            Method(
+                name="ballots",
+                title="ipate ballots",
+                relation=REPLACE,
+                budgets="all",
+                table=tables.ballots,
+                image=images.ballots_semi,
+                gpu=True,
+                needs={True: ("encoder",)},
+                ours=True,
+            ),
+            Method(
+                name="ballots-cpu",
+                title="ipate ballots, without a GPU",
+                relation=REPLACE,
+                budgets="all",
+                image=images.ballots_graph,
+                ours=True,
+            ),
+        )
+    }
+)
 """Every method, in the order of the tables."""

@@ -69,11 +69,14 @@ def compare(models: TrainedModels, options: GridOptions) -> Page:
         _say_how_long(missing, wanted, models.log)
         with tempfile.TemporaryDirectory() as new:
             problems = run_missing(
-                kept, wanted, workers=_GPU_WORKERS if "gpu" in wanted.places else 1 if options.quick else cores(),
+                kept,
+                wanted,
+                workers=_GPU_WORKERS if "gpu" in wanted.places else 1 if options.quick else cores(),
                 cpu_workers=cores() if "gpu" in wanted.places else 0,
                 folder=Path(new) if options.quick else cache_folder() / "paper" / "compare",
-                save=lambda found: None if options.quick else found.write(file), log=models.log,
-            )  # fmt: skip
+                save=lambda found: None if options.quick else found.write(file),
+                log=models.log,
+            )
     if elsewhere and "gpu" not in wanted.places and models.jobs is not None:
         kept.write(models.jobs / KEPT)
         raise PendingError([task.name for task in elsewhere], models.jobs)
@@ -100,11 +103,14 @@ def make_page(kept: Kept, *, problems: Sequence[str] = (), quick: bool = False) 
         shown += _of_data(board, spec)
     shown += [_settings(board), _elsewhere()]
     return Page(
-        name="compare", title="What you would use instead", about=_about(board, quick=quick),
-        tables=[table for table in shown if table.rows], findings=[*findings(board), *_left_out(board), *problems],
+        name="compare",
+        title="What you would use instead",
+        about=_about(board, quick=quick),
+        tables=[table for table in shown if table.rows],
+        findings=[*findings(board), *_left_out(board), *problems],
         figures={NAME: compare_figure(board)} if board.cells else {},
         facts={"methods": {m.name: {"title": m.title, "neighbours": m.relation} for m in METHODS.values()}},
-    )  # fmt: skip
+    )
 
 
 def _about(board: Board, *, quick: bool) -> str:
@@ -127,9 +133,11 @@ def _winners(board: Board) -> Table:
         if any(cell is not None and cell.measured for cell in cells):
             rows.append((budget, [_winner(cell) for cell in cells]))
     return Table(
-        title="Who is best", columns=[spec.title for spec in SPECS.values()], rows=rows,
+        title="Who is best",
+        columns=[spec.title for spec in SPECS.values()],
+        rows=rows,
         notes=["The best first, then all that are tied with it; no correction for the number of comparisons."],
-    )  # fmt: skip
+    )
 
 
 def _winner(cell: Cell | None) -> str:
@@ -206,9 +214,8 @@ def _outside(board: Board, spec: Spec) -> list[Table]:
     cells = [board.cells[spec.name, budget] for budget in spec.budgets if (spec.name, budget) in board.cells]
     names = [m for m in METHODS if any((r := c.row(m)) is not None and r.outside.n for c in cells)]
     rows: list[TableRow] = [
-        (METHODS[name].title, [_spread(row.outside) if (row := c.row(name)) else "–" for c in cells])
-        for name in names
-    ]  # fmt: skip
+        (METHODS[name].title, [_spread(row.outside) if (row := c.row(name)) else "–" for c in cells]) for name in names
+    ]
     title = f"{spec.title}: students that saw no private row, on the 61,000 points outside the pool"
     return [Table(title=title, columns=[cell.budget for cell in cells], rows=rows)] if rows else []
 
@@ -223,23 +230,27 @@ def _settings(board: Board) -> Table:
                 continue
             found = {
                 name: next(iter(row.outcomes.values())).note
-                for name in ("dpsgd", "idpsgd", "descent") if (row := cell.row(name)) is not None
-            }  # fmt: skip
+                for name in ("dpsgd", "idpsgd", "descent")
+                if (row := cell.row(name)) is not None
+            }
             if found:
                 chosen = found.get("dpsgd") or found.get("idpsgd") or "–"
                 rows.append((f"{spec.title}, {budget}", [chosen, found.get("descent", "–")]))
     of_tables = "; ".join(setting.name for setting in dpsgd.TABLES)
     of_images = "; ".join(s.name.removeprefix("cnn16, ") for s in dpsgd.IMAGES if s.model == "cnn16")
     return Table(
-        title="Settings chosen for the rivals", columns=["DP-SGD, individual DP-SGD", "noisy gradient descent"],
+        title="Settings chosen for the rivals",
+        columns=["DP-SGD, individual DP-SGD", "noisy gradient descent"],
         rows=rows,
         notes=[
             f"The grid of DP-SGD on tables, with momentum .9 for the MLP of 32 tanh units: {of_tables}.",
             f"On images, momentum .9, a tanh CNN of 16 and one of 32 filters, each with: {of_images}.",
-            ("The grid of noisy gradient descent, clip .2, mean of the last half of the steps: 10, 30 or 100 steps; "
-             "rate .5, 2, 8 or 32; features standardised or whitened by the pool."),
+            (
+                "The grid of noisy gradient descent, clip .2, mean of the last half of the steps: 10, 30 or 100 steps; "
+                "rate .5, 2, 8 or 32; features standardised or whitened by the pool."
+            ),
         ],
-    )  # fmt: skip
+    )
 
 
 def _elsewhere() -> Table:
@@ -249,20 +260,24 @@ def _elsewhere() -> Table:
         ("PATE: Papernot et al., ICLR 2018", ["1.97", "98.5", "data-dependent account, itself private"]),
         ("LP-2ST: Ghazi et al., NeurIPS 2021", ["1 / 2", "95.82 / 98.78", "protects labels only"]),
         ("RKNN: arXiv 2207.13253, its code", [".1 (pure)", "99.1", "the best epoch by test accuracy"]),
-    ]  # fmt: skip
+    ]
     return Table(
-        title="MNIST, measured elsewhere", columns=["ε", "accuracy, %", "remark"], rows=rows,
+        title="MNIST, measured elsewhere",
+        columns=["ε", "accuracy, %", "remark"],
+        rows=rows,
         notes=["As their authors state them; other splits, pools, δ and accounts. None of it was run here."],
-    )  # fmt: skip
+    )
 
 
 def _left_out(board: Board) -> list[str]:
     lacking = [
         f"{method.title} on {spec.title}"
-        for spec in SPECS.values() for method in METHODS.values()
-        if method.runs_on(spec) and any(data == spec.name for data, _ in board.cells)
+        for spec in SPECS.values()
+        for method in METHODS.values()
+        if method.runs_on(spec)
+        and any(data == spec.name for data, _ in board.cells)
         and not any(board.kept.outcomes(method.name, spec.name, budget) for budget in method.budgets_on(spec))
-    ]  # fmt: skip
+    ]
     lacking += [spec.title for spec in SPECS.values() if not any(data == spec.name for data, _ in board.cells)]
     found = [f"Not run: {'; '.join(lacking)}."] if lacking else []
     later = (

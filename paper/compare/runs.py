@@ -125,8 +125,9 @@ def missing_tasks(kept: Kept, options: Options) -> list[Task]:
             if method.grid is not None:  # the setting is chosen over runs, so they belong together
                 found += [
                     Task(method=method.name, data=spec.name, budgets=(budget,), seeds=tuple(seeds))
-                    for budget, own in lacking.items() if own
-                ]  # fmt: skip
+                    for budget, own in lacking.items()
+                    if own
+                ]
                 continue
             for seed in seeds:
                 own_budgets = tuple(budget for budget, own in lacking.items() if seed in own)
@@ -196,9 +197,16 @@ def _start_worker(threads: int) -> None:
 
 
 def run_missing(
-    kept: Kept, options: Options, *, workers: int = 1, cpu_workers: int = 0, seconds: float = math.inf, folder: Path,
-    save: Callable[[Kept], None], log: Callable[[str], None],
-) -> list[str]:  # fmt: skip
+    kept: Kept,
+    options: Options,
+    *,
+    workers: int = 1,
+    cpu_workers: int = 0,
+    seconds: float = math.inf,
+    folder: Path,
+    save: Callable[[Kept], None],
+    log: Callable[[str], None],
+) -> list[str]:
     """Run all missing tasks in worker processes; return what failed or cannot run here, one line each.
 
     `workers` share the device; `cpu_workers`, if any, do what belongs on a CPU beside them. No task is started after
@@ -260,16 +268,23 @@ def _need_name(need: tuple[str, str, int]) -> str:
 
 
 def _side_by_side(
-    tasks: Sequence[Task], options: Options, folder: Path, finish: Finish, *, workers: int, cpu_workers: int,
+    tasks: Sequence[Task],
+    options: Options,
+    folder: Path,
+    finish: Finish,
+    *,
+    workers: int,
+    cpu_workers: int,
     deadline: float,
-) -> None:  # fmt: skip
+) -> None:
     """Run tasks in two pools; a task starts when everything that it needs is prepared."""
     context = multiprocessing.get_context("spawn")
     pools = {"gpu": ProcessPoolExecutor(max(1, workers), context, initializer=_start_worker, initargs=(1,))}
     pools["cpu"] = (
         ProcessPoolExecutor(cpu_workers, context, initializer=_start_worker, initargs=(1,))
-        if cpu_workers else pools["gpu"]
-    )  # fmt: skip
+        if cpu_workers
+        else pools["gpu"]
+    )
     needs = {need: "cpu" if need[0] in ON_CPU else "gpu" for task in tasks for need in task.needs}
     waiting = list(tasks)
     ready: set[tuple[str, str, int]] = set()
@@ -313,9 +328,10 @@ def _in_flight(flying: Mapping[Future[Any], tuple[str, Any, str]], place: str, p
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return 0, or 1 where something failed."""
     parser = argparse.ArgumentParser(
-        prog="python -m paper.compare.runs", description=__doc__,
+        prog="python -m paper.compare.runs",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--kept", type=Path, required=True)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--place", choices=("cpu", "gpu", "all"), default="all")
@@ -341,15 +357,24 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     kept.runs = {key: own for key, own in kept.runs.items() if key.split("|")[0] not in args.again}
     options = Options(
-        runs=args.runs, quick=args.quick, data_dir=args.data_dir, only=tuple(args.only), methods=tuple(args.methods),
+        runs=args.runs,
+        quick=args.quick,
+        data_dir=args.data_dir,
+        only=tuple(args.only),
+        methods=tuple(args.methods),
         places=("cpu", "gpu") if args.place == "all" else (args.place,),
-    )  # fmt: skip
+    )
     with tempfile.TemporaryDirectory() as new:
         problems = run_missing(
-            kept, options, workers=args.workers, cpu_workers=args.cpu_workers, seconds=args.seconds,
+            kept,
+            options,
+            workers=args.workers,
+            cpu_workers=args.cpu_workers,
+            seconds=args.seconds,
             folder=args.work or Path(new),
-            save=lambda found: found.write(args.kept), log=_tell,
-        )  # fmt: skip
+            save=lambda found: found.write(args.kept),
+            log=_tell,
+        )
     _tell_all(problems)
     return 1 if problems else 0
 

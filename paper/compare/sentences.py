@@ -16,11 +16,17 @@ _INDIVIDUAL = {
     "pate": "ipate-paper",
 }
 _SHORT = {
-    "ballots": "ballots", "teachers": "teachers", "descent": "noisy gradient descent", "dpsgd": "DP-SGD",
-    "idpsgd": "individual DP-SGD", "pate": "standard PATE", "ipate-paper": "Individualized PATE of the paper",
-    "descent-untuned": "noisy gradient descent at one fixed setting", "ballots-cpu": "ballots without a GPU",
+    "ballots": "ballots",
+    "teachers": "teachers",
+    "descent": "noisy gradient descent",
+    "dpsgd": "DP-SGD",
+    "idpsgd": "individual DP-SGD",
+    "pate": "standard PATE",
+    "ipate-paper": "Individualized PATE of the paper",
+    "descent-untuned": "noisy gradient descent at one fixed setting",
+    "ballots-cpu": "ballots without a GPU",
     "teachers-cpu": "teachers without a GPU",
-}  # fmt: skip
+}
 
 
 def short(row: Row) -> str:
@@ -39,9 +45,15 @@ def headline(board: Board) -> list[str]:
 def findings(board: Board) -> list[str]:
     """Return all sentences of the page: those of the figure, where ipate loses and why, groups and seconds."""
     return [
-        *headline(board), *_losses(board), *_why(board), *_no_label(board), *_gains(board), *_groups(board),
-        *_relation(board), *_untuned(board),
-    ]  # fmt: skip
+        *headline(board),
+        *_losses(board),
+        *_why(board),
+        *_no_label(board),
+        *_gains(board),
+        *_groups(board),
+        *_relation(board),
+        *_untuned(board),
+    ]
 
 
 def _counted(cells: Sequence[Cell]) -> list[str]:
@@ -77,8 +89,9 @@ def _largest_loss(cells: Sequence[Cell]) -> list[str]:
         (min(lead(own, rival)[0] for rival in rivals), cell)
         for cell in cells
         if (own := _best_ours(cell)) is not None
-        and (rivals := _rivals(cell)) and all(beats(own, rival) for rival in rivals)
-    ]  # fmt: skip
+        and (rivals := _rivals(cell))
+        and all(beats(own, rival) for rival in rivals)
+    ]
     if not lost and not won:
         return []
     parts = []
@@ -234,18 +247,20 @@ def _groups(board: Board) -> list[str]:
     for method in METHODS.values():
         gaps = [
             row.groups[-1] - row.groups[0]
-            for cell in board.judged() if (row := cell.row(method.name)) is not None and row.groups
-        ]  # fmt: skip
+            for cell in board.judged()
+            if (row := cell.row(method.name)) is not None and row.groups
+        ]
         if gaps and not method.name.endswith(("-cpu", "-untuned")):
             parts.append(f"{_SHORT[method.name]} {np.mean(gaps):+.1f}")
     if not parts:
         return []
     return [
-        ("Strict people do not pay with their accuracy where this figure is near 0: accuracy on the rows of the people "
-        "with the largest budget minus that on the rows of the strictest people, in points, mean over all mixes "
-        "(budgets "
-        f"are dealt at random): {', '.join(parts)}.")
-    ]  # fmt: skip
+        (
+            "Strict people do not pay with their accuracy where this figure is near 0: accuracy on the rows of the "
+            "people with the largest budget minus that on the rows of the strictest people, in points, mean over all "
+            f"mixes (budgets are dealt at random): {', '.join(parts)}."
+        )
+    ]
 
 
 def _relation(board: Board) -> list[str]:

@@ -52,9 +52,13 @@ def by_ipate(world: World, mix: Mix, voting: str) -> Outcome:
 
     clock = Clock()
     model = PATEClassifier(
-        voting=voting, classes=range(world.n_classes), random_state=world.seed, noise_seed=world.seed, verbose=0,
+        voting=voting,
+        classes=range(world.n_classes),
+        random_state=world.seed,
+        noise_seed=world.seed,
+        verbose=0,
         min_labels=world.n_classes,
-    )  # fmt: skip
+    )
     budgets = mix.of_people(world.people, world.seed)
     try:
         model.fit(*world.private, budgets=budgets, X_public=world.pool[0])
@@ -94,13 +98,17 @@ def trained_by_dpsgd(world: World, mix: Mix, setting: dpsgd.Setting, prepare: An
     """Train by DP-SGD on prepared rows."""
     clock = Clock()
     group = mix.groups(world.people, world.seed)
-    noise = dpsgd.individual_noise(
-        mix.epsilon, np.bincount(group).tolist(), delta=world.delta, setting=setting
-    )  # fmt: skip
+    noise = dpsgd.individual_noise(mix.epsilon, np.bincount(group).tolist(), delta=world.delta, setting=setting)
     model = dpsgd.train(
-        prepare(world.private[0]), world.private[1], clips=np.asarray(noise.clips)[group], deviation=noise.deviation,
-        setting=setting, n_classes=world.n_classes, seed=world.seed, device=device,
-    )  # fmt: skip
+        prepare(world.private[0]),
+        world.private[1],
+        clips=np.asarray(noise.clips)[group],
+        deviation=noise.deviation,
+        setting=setting,
+        n_classes=world.n_classes,
+        seed=world.seed,
+        device=device,
+    )
     found = scored(lambda X: dpsgd.predict(model, prepare(X), device=device), world, mix)
     return clock.on(found, where="CPU" if device == "cpu" else "GPU")
 
@@ -129,9 +137,10 @@ def paper_pate(world: World, mix: Mix, studio: Studio) -> Outcome:
 
 def _scaled(base: Mechanism, factor: float) -> Mechanism:
     return Mechanism(
-        sigma=base.sigma * factor, check_sigma=(base.check_sigma or 0) * factor,
+        sigma=base.sigma * factor,
+        check_sigma=(base.check_sigma or 0) * factor,
         threshold=(base.threshold or 0) * factor,
-    )  # fmt: skip
+    )
 
 
 def paper_labels(world: World, mix: Mix, votes: Ints, mechanism: Mechanism) -> tuple[Ints, Ints]:
@@ -147,9 +156,12 @@ def paper_labels(world: World, mix: Mix, votes: Ints, mechanism: Mechanism) -> t
     layout = lay_out("weighting" if mix.individual else "standard", groups=groups, n_teachers=len(votes), **options)
     order = np.random.default_rng([world.seed, 3]).permutation(votes.shape[1])
     done = label(
-        Votes(votes=votes[:, order], n_classes=world.n_classes), Panel.of(layout), Confident(mechanism=mechanism),
-        Meter("gdp"), noise=SeededNoise(world.seed),
-    )  # fmt: skip
+        Votes(votes=votes[:, order], n_classes=world.n_classes),
+        Panel.of(layout),
+        Confident(mechanism=mechanism),
+        Meter("gdp"),
+        noise=SeededNoise(world.seed),
+    )
     return order[done.queries[done.answered]], done.labels[done.answered]
 
 
@@ -177,6 +189,8 @@ def descent_grid() -> dict[str, Settings]:
     """Return the stated grid of noisy gradient descent by the name of each setting; the first is the default."""
     every = [Settings()] + [
         Settings(steps=steps, rate=rate, whiten=whiten)
-        for whiten in (False, True) for steps in (10, 30, 100) for rate in (0.5, 2.0, 8.0, 32.0)
-    ]  # fmt: skip
+        for whiten in (False, True)
+        for steps in (10, 30, 100)
+        for rate in (0.5, 2.0, 8.0, 32.0)
+    ]
     return {f"{s.steps} steps, rate {s.rate:g}, {'whitened' if s.whiten else 'standardised'}": s for s in every}

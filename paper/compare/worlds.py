@@ -48,11 +48,16 @@ class Mix:
 _SHARES = {"54/37/9%": (0.54, 0.37, 0.09), "34/43/23%": (0.34, 0.43, 0.23)}
 _LEVELS = {".1/.5/2": (0.1, 0.5, 2.0), "1/2/3": (1.0, 2.0, 3.0)}
 BUDGETS: Mapping[str, Mix] = MappingProxyType(
-    {name: Mix(name=name, epsilon=(value,)) for name, value in
-     ((".1", 0.1), (".3", 0.3), ("ln 2", math.log(2)), ("1", 1.0), ("3", 3.0))}
-    | {f"{share} at {level}": Mix(name=f"{share} at {level}", epsilon=values, shares=shares)
-       for level, values in _LEVELS.items() for share, shares in _SHARES.items()}
-)  # fmt: skip
+    {
+        name: Mix(name=name, epsilon=(value,))
+        for name, value in ((".1", 0.1), (".3", 0.3), ("ln 2", math.log(2)), ("1", 1.0), ("3", 3.0))
+    }
+    | {
+        f"{share} at {level}": Mix(name=f"{share} at {level}", epsilon=values, shares=shares)
+        for level, values in _LEVELS.items()
+        for share, shares in _SHARES.items()
+    }
+)
 """Every budget by name: five uniform ones and four mixes."""
 ON_IMAGES = (".1", "ln 2", "1", "54/37/9% at .1/.5/2")
 
@@ -121,16 +126,37 @@ def _mnist(seed: int, data_dir: Path | None) -> tuple[Array, Array, int]:
     return np.asarray(data.X), data.y, 10
 
 
-SPECS: Mapping[str, Spec] = MappingProxyType({
-    spec.name: spec for spec in (
-        Spec(name="digits", title="Digits, 1,100 people", people=1100, pool=400, make=_digits),
-        *(Spec(name=f"synthetic-{n}", title=f"Synthetic hospital, {n:,} people", people=n, pool=5000,
-               make=_synthetic(n)) for n in (1000, 2000, 5000, 40_000)),
-        Spec(name="adult", title="Adult, 32,222 people", people=32_222, pool=8000, make=_adult),
-        Spec(name="mnist", title="MNIST, 60,000 people", people=60_000, pool=9000, test=1000, make=_mnist, runs=3,
-             budgets=ON_IMAGES, images=True, official=True),
-    )
-})  # fmt: skip
+SPECS: Mapping[str, Spec] = MappingProxyType(
+    {
+        spec.name: spec
+        for spec in (
+            Spec(name="digits", title="Digits, 1,100 people", people=1100, pool=400, make=_digits),
+            *(
+                Spec(
+                    name=f"synthetic-{n}",
+                    title=f"Synthetic hospital, {n:,} people",
+                    people=n,
+                    pool=5000,
+                    make=_synthetic(n),
+                )
+                for n in (1000, 2000, 5000, 40_000)
+            ),
+            Spec(name="adult", title="Adult, 32,222 people", people=32_222, pool=8000, make=_adult),
+            Spec(
+                name="mnist",
+                title="MNIST, 60,000 people",
+                people=60_000,
+                pool=9000,
+                test=1000,
+                make=_mnist,
+                runs=3,
+                budgets=ON_IMAGES,
+                images=True,
+                official=True,
+            ),
+        )
+    }
+)
 """Every data set by name."""
 
 
@@ -147,6 +173,13 @@ def make_world(name: str, seed: int, data_dir: Path | None = None, *, shrink: in
     parts = np.split(order, [people, people + pool])
     rows = [(X[part], y[part]) for part in (*parts[:2], parts[2][:test])]
     return World(
-        name=name, seed=seed, private=rows[0], pool=rows[1], test=rows[2], n_classes=n_classes,
-        delta=delta_for(people), pool_rows=parts[1], test_rows=parts[2][:test],
-    )  # fmt: skip
+        name=name,
+        seed=seed,
+        private=rows[0],
+        pool=rows[1],
+        test=rows[2],
+        n_classes=n_classes,
+        delta=delta_for(people),
+        pool_rows=parts[1],
+        test_rows=parts[2][:test],
+    )

@@ -34,9 +34,22 @@ from ipate.students.fitted import StudentMethods, student_of
 from ipate.students.student import usual_student
 
 _CHOSEN = (  # parameters that the chooser of settings takes as they are
-    "variant", "n_teachers", "aggregator", "sigma", "check_sigma", "threshold", "scale", "points_per_teacher", "bound",
-    "conversion", "stop", "max_labels", "voting", "queries", "counts",
-)  # fmt: skip
+    "variant",
+    "n_teachers",
+    "aggregator",
+    "sigma",
+    "check_sigma",
+    "threshold",
+    "scale",
+    "points_per_teacher",
+    "bound",
+    "conversion",
+    "stop",
+    "max_labels",
+    "voting",
+    "queries",
+    "counts",
+)
 
 
 @dataclass(eq=False, repr=False)  # scikit-learn reads the parameters from the __init__ that this makes
@@ -251,8 +264,11 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         X, codes = fitting.hiding_values(partial(self._private_rows, X, by_row.pop("y")))
         uniform = self.epsilon if budgets is None and levels is None else None
         rules: dict[str, Any] = {
-            "policy": policy, "epsilon": uniform, "delta": self.delta, "merge_within": self.merge_within,
-        }  # fmt: skip
+            "policy": policy,
+            "epsilon": uniform,
+            "delta": self.delta,
+            "merge_within": self.merge_within,
+        }
         fitting.check_ledger_use(self.ledger, seeded=self.noise_seed is not None, named=person_id is not None)
         people = fitting.make_people(len(codes), **by_row, **rules)  # refuses bad budgets before anything else
         everybody = fitting.check_ids(people, named=person_id is not None)
@@ -272,9 +288,11 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         self._usual_student = usual_student(getattr(pool, "shape", ())[1:])
         people = self._merged(people)
         known: dict[str, Any] = {
-            "n_public": n_rows(pool), "n_classes": len(self.classes_), "seed": seed,
+            "n_public": n_rows(pool),
+            "n_classes": len(self.classes_),
+            "seed": seed,
             "standing": fitting.standing_of(self, people, everybody),
-        }  # fmt: skip
+        }
         choose = partial(self._settings, X=X, known=known)
         settings = self.choice_ = choose(people.groups)
         if self.min_labels != "auto" or (extra is None and n_rows(pool) > len(self.classes_)):
@@ -283,10 +301,14 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         fitting.try_student(student_of(self), untrained, pool, settings=settings, n_classes=len(self.classes_))
         label = (by_ballots if settings.ballots else by_teachers)(self, X, codes, people, pool, seed=seed)
         self.labelling_, self.ledger_, self._extract = fitting.charge_labels(
-            label, fitting.charged_terms(self.allocation_, self.choice_),
-            path=self.ledger, pool=fingerprint(self.classes_, *parts(pool)), fresh=self.fresh_ledger,
-            noise=noise_kind(seeded=self.noise_seed is not None), roster=fitting.roster_of(self, everybody),
-        )  # fmt: skip
+            label,
+            fitting.charged_terms(self.allocation_, self.choice_),
+            path=self.ledger,
+            pool=fingerprint(self.classes_, *parts(pool)),
+            fresh=self.fresh_ledger,
+            noise=noise_kind(seeded=self.noise_seed is not None),
+            roster=fitting.roster_of(self, everybody),
+        )
         if self.allow_overlap:
             self.labelling_ = self.labelling_.overlapping()
         self._record = Record.of(self.labelling_, n_public=n_rows(pool), ledger_head=self._extract.head)
@@ -303,9 +325,14 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         return self
 
     def report(
-        self, path: Any, private: bool = False, *, name: str = "PATEClassifier", controller: str | None = None,
+        self,
+        path: Any,
+        private: bool = False,
+        *,
+        name: str = "PATEClassifier",
+        controller: str | None = None,
         contact: str | None = None,
-    ) -> Path:  # fmt: skip
+    ) -> Path:
         """Write the report of this fit as an HTML page and a JSON file of the same name, and return the page's path.
 
         Parameters
@@ -387,14 +414,23 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     def _merged(self, people: People) -> People:
         """Merge groups downwards so that each can have its teachers."""
         most = group_limit(
-            self.max_groups, n_people=people.n_people, n_classes=len(self.classes_), n_teachers=self.n_teachers,
-            points_per_teacher=self.points_per_teacher, voting=self.voting,
-        )  # fmt: skip
+            self.max_groups,
+            n_people=people.n_people,
+            n_classes=len(self.classes_),
+            n_teachers=self.n_teachers,
+            points_per_teacher=self.points_per_teacher,
+            voting=self.voting,
+        )
         return people.merged(max_groups=most, min_group_size=self.min_group_size)
 
     def _settings(self, groups: Sequence[Group], *, X: Any, known: Mapping[str, Any]) -> Settings:
         proxy = None if self.proxy is None else self._public(*self.proxy, "proxy X", like=X)
         return choose_settings(
-            groups=groups, teacher=self._teacher(), proxy=proxy, reference=as_reference(self.reference),
-            student=student_of(self), **known, **{name: getattr(self, name) for name in _CHOSEN},
-        )  # fmt: skip
+            groups=groups,
+            teacher=self._teacher(),
+            proxy=proxy,
+            reference=as_reference(self.reference),
+            student=student_of(self),
+            **known,
+            **{name: getattr(self, name) for name in _CHOSEN},
+        )

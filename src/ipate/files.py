@@ -262,9 +262,22 @@ def _find_columns(
 
 
 __all__ = [
-    "FileLock", "FilePath", "OpenCsv", "Table", "fingerprint", "json_text", "no_column", "open_csv", "plain_number",
-    "read_npy", "read_npz", "read_table", "replacing", "write_csv", "write_text",
-]  # fmt: skip
+    "FileLock",
+    "FilePath",
+    "OpenCsv",
+    "Table",
+    "fingerprint",
+    "json_text",
+    "no_column",
+    "open_csv",
+    "plain_number",
+    "read_npy",
+    "read_npz",
+    "read_table",
+    "replacing",
+    "write_csv",
+    "write_text",
+]
 
 if sys.platform == "win32":
     import msvcrt
@@ -382,9 +395,16 @@ def _try_lock(handle: int, *, shared: bool = False) -> bool:
 _BLOCK = 1 << 24  # bytes read at once; uncompressed arrays above this size are memory-mapped
 _NARROW = 1 << 15  # wide integers below this are stored as int16
 _UNREADABLE = (
-    EOFError, MemoryError, OSError, RuntimeError, ValueError,  # RuntimeError: encrypted, unknown compression
-    struct.error, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error,
-)  # fmt: skip
+    EOFError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    ValueError,  # RuntimeError: encrypted, unknown compression
+    struct.error,
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+)
 
 
 def read_npz(file: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:

@@ -76,9 +76,13 @@ def run(file, name, *options, split_seed=0, person="id", labelling=""):
     drop = "" if person is not None or not AGREED else 'drop = ["id"]\n'
     config.write_text(
         CONFIG.format(
-            file=file, split_seed=split_seed, person=named + drop, agreed=AGREED, labelling=labelling,
+            file=file,
+            split_seed=split_seed,
+            person=named + drop,
+            agreed=AGREED,
+            labelling=labelling,
         )
-    )  # fmt: skip
+    )
     return ipate("run", config, "--out", file.with_name(name), *options)
 
 

@@ -61,8 +61,12 @@ def run(folder, *options, config=CONFIG):
     (folder / "run.toml").write_text(config)
     done = subprocess.run(
         [str(CONSOLE), "run", "run.toml", "--out", "out", *options],
-        cwd=folder, check=False, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     public = sorted(str(path.relative_to(folder / "out")) for path in (folder / "out" / "public").rglob("*"))
     streams = (_shape(stream.replace(str(folder), "FOLDER")) for stream in (done.stdout, done.stderr))
     return done.returncode, *streams, public
@@ -156,8 +160,12 @@ def test_misconfigured_teacher_is_refused_before_private_rows(tmp_path):
     (tmp_path / "run.toml").write_text(CONFIG.replace("shrinkage = 0.1", "shrinkage = 7"))
     done = subprocess.run(
         [str(CONSOLE), "run", "run.toml", "--out", "out"],
-        cwd=tmp_path, check=False, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 2
     assert "made-up rows" in done.stderr.splitlines()[-1]
     assert not (tmp_path / "out").exists()

@@ -22,9 +22,17 @@ def world():
 def fitted(X, y):
     _, _, pool = world()
     model = PATEClassifier(
-        GaussianNB(), classes=[0, 1], epsilon=40.0, n_teachers=6, variant="standard", aggregator="gnmax", sigma=1.0,
-        random_state=1, noise_seed=2, verbose=0,
-    )  # fmt: skip
+        GaussianNB(),
+        classes=[0, 1],
+        epsilon=40.0,
+        n_teachers=6,
+        variant="standard",
+        aggregator="gnmax",
+        sigma=1.0,
+        random_state=1,
+        noise_seed=2,
+        verbose=0,
+    )
     return model.fit(X, y, X_public=pool)
 
 
@@ -54,7 +62,9 @@ def test_odd_cell_in_column_leaves_others_as_they_were():
     before = read_data(columns, label="ill", classes=[True, False], numbers=["a"])
     after = read_data(
         {name: [*cells[:5], "martian"] for name, cells in columns.items()},
-        label="ill", classes=[True, False], numbers=["a"],
-    )  # fmt: skip
+        label="ill",
+        classes=[True, False],
+        numbers=["a"],
+    )
     np.testing.assert_array_equal(after.y, [*before.y[:5], -1])
     np.testing.assert_array_equal(after.X[:5], before.X[:5])

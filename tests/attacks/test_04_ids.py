@@ -21,9 +21,13 @@ def write_parquet(path, names, kind):
 def write_npz(path, names, kind):
     columns = table(names)
     np.savez(
-        path, X=np.stack([columns["a"], columns["b"]], axis=1), feature_names=["a", "b"], ill=columns["ill"],
-        eps=np.full(len(names), 8.0), id=np.asarray(names).astype(kind),
-    )  # fmt: skip
+        path,
+        X=np.stack([columns["a"], columns["b"]], axis=1),
+        feature_names=["a", "b"],
+        ill=columns["ill"],
+        eps=np.full(len(names), 8.0),
+        id=np.asarray(names).astype(kind),
+    )
     return path
 
 

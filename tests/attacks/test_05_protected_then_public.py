@@ -26,9 +26,18 @@ def test_public_people_cannot_become_protected(tmp_path):
     y = rng.integers(2, size=len(NAMES))
     X, names = rng.normal(3.0 * y)[:, None], np.array(NAMES)
     model = PATEClassifier(
-        epsilon=8.0, delta=1e-5, n_teachers=8, sigma=2.0, aggregator="gnmax", classes=[0, 1], max_labels=1, verbose=0,
-        random_state=0, ledger=tmp_path / "people.sqlite", public_fraction=0.3,
-    )  # fmt: skip
+        epsilon=8.0,
+        delta=1e-5,
+        n_teachers=8,
+        sigma=2.0,
+        aggregator="gnmax",
+        classes=[0, 1],
+        max_labels=1,
+        verbose=0,
+        random_state=0,
+        ledger=tmp_path / "people.sqlite",
+        public_fraction=0.3,
+    )
     with pytest.warns(UserWarning, match="no budget protects them"):
         model.fit(X, y, person_id=names)
     with pytest.raises(InputError, match=r"48 people, such as '.*', are protected here and were pool or test data"):

@@ -151,8 +151,15 @@ def test_classifier_without_a_ledger_says_so():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=120)
     model = PATEClassifier(
-        epsilon=8.0, delta=1e-5, n_teachers=8, sigma=2.0, aggregator="gnmax", classes=[0, 1], max_labels=1, verbose=0,
-    )  # fmt: skip
+        epsilon=8.0,
+        delta=1e-5,
+        n_teachers=8,
+        sigma=2.0,
+        aggregator="gnmax",
+        classes=[0, 1],
+        max_labels=1,
+        verbose=0,
+    )
     with pytest.warns(errors.LedgerWarning, match="counted for this fit alone"):
         model.fit(rng.normal(3.0 * y)[:, None], y, X_public=rng.normal(size=(20, 1)))
 

@@ -52,7 +52,10 @@ def test_death_after_the_charge_keeps_the_draw(tmp_path, monkeypatch):
 def test_killed_processes_lose_no_charge_and_draw_once():
     told = subprocess.run(
         [sys.executable, str(SCRIPT), "--part", "kills", "--kills", "20"],
-        check=False, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert told.returncode == 0, told.stderr
     assert "no second draw was made" in told.stdout

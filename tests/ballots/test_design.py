@@ -171,7 +171,11 @@ def test_pool_with_fewer_points_than_cells_need_is_refused():
 
 def test_large_figures_are_written_without_exponents():
     assert [figure(weight) for weight in (0.123456, 7.0, 99.94, 1190.4, 12345.6)] == [
-        "0.123", "7", "99.9", "1,190", "12,346"
-    ]  # fmt: skip
+        "0.123",
+        "7",
+        "99.9",
+        "1,190",
+        "12,346",
+    ]
     assert [about(weight) for weight in (0.0, 7.0, 776.4, 1551.0)] == ["0", "7", "770", "1,500"]
     assert [counted(number, "cell") for number in (1, 2, 1200)] == ["1 cell", "2 cells", "1,200 cells"]

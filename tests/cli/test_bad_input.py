@@ -96,17 +96,21 @@ CASES = {  # name: (spoil the files, command line, what the message must name)
     "run: empty data file": (_changed("people.csv", "empty.csv"), "run run.toml", "empty.csv"),
     "run: level that the policy lacks": (_changed("strict = 1.0", "stict = 1.0"), "run run.toml", "strict"),
     "run: level that the policy lacks, by its line": (
-        _header("people.csv", "p4,strict", "p4,stict"), "run run.toml",
+        _header("people.csv", "p4,strict", "p4,stict"),
+        "run run.toml",
         "people.csv, line 6 (person 'p4'): level is 'stict': allowed are strict, open; nearest is 'strict'",
     ),
     "run: levels without a policy": (
-        _changed("policy = { strict = 1.0, open = 4.0 }", ""), "run run.toml",
+        _changed("policy = { strict = 1.0, open = 4.0 }", ""),
+        "run run.toml",
         "as policy = { open = 1.0, strict = 1.0 } in [budgets] of a TOML file, with --policy FILE",
     ),
     "run: a section is missing": (lambda: _text("run.toml", ""), "run run.toml", "there is no section [data]: add it"),
     "run: a data set and a file": (nothing, "run run.toml --dataset digits", "name and file are both given"),
     "run: key that is no option": (
-        nothing, "run run.toml --bound tight", "--bound is not an option: set bound in [labelling] of a TOML file",
+        nothing,
+        "run run.toml --bound tight",
+        "--bound is not an option: set bound in [labelling] of a TOML file",
     ),
     "run: key of two sections": (nothing, "run run.toml --options a", "set options in [teachers] or [student]"),
     "plan: key that is no option": (nothing, "plan run.toml --rule gdp", "set rule in [labelling] of a TOML file"),
@@ -115,11 +119,15 @@ CASES = {  # name: (spoil the files, command line, what the message must name)
     "run: delta of one": (_changed("[budgets]", "[budgets]\ndelta = 1.0"), "run run.toml", "delta"),
     "run: unknown variant": (nothing, "run run.toml --variant waiting", "waiting"),
     "run: unknown teacher": (
-        nothing, "run run.toml --teacher forrest", "the teachers ([teachers] model, or --teacher): model is 'forrest'",
+        nothing,
+        "run run.toml --teacher forrest",
+        "the teachers ([teachers] model, or --teacher): model is 'forrest'",
     ),
     "run: teacher module missing": (nothing, "run run.toml --teacher nowhere:Model", "nowhere"),
     "run: unknown student": (
-        nothing, "run run.toml --student forrest", "the student ([student] model, or --student): model is 'forrest'",
+        nothing,
+        "run run.toml --student forrest",
+        "the student ([student] model, or --student): model is 'forrest'",
     ),
     "run: unknown backend": (nothing, "run run.toml --backend lokky", "lokky"),
     "run: zero jobs": (nothing, "run run.toml --jobs 0", "0"),
@@ -140,7 +148,9 @@ CASES = {  # name: (spoil the files, command line, what the message must name)
     "consent: no policy": (nothing, "consent people.csv --policy none.toml", "none.toml"),
     "consent: no such column": (nothing, "consent people.csv --policy policy.toml --level consnet", "consnet"),
     "consent: unknown person column": (
-        nothing, "consent people.csv --policy policy.toml --level consent --person who", "who",
+        nothing,
+        "consent people.csv --policy policy.toml --level consent --person who",
+        "who",
     ),
     "label: no such votes": (nothing, "label none.npz --groups groups.csv --sigma 9 --out l.csv", "none.npz"),
     "label: votes are no archive": (nothing, "label text.npz --groups groups.csv --sigma 9 --out l.csv", "text.npz"),
@@ -148,15 +158,21 @@ CASES = {  # name: (spoil the files, command line, what the message must name)
     "label: sigma of zero": (nothing, "label votes.npz --groups groups.csv --sigma 0 --out l.csv", "sigma"),
     "label: unknown bound": (nothing, "label votes.npz --groups groups.csv --sigma 9 --bound gpd --out l.csv", "gpd"),
     "label: a group is missing": (
-        _header("groups.csv", "b,3.0", "c,3.0"), "label votes.npz --groups groups.csv --sigma 9 --out l.csv", "b",
+        _header("groups.csv", "b,3.0", "c,3.0"),
+        "label votes.npz --groups groups.csv --sigma 9 --out l.csv",
+        "b",
     ),
     "label: out in no folder": (
-        nothing, "label votes.npz --groups groups.csv --sigma 9 --out none/labels.csv", "none",
+        nothing,
+        "label votes.npz --groups groups.csv --sigma 9 --out none/labels.csv",
+        "none",
     ),
     "account: no such votes": (nothing, "account none.npz --groups groups.csv --sigma 9", "none.npz"),
     "account: unknown bound": (nothing, "account votes.npz --groups groups.csv --sigma 9 --bound gpd", "gpd"),
     "account: bad orders": (
-        nothing, "account votes.npz --groups groups.csv --sigma 9 --bound loose --orders x", "x",
+        nothing,
+        "account votes.npz --groups groups.csv --sigma 9 --bound loose --orders x",
+        "x",
     ),
     "design: no reference": (nothing, "design --groups groups.csv", "--"),
     "predict: no such run": (nothing, "predict nowhere pool.csv --out p.csv", "nowhere"),
@@ -167,7 +183,7 @@ CASES = {  # name: (spoil the files, command line, what the message must name)
     "parties merge: nothing to merge": (nothing, "parties merge none.npz --out votes", "none.npz"),
     "any: unknown command": (nothing, "rnu run.toml", "rnu"),
     "any: unknown option": (nothing, "run run.toml --sigm 3", "--sigm"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)

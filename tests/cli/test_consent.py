@@ -16,8 +16,19 @@ def files(folder):
 
 
 def test_valid_file_is_summarised_and_groups_written(files, process):
-    told = process("consent", "good.csv", "--policy", "policy.toml", "--person", "patient", "--level", "consent",
-        "--out", "groups.csv", cwd=files)  # fmt: skip
+    told = process(
+        "consent",
+        "good.csv",
+        "--policy",
+        "policy.toml",
+        "--person",
+        "patient",
+        "--level",
+        "consent",
+        "--out",
+        "groups.csv",
+        cwd=files,
+    )
     assert told.code == 0, told.err
     assert "good.csv: 3 people in 5 rows" in told.out
     assert "A person at level average: whatever anyone learns" in told.out
@@ -30,8 +41,18 @@ def test_valid_file_is_summarised_and_groups_written(files, process):
 
 
 def test_invalid_file_lists_problems_and_writes_nothing(files, run):
-    told = run("consent", "bad.csv", "--policy", "policy.toml", "--person", "patient", "--level", "consent",
-        "--out", "groups.csv")  # fmt: skip
+    told = run(
+        "consent",
+        "bad.csv",
+        "--policy",
+        "policy.toml",
+        "--person",
+        "patient",
+        "--level",
+        "consent",
+        "--out",
+        "groups.csv",
+    )
     assert told.code == 2
     assert "Cannot be used: 1 row (line 3): level is 'hihg'" in told.out
     assert told.err == "ipate: bad.csv: 2 rows cannot be used; groups.csv was not written\n"

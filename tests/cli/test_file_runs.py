@@ -9,10 +9,29 @@ from blocks import flat
 from runs import hospital
 
 FLAGS = [
-    "--file", "private.csv", "--public-file", "public.csv", "--person", "patient", "--label", "outcome",
-    "--classes", "home,readmitted", "--drop", "note,consent", "--epsilon", "20", "--teacher", "bayes",
-    "--teachers", "12", "--jobs", "1", "--student", "bayes",
-]  # fmt: skip
+    "--file",
+    "private.csv",
+    "--public-file",
+    "public.csv",
+    "--person",
+    "patient",
+    "--label",
+    "outcome",
+    "--classes",
+    "home,readmitted",
+    "--drop",
+    "note,consent",
+    "--epsilon",
+    "20",
+    "--teacher",
+    "bayes",
+    "--teachers",
+    "12",
+    "--jobs",
+    "1",
+    "--student",
+    "bayes",
+]
 
 
 @pytest.fixture

@@ -35,9 +35,15 @@ def write_groups(folder, rows, header="group,epsilon"):
 
 def arguments(folder, *extra, checked=True):
     return [
-        "label", str(folder / "votes.npz"), "--groups", str(folder / "groups.csv"),
-        "--out", str(folder / "labels.csv"), *(CHECKED if checked else []), *extra,
-    ]  # fmt: skip
+        "label",
+        str(folder / "votes.npz"),
+        "--groups",
+        str(folder / "groups.csv"),
+        "--out",
+        str(folder / "labels.csv"),
+        *(CHECKED if checked else []),
+        *extra,
+    ]
 
 
 def run_json(folder, capsys, *extra, checked=True):
@@ -72,8 +78,14 @@ def test_process_prints_costs_and_writes_labels_file(files):
     assert report["labels"] > 0
     for group in report["groups"]:
         assert {
-            "group", "teachers", "weight", "sensitivity", "budget", "epsilon", "labels_until_exhausted",
-        } <= set(group)  # fmt: skip
+            "group",
+            "teachers",
+            "weight",
+            "sensitivity",
+            "budget",
+            "epsilon",
+            "labels_until_exhausted",
+        } <= set(group)
         assert group["epsilon"] <= group["budget"]
         assert group["sensitivity"] == group["weight"]
     rows = read_labels(files)

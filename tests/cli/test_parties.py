@@ -15,10 +15,13 @@ from parties.making import queries, read_file, send, write_file, write_pool, wri
 
 SITES = ("north", "south", "west")
 BUDGETS = {  # the ε and δ of each site's policy, and each group's share of the 10, 5 and 10 teachers
-    "north/high": (1.0, 1e-5, 6), "north/low": (3.0, 1e-5, 4),
-    "south/high": (0.5, 1e-6, 3), "south/low": (2.0, 1e-6, 2),
-    "west/high": (2.0, 1e-5, 2), "west/low": (8.0, 1e-5, 8),
-}  # fmt: skip
+    "north/high": (1.0, 1e-5, 6),
+    "north/low": (3.0, 1e-5, 4),
+    "south/high": (0.5, 1e-6, 3),
+    "south/low": (2.0, 1e-6, 2),
+    "west/high": (2.0, 1e-5, 2),
+    "west/low": (8.0, 1e-5, 8),
+}
 NOISE = {"--sigma": 15.0, "--check-sigma": 25.0, "--threshold": 20.0}
 
 
@@ -49,10 +52,29 @@ def flags(options):
 def party(process, folder, site):
     """Fit a site in a folder with its rows and the public queries, then vote without the rows."""
     ran = process(
-        "party", "fit", "rows.csv", "--queries", "queries.npz", "--site", site, "--label", "diagnosis", "--level",
-        "consent", "--person", "patient", "--policy", "policy.toml", "--teacher", "bayes",
-        "--points-per-teacher", "20", "--out", "site", cwd=folder,
-    )  # fmt: skip
+        "party",
+        "fit",
+        "rows.csv",
+        "--queries",
+        "queries.npz",
+        "--site",
+        site,
+        "--label",
+        "diagnosis",
+        "--level",
+        "consent",
+        "--person",
+        "patient",
+        "--policy",
+        "policy.toml",
+        "--teacher",
+        "bayes",
+        "--points-per-teacher",
+        "20",
+        "--out",
+        "site",
+        cwd=folder,
+    )
     assert ran.code == 0, ran.err
     (folder / "rows.csv").unlink()
     ran = process("party", "vote", "site", "queries.npz", "--out", f"{site}.npz", "--json", cwd=folder)
@@ -151,9 +173,18 @@ def test_label_computes_weights_of_merged_votes(files, run):
 def test_aggregator_can_label_merged_votes_by_vanishing(files, run):
     assert run("parties", "merge", *files, "--out", "merged").code == 0
     ran = run(
-        "label", "merged/votes.npz", "--groups", "merged/groups.csv", "--variant", "vanishing", "--sigma", "40",
-        "--out", "labels.csv", "--json",
-    )  # fmt: skip
+        "label",
+        "merged/votes.npz",
+        "--groups",
+        "merged/groups.csv",
+        "--variant",
+        "vanishing",
+        "--sigma",
+        "40",
+        "--out",
+        "labels.csv",
+        "--json",
+    )
     report = flat(json.loads(ran.out))
     assert report["labels"] > 5
     assert all(group["epsilon"] <= group["budget"] for group in report["groups"])

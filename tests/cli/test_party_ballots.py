@@ -32,10 +32,18 @@ def exchange(call, folder, sites):
     write_pool(aggregator, n=150)
     ok(
         call(
-            aggregator, "parties", "queries", "pool.csv", "--classes", "well,ill", "--bounds", "bounds.csv", "--out",
+            aggregator,
+            "parties",
+            "queries",
+            "pool.csv",
+            "--classes",
+            "well,ill",
+            "--bounds",
+            "bounds.csv",
+            "--out",
             "queries.npz",
         )
-    )  # fmt: skip
+    )
     for site, people in sites.items():
         home = folder / site
         home.mkdir()
@@ -57,10 +65,19 @@ def exchange(call, folder, sites):
         shutil.copy(folder / site / f"{site}.npz", aggregator)
     ok(
         call(
-            aggregator, "parties", "merge", *(f"{site}.npz" for site in sites), "--cells", "cells.npz", "--queries",
-            "queries.npz", *expect, "--out", "merged",
+            aggregator,
+            "parties",
+            "merge",
+            *(f"{site}.npz" for site in sites),
+            "--cells",
+            "cells.npz",
+            "--queries",
+            "queries.npz",
+            *expect,
+            "--out",
+            "merged",
         )
-    )  # fmt: skip
+    )
     return aggregator
 
 

@@ -307,9 +307,28 @@ def _design_and_counts(config):
 
 def test_plan_compares_ptr_with_gdp_and_sup(run, tmp_path):
     (tmp_path / "g.csv").write_text("group,epsilon,people\nhigh,1,3000\nlow,2,3000\n")
-    arguments = ["plan", "--groups", tmp_path / "g.csv", "--teachers", "60", "--classes", "3", "--accuracy", "0.95",
-                 "--tolerance", "0.2", "--delta", "1e-4", "--sigma", "9.6", "--check-sigma", "36", "--threshold", "48",
-                 "--json"]  # fmt: skip
+    arguments = [
+        "plan",
+        "--groups",
+        tmp_path / "g.csv",
+        "--teachers",
+        "60",
+        "--classes",
+        "3",
+        "--accuracy",
+        "0.95",
+        "--tolerance",
+        "0.2",
+        "--delta",
+        "1e-4",
+        "--sigma",
+        "9.6",
+        "--check-sigma",
+        "36",
+        "--threshold",
+        "48",
+        "--json",
+    ]
     expected = json.loads(run(*arguments).out)["expected"]
     assert [row["variant"] for row in expected] == ["standard", "upsampling", "weighting"]
     for row in expected:
@@ -326,9 +345,18 @@ def test_classifier_accepts_an_expected_accuracy(says):
     X, pool = rng.normal(size=(3000, 2)), rng.normal(size=(200, 2))
     y = (X[:, 0] > 0).astype(int)
     model = PATEClassifier(
-        teacher=LogisticRegression(), classes=[0, 1], verbose=0, random_state=0, bound="ptr", reference=0.95,
-        n_teachers=60, sigma=8.0, check_sigma=20.0, threshold=40.0, delta=1e-4,
-    )  # fmt: skip
+        teacher=LogisticRegression(),
+        classes=[0, 1],
+        verbose=0,
+        random_state=0,
+        bound="ptr",
+        reference=0.95,
+        n_teachers=60,
+        sigma=8.0,
+        check_sigma=20.0,
+        threshold=40.0,
+        delta=1e-4,
+    )
     says(True)
     model.fit(X, y, budgets=rng.choice([2.0, 4.0], size=3000), X_public=pool)
     assert model.labelling_.passed

@@ -342,8 +342,10 @@ def test_counts_are_refused_without_gaussian_noise():
     with pytest.raises(InputError, match="not laplace noise"):
         LNMax(mechanism=Mechanism(sigma=10.0, noise="laplace", counts=True))
     assert {name for name, made in AGGREGATORS.items() if "counts" in made.takes} == {
-        "gnmax", "confident", "interactive"
-    }  # fmt: skip
+        "gnmax",
+        "confident",
+        "interactive",
+    }
     assert build_aggregator("auto", sigma=3.0, counts=True).mechanism.counts
     assert COUNTED.scaled(2.0).mechanism.counts
 

@@ -106,9 +106,12 @@ def make_case(case):
     if case["aggregator"] == "interactive":
         probs = rng.dirichlet(np.ones(votes.n_classes), size=votes.n_queries)
     given = {
-        "stop": stop, "max_labels": 7 if stop == "count" else None, "student_probs": probs,
-        "noise": SeededNoise(case["seed"] % 1000), "batch": int(rng.integers(1, 40)),
-    }  # fmt: skip
+        "stop": stop,
+        "max_labels": 7 if stop == "count" else None,
+        "student_probs": probs,
+        "noise": SeededNoise(case["seed"] % 1000),
+        "batch": int(rng.integers(1, 40)),
+    }
     return votes, panel, aggregator, meter, given
 
 
@@ -161,9 +164,13 @@ def test_costs_respect_budgets_and_match_the_recorded_charges(case):
             order = ledger.terms[paid.id].meter.orders if not panel.rotating else None
             if order is not None:
                 fixed = account_for(
-                    votes, panel, aggregator.mechanism, Meter(meter.bound, meter.conversion, order),
-                    answered=mask, student_probs=probs,
-                )  # fmt: skip
+                    votes,
+                    panel,
+                    aggregator.mechanism,
+                    Meter(meter.bound, meter.conversion, order),
+                    answered=mask,
+                    student_probs=probs,
+                )
                 own = next(entry for entry in fixed.groups if entry.group == paid.group)
                 if len({terms.meter.orders for terms in ledger.terms.values()}) == 1 or own.cost > 0:
                     assert paid.cost == pytest.approx(own.cost, rel=1e-9, abs=1e-12)
@@ -484,7 +491,7 @@ def test_group_that_affords_nothing_is_dropped_alone(rng, bound):
     votes, panel = make_panel(votes, {"a": 0.1, "b": 6.0}, "weighting", rule="uniform")
     result = label(
         votes, panel, make_aggregator("gnmax", 8.0), Meter(bound, "classic"), stop="drop", noise=SeededNoise(1)
-    )  # fmt: skip
+    )
     cost = {group.id: group.cost for group in result.groups}
     assert result.n_labels > 0
     assert cost["a"] == 0.0

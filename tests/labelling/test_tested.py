@@ -461,8 +461,11 @@ def test_designs_are_saved_and_verified_when_read(design, tmp_path):
 def test_unaffordable_reference_raises_a_clear_error():
     with pytest.raises(InputError, match="affords no query"):
         design_for(
-            Reference(simulator=Simulator(accuracy=0.4, queries=200)), panel(epsilon=0.05, delta=1e-6), MECHANISM,
-            n_classes=CLASSES, queries=["a", "b"],
-        )  # fmt: skip
+            Reference(simulator=Simulator(accuracy=0.4, queries=200)),
+            panel(epsilon=0.05, delta=1e-6),
+            MECHANISM,
+            n_classes=CLASSES,
+            queries=["a", "b"],
+        )
     with pytest.raises(InputError, match="one reference"):
         Reference()

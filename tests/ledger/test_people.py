@@ -235,9 +235,7 @@ def test_version_of_a_policy_keeps_its_meaning(tmp_path, version, levels, delta,
         return Roster(people={"ada": "strict"}, policy=PolicyTerms(*terms), accept_larger_budgets=True)
 
     path = tmp_path / "ledger.sqlite"
-    SqliteLedger.open(
-        path, all_terms(), run="one", people=roster("2", (("high", 1.0), ("low", 3.0)), 1e-5)
-    ).close()  # fmt: skip
+    SqliteLedger.open(path, all_terms(), run="one", people=roster("2", (("high", 1.0), ("low", 3.0)), 1e-5)).close()
     again = roster(version, tuple(levels.items()), delta)
     if said is None:
         SqliteLedger.open(path, all_terms(), run="two", people=again).close()

@@ -89,9 +89,13 @@ def test_copy_from_before_a_withdrawal_is_refused(path, tmp_path):
 
 @pytest.mark.parametrize(
     "statement",
-    ["UPDATE withdrawals SET person = 'eve'", "UPDATE withdrawals SET returned = 1", "DELETE FROM withdrawals",
-     "INSERT INTO withdrawals VALUES (1, 'eve', 0)"],
-)  # fmt: skip
+    [
+        "UPDATE withdrawals SET person = 'eve'",
+        "UPDATE withdrawals SET returned = 1",
+        "DELETE FROM withdrawals",
+        "INSERT INTO withdrawals VALUES (1, 'eve', 0)",
+    ],
+)
 def test_edited_withdrawal_is_refused_on_opening(path, statement):
     record_withdrawals(path, ["bob"])
     edit(path, statement)

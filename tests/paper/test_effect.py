@@ -24,10 +24,19 @@ def run(variant: str, seed: int) -> tuple[int, float]:
     rng = np.random.default_rng([seed, 99])  # not the stream that drew the classes
     epsilon = np.where(rng.random(6000) < 0.5, 1.0, HIGHER)
     model = PATEClassifier(
-        teacher=NearestCentroid(), student=LogisticRegression(), variant=variant, n_teachers=150, sigma=30,
-        check_sigma=60, threshold=75, delta=1e-5, classes=list(range(data.n_classes)), random_state=seed,
-        noise_seed=seed, verbose=0,
-    )  # fmt: skip
+        teacher=NearestCentroid(),
+        student=LogisticRegression(),
+        variant=variant,
+        n_teachers=150,
+        sigma=30,
+        check_sigma=60,
+        threshold=75,
+        delta=1e-5,
+        classes=list(range(data.n_classes)),
+        random_state=seed,
+        noise_seed=seed,
+        verbose=0,
+    )
     model.fit(data.X[:6000], data.y[:6000], budgets=epsilon, X_public=data.X[6000:7000])
     assert all(group.cost <= group.budget.epsilon for group in model.guarantees_)
     labels = int(np.count_nonzero(model.labels_ >= 0))

@@ -12,17 +12,27 @@ from paper.jobs import Counts, Job, Result, read_job, read_result, run_forests, 
 def make_job(**changes) -> Job:
     rng = np.random.default_rng(0)
     made = Job(
-        name="one", kind="teachers", dataset="digits", preset="forest", n_classes=10, seed=3,
-        offsets=np.array([0, 40, 90]), indices=rng.permutation(1700)[:90], asked=np.arange(1700, 1797),
-    )  # fmt: skip
+        name="one",
+        kind="teachers",
+        dataset="digits",
+        preset="forest",
+        n_classes=10,
+        seed=3,
+        offsets=np.array([0, 40, 90]),
+        indices=rng.permutation(1700)[:90],
+        asked=np.arange(1700, 1797),
+    )
     return replace(made, **changes)
 
 
 ASKING = Counts(queries=5, seed=0, signal=2.5)
 ONE_STUDENT = {
-    "kind": "students", "offsets": np.array([0, 90]), "asked": np.arange(5)[None], "pool": np.array([0]),
+    "kind": "students",
+    "offsets": np.array([0, 90]),
+    "asked": np.arange(5)[None],
+    "pool": np.array([0]),
     "asking": ASKING,
-}  # fmt: skip
+}
 
 
 def test_job_is_read_back_unchanged(tmp_path):
@@ -105,10 +115,18 @@ def test_forest_students_learn_their_given_labels():
     assert np.mean(found.predicted == found.truth) > 0.4
     job = make_job()
     told = Job(
-        name="s", kind="students", dataset="digits", preset="forest", n_classes=10, seed=0, offsets=job.offsets,
-        indices=job.indices, labels=np.where(np.arange(90) < 40, 7, y[job.indices]), pool=np.array([0, 1]),
+        name="s",
+        kind="students",
+        dataset="digits",
+        preset="forest",
+        n_classes=10,
+        seed=0,
+        offsets=job.offsets,
+        indices=job.indices,
+        labels=np.where(np.arange(90) < 40, 7, y[job.indices]),
+        pool=np.array([0, 1]),
         asked=np.stack([np.arange(1700, 1790), np.arange(1600, 1690)]),
-    )  # fmt: skip
+    )
     said = run_forests(told, (X, y), n_jobs=1)
     assert np.all(said.predicted[0] == 7)
     assert np.mean(said.predicted[1] == said.truth[1]) > 0.5

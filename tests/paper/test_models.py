@@ -41,8 +41,9 @@ def test_missing_models_become_jobs_then_results(tmp_path):
     with pytest.raises(PendingError):
         writing.require([spec, replace(spec, replicate=1)])
     assert [path.name for path in sorted(jobs.iterdir())] == [  # once each, although both were required twice
-        "000-adult-up2x50-e0.job.npz", "001-adult-up2x50-e1.job.npz",
-    ]  # fmt: skip
+        "000-adult-up2x50-e0.job.npz",
+        "001-adult-up2x50-e1.job.npz",
+    ]
     job = read_job(min(jobs.glob("*.job.npz")))
     dataset = writing.dataset("adult")
     assert job.n_models == 375

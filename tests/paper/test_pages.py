@@ -57,10 +57,16 @@ def test_page_shows_ours_theirs_and_reason(tmp_path):
 
 def test_paper_tables_have_all_cells():
     for table, variants in (
-        (ex.MNIST_LABELS, 9), (ex.MNIST_EARLY_LABELS, 9), (ex.MNIST_STUDENTS, 6), (ex.ADULT_LABELS, 6),
-        (ex.ADULT_STUDENTS, 9), (ex.SKEW_LABELS, 4), (ex.SKEW_STUDENTS, 8), (ex.SKEW_TEACHERS, 8),
+        (ex.MNIST_LABELS, 9),
+        (ex.MNIST_EARLY_LABELS, 9),
+        (ex.MNIST_STUDENTS, 6),
+        (ex.ADULT_LABELS, 6),
+        (ex.ADULT_STUDENTS, 9),
+        (ex.SKEW_LABELS, 4),
+        (ex.SKEW_STUDENTS, 8),
+        (ex.SKEW_TEACHERS, 8),
         (ex.SKEW_VOTINGS, 8),
-    ):  # fmt: skip
+    ):
         assert len(table.cells) == 3 * variants
     assert ex.MNIST_LABELS.cells["ln 8", 0.5, "W"] == 890
     assert ex.SKEW_STUDENTS.cells["ln 16", 1.0, "h"] == 83.59

@@ -34,10 +34,19 @@ POOL, TEST = np.arange(300), np.arange(300, 400)
 def job_for(preset="graph", *, m=24, seed=0, noise=0.5, **changes):
     counts = 8 * (6 * np.eye(4)[Y[POOL]] + np.random.default_rng(seed).normal(0, noise, (300, 4)))
     made = Job(
-        name=f"one-{preset}", kind="students", dataset="pictures", preset=preset, n_classes=4, seed=seed,
-        offsets=np.array([0, 300]), indices=POOL, asked=TEST[None], pool=np.array([0]),
-        counts=np.rint(counts).astype(int), asking=Counts(queries=m, seed=0, signal=6.0),
-    )  # fmt: skip
+        name=f"one-{preset}",
+        kind="students",
+        dataset="pictures",
+        preset=preset,
+        n_classes=4,
+        seed=seed,
+        offsets=np.array([0, 300]),
+        indices=POOL,
+        asked=TEST[None],
+        pool=np.array([0]),
+        counts=np.rint(counts).astype(int),
+        asking=Counts(queries=m, seed=0, signal=6.0),
+    )
     return replace(made, **changes)
 
 

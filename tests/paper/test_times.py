@@ -11,9 +11,16 @@ from paper.times import announce, page_seconds, training_seconds
 def forests(models):
     rows = np.arange(models)
     return Job(
-        name="x", kind="teachers", dataset="adult", preset="forest", n_classes=2, seed=0,
-        offsets=np.arange(models + 1), indices=rows, asked=rows,
-    )  # fmt: skip
+        name="x",
+        kind="teachers",
+        dataset="adult",
+        preset="forest",
+        n_classes=2,
+        seed=0,
+        offsets=np.arange(models + 1),
+        indices=rows,
+        asked=rows,
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,25 +40,48 @@ def one_thread():
 
 def teachers(name: str = "one", **changes) -> Job:
     made = Job(
-        name=name, kind="teachers", dataset="digits", preset="small", n_classes=3, seed=0, steps=40,
-        offsets=np.array([0, 30, 60]), indices=np.arange(60), asked=np.arange(60, 90),
-    )  # fmt: skip
+        name=name,
+        kind="teachers",
+        dataset="digits",
+        preset="small",
+        n_classes=3,
+        seed=0,
+        steps=40,
+        offsets=np.array([0, 30, 60]),
+        indices=np.arange(60),
+        asked=np.arange(60, 90),
+    )
     return replace(made, **changes)
 
 
 def run(folder: Path, *more: str) -> int:
     from paper.training import main
 
-    return main([str(folder / "jobs"), "--data-dir", str(folder / "data"), "--out", str(folder / "out"),
-                 "--device", "cpu", "--n-jobs", "1", *more])  # fmt: skip
+    return main(
+        [
+            str(folder / "jobs"),
+            "--data-dir",
+            str(folder / "data"),
+            "--out",
+            str(folder / "out"),
+            "--device",
+            "cpu",
+            "--n-jobs",
+            "1",
+            *more,
+        ]
+    )
 
 
 def test_teachers_vote_and_students_predict_their_own_pool(folder, capsys):
     first = teachers()
     second = teachers(
-        "two", kind="students", labels=np.concatenate([np.arange(30) % 3, np.full(30, 2)]), pool=np.array([1, 0]),
+        "two",
+        kind="students",
+        labels=np.concatenate([np.arange(30) % 3, np.full(30, 2)]),
+        pool=np.array([1, 0]),
         asked=np.stack([np.arange(60, 75), np.arange(75, 90)]),
-    )  # fmt: skip
+    )
     for order, job in enumerate((first, second)):
         write_job(job, folder / "jobs", order=order)
     assert run(folder) == 0
@@ -110,9 +133,14 @@ def test_training_needs_only_numpy_torch_and_sklearn(folder):
     write_job(teachers(steps=2), folder / "jobs", order=0)
     write_job(teachers("forests", preset="forest", dataset="table"), folder / "jobs", order=1)
     own = teachers(
-        kind="students", steps=1, offsets=np.array([0, 60]), asked=np.arange(60, 90)[None], pool=np.array([0]),
-        counts=np.eye(3, dtype=int)[np.arange(60) % 3], asking=Counts(queries=9, seed=0, signal=9.0),
-    )  # fmt: skip
+        kind="students",
+        steps=1,
+        offsets=np.array([0, 60]),
+        asked=np.arange(60, 90)[None],
+        pool=np.array([0]),
+        counts=np.eye(3, dtype=int)[np.arange(60) % 3],
+        asking=Counts(queries=9, seed=0, signal=9.0),
+    )
     for order, preset in enumerate(("graph", "semi"), start=2):
         write_job(replace(own, name=preset, preset=preset), folder / "jobs", order=order)
     with np.load(folder / "data" / "digits.npz") as arrays:
@@ -133,8 +161,11 @@ def test_training_needs_only_numpy_torch_and_sklearn(folder):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (folder / "out").iterdir()) == [
-        "forests.votes.npz", "graph.students.npz", "one.votes.npz", "semi.students.npz",
-    ]  # fmt: skip
+        "forests.votes.npz",
+        "graph.students.npz",
+        "one.votes.npz",
+        "semi.students.npz",
+    ]
     semi = replace(own, name="semi", preset="semi")
     found = read_result(semi, folder / "out")
     assert found.predicted.shape == found.truth.shape == (1, 30)

@@ -214,9 +214,11 @@ def test_site_refuses_units_that_its_budgets_do_not_afford(sent, tmp_path):
     folder, _, cells, _ = sent
     units = {name: 40 * number for name, number in cells.manifest.units.items()}
     greedy = type(cells)(
-        path=cells.path, manifest=cells.manifest.model_copy(update={"units": units}), fingerprint="0" * 64,
+        path=cells.path,
+        manifest=cells.manifest.model_copy(update={"units": units}),
+        fingerprint="0" * 64,
         maps=cells.maps,
-    )  # fmt: skip
+    )
     with pytest.raises(InputError, match="its budget affords whole numbers up to"):
         cast_ballots(folder / "north" / "site", greedy, tmp_path / "north.npz")
     assert not (tmp_path / "north.npz").exists()

@@ -144,9 +144,12 @@ def test_numeric_budgets_become_merged_groups(tmp_path, pool):
 def arrays(folder, **changes):
     y = np.arange(40) % 2
     given = {
-        "X": np.column_stack([30.0 + 40 * y, 20.0 + 10 * y]), "y": y, "feature_names": ["age", "bmi"],
-        "classes": ["well", "ill"], "epsilon": np.full(40, 2.0),
-    }  # fmt: skip
+        "X": np.column_stack([30.0 + 40 * y, 20.0 + 10 * y]),
+        "y": y,
+        "feature_names": ["age", "bmi"],
+        "classes": ["well", "ill"],
+        "epsilon": np.full(40, 2.0),
+    }
     np.savez(folder / "rows.npz", **{name: value for name, value in {**given, **changes}.items() if value is not None})
     return folder / "rows.npz"
 

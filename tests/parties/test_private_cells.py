@@ -29,9 +29,14 @@ def test_own_rows_are_refused_as_queries(tmp_path):
     rows, estimator = tmp_path / "north" / "rows.csv", make_model("bayes", {})
     with pytest.raises(InputError, match="copies of private rows"):
         fit_site(
-            rows, tmp_path / "again", name="north", encoding=asked.encoding, options=options_of("north"),
-            estimator=estimator, points=copied.X,
-        )  # fmt: skip
+            rows,
+            tmp_path / "again",
+            name="north",
+            encoding=asked.encoding,
+            options=options_of("north"),
+            estimator=estimator,
+            points=copied.X,
+        )
     assert not (tmp_path / "again").exists()
     site.vote(asked, tmp_path / "votes.npz")
 
@@ -46,9 +51,13 @@ def test_unreadable_cells_of_a_site_refuse_nothing(tmp_path):
     lines[1] = f"{person},unknown,neither,1e999,{level}"
     rows.write_text("\n".join(lines) + "\n")
     site = fit_site(
-        rows, folder / "site", name="north", encoding=asked.encoding, options=options_of("north"),
+        rows,
+        folder / "site",
+        name="north",
+        encoding=asked.encoding,
+        options=options_of("north"),
         estimator=make_model("bayes", {}),
-    )  # fmt: skip
+    )
     site.vote(asked, tmp_path / "votes.npz")
     notes = json.loads((folder / "site" / "private" / "notes.json").read_text())["data"]
     assert any("'bmi': 1 cells" in line for line in notes)

@@ -59,8 +59,18 @@ def test_vote_file_holds_votes_and_manifest_only(tmp_path, site, pool):
     assert b"sklearn" not in raw
     stated = read_file(path)[1]
     assert set(stated) == {
-        "format", "ipate", "site", "fit", "variant", "queries", "votes", "n_queries", "encoding", "groups", "teachers",
-    }  # fmt: skip
+        "format",
+        "ipate",
+        "site",
+        "fit",
+        "variant",
+        "queries",
+        "votes",
+        "n_queries",
+        "encoding",
+        "groups",
+        "teachers",
+    }
     assert all(set(group) == {"id", "epsilon", "delta", "teachers"} for group in stated["groups"])
     assert str(PEOPLE["north"]) not in json.dumps([stated["groups"], stated["teachers"]])
     found = read_site_votes(path)

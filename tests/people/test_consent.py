@@ -76,9 +76,12 @@ def test_numbers_above_max_epsilon_are_refused(tmp_path):
     found = check(tmp_path, rows, level=None, epsilon_column="consent")
     assert counts(found) == {"eps=1": (1, 1), "eps=3": (1, 1)}
     assert [(problem.kind, problem.lines) for problem in found.problems] == [
-        ("above the most allowed", (4,)), ("no number", (5,)), ("no number", (6,)), ("no number", (7,)),
+        ("above the most allowed", (4,)),
+        ("no number", (5,)),
+        ("no number", (6,)),
+        ("no number", (7,)),
         ("no number", (8,)),
-    ]  # fmt: skip
+    ]
     assert "at most max_epsilon = 3.0 is allowed" in found.problems[0].text
     free = check(tmp_path, rows[:3], level=None, epsilon_column="consent", policy=replace(POLICY, max_epsilon=None))
     assert free.problems == ()

@@ -21,9 +21,13 @@ def policy(tmp_path):
 def checked(tmp_path, policy, lines):
     (tmp_path / "people.csv").write_text("\n".join(["patient,consent,agreed,version", *lines]) + "\n")
     return check_consent(
-        tmp_path / "people.csv", policy=policy, person="patient", level="consent", consent_date="agreed",
+        tmp_path / "people.csv",
+        policy=policy,
+        person="patient",
+        level="consent",
+        consent_date="agreed",
         consent_version="version",
-    )  # fmt: skip
+    )
 
 
 def test_policy_file_states_version_and_date(policy):

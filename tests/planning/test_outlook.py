@@ -146,8 +146,11 @@ def test_more_consent_moves_people_one_level_up():
 def test_prospect_compares_variants_and_steps_of_consent():
     found = prospect(GROUPS, **SIZES, request={}, options={"vanishing": {"power": 1.0}})
     assert [found.outlook.variant, *(row.variant for row in found.others)] == [
-        "weighting", "standard", "upsampling", "vanishing"
-    ]  # fmt: skip
+        "weighting",
+        "standard",
+        "upsampling",
+        "vanishing",
+    ]
     assert all(step.labels > found.outlook.labels for step in found.steps)
     facts = found.facts()
     assert facts["outlook"][0]["labels"] == found.outlook.labels

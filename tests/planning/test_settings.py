@@ -35,9 +35,17 @@ def chosen(**options):
 def test_settings_are_read_back_exactly(sigma, check, orders, reason):
     check_sigma, threshold = check or (None, None)
     made = Settings(
-        variant="vanishing", options={"power": sigma}, n_teachers=7, sigma=sigma, check_sigma=check_sigma,
-        threshold=threshold, meter=Meter("sup", "classic", orders), stop="count", max_labels=3, reason=reason,
-    )  # fmt: skip
+        variant="vanishing",
+        options={"power": sigma},
+        n_teachers=7,
+        sigma=sigma,
+        check_sigma=check_sigma,
+        threshold=threshold,
+        meter=Meter("sup", "classic", orders),
+        stop="count",
+        max_labels=3,
+        reason=reason,
+    )
     assert Settings.from_json(made.to_json()) == made
 
 

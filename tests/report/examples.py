@@ -13,9 +13,14 @@ COSTS = {"high": 0.98765, "low": 2.91234}
 def group(name, *, budget, cost_share=0.5, people=60):
     owner = Group(id=name, budget=Budget(budget, 1e-5), people=people)
     return GroupFacts(
-        account=Account(group=owner, sensitivity=1.0), teachers=15, weight=1.0, copies=1, participation=1.0,
-        people_share=cost_share, vote_share=0.5,
-    )  # fmt: skip
+        account=Account(group=owner, sensitivity=1.0),
+        teachers=15,
+        weight=1.0,
+        copies=1,
+        participation=1.0,
+        people_share=cost_share,
+        vote_share=0.5,
+    )
 
 
 def facts(
@@ -61,10 +66,19 @@ def facts(
         withdrawn=0,
         notes=(),
         parameters=Parameters(
-            variant=variant, rule="gdp", teachers=30, sigma=10.0, check_sigma=20.0 if check else None,
-            threshold=15.0 if check else None, bound=bound, conversion="gdp" if bound == "gdp" else "improved",
-            orders=dict.fromkeys(ids, 12.0) if bound in ("loose", "sup") else {}, stop=stop,
-            max_labels=999 if stopped_by == "fixed" else None, teacher_model="bayes", student_model="logistic",
+            variant=variant,
+            rule="gdp",
+            teachers=30,
+            sigma=10.0,
+            check_sigma=20.0 if check else None,
+            threshold=15.0 if check else None,
+            bound=bound,
+            conversion="gdp" if bound == "gdp" else "improved",
+            orders=dict.fromkeys(ids, 12.0) if bound in ("loose", "sup") else {},
+            stop=stop,
+            max_labels=999 if stopped_by == "fixed" else None,
+            teacher_model="bayes",
+            student_model="logistic",
             reason="parameters as given",
         ),
         guarantee=made,
@@ -73,6 +87,12 @@ def facts(
         split_seed=0,
         versions={"ipate": "0"},
         released=outcome if made.publishable else None,
-        owner=Owner(outcome=outcome, scores=SCORES, standard_labels=236,
-            teacher_accuracy=0.6543, plurality_accuracy=0.8765, comparison=None),
-    )  # fmt: skip
+        owner=Owner(
+            outcome=outcome,
+            scores=SCORES,
+            standard_labels=236,
+            teacher_accuracy=0.6543,
+            plurality_accuracy=0.8765,
+            comparison=None,
+        ),
+    )

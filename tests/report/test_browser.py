@@ -15,10 +15,18 @@ from report.examples import facts, group
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-logging=stderr",
     "--virtual-time-budget=2000",
-)  # fmt: skip
+)
 MEASURE = """<script>
 const wide = [...document.querySelectorAll('body *')].filter(e => e.getClientRects().length &&
   !e.closest('thead') && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.tagName);
@@ -35,8 +43,11 @@ FRAME = """<!DOCTYPE html><title></title><script>onmessage = event => { document
 def browse(path, folder, *options):
     ran = subprocess.run(
         [BROWSER, *FLAGS, f"--user-data-dir={folder / 'profile'}", *options, path.as_uri()],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert "CONSOLE" not in ran.stderr
     return ran.stdout
 
@@ -78,7 +89,7 @@ def test_private_mark_repeats_on_every_printed_page(reported, tmp_path):
     browse(report.html, tmp_path, f"--print-to-pdf={tmp_path / 'report.pdf'}", "--no-pdf-header-footer")
     text = subprocess.run(
         ["pdftotext", str(tmp_path / "report.pdf"), "-"], capture_output=True, text=True, check=True
-    ).stdout  # fmt: skip
+    ).stdout
     pages = text.rstrip("\f").split("\f")
     assert len(pages) > 2
     for sheet in pages:

@@ -16,16 +16,27 @@ from report.test_page import check
 from report.test_statement import STATEMENT
 
 RECORD = Agreement(
-    consent_date="2026-02-03", consent_version="2", policy_version="2", policy_date="2026-01-01",
-    controller="St. Mary Hospital", contact="dpo@stmary.example",
-)  # fmt: skip
+    consent_date="2026-02-03",
+    consent_version="2",
+    policy_version="2",
+    policy_date="2026-01-01",
+    controller="St. Mary Hospital",
+    contact="dpo@stmary.example",
+)
 
 
 def entry(number):
     return RunEntry(
-        run=f"march-{number}", opened=f"2026-03-{number:02d}T10:00:00+00:00", group="low", budget=3.0, delta=1e-5,
-        bound="gdp", labels=12, checks=20, epsilon=0.5,
-    )  # fmt: skip
+        run=f"march-{number}",
+        opened=f"2026-03-{number:02d}T10:00:00+00:00",
+        group="low",
+        budget=3.0,
+        delta=1e-5,
+        bound="gdp",
+        labels=12,
+        checks=20,
+        epsilon=0.5,
+    )
 
 
 LOW = replace(STATEMENT, agreement=RECORD, odds=(0.0541, 0.287), entries=(entry(1), entry(2)))
@@ -40,12 +51,21 @@ def text_of(statement):
 def test_letter_states_everything_the_person_asks():
     text = text_of(LOW)
     for said in (
-        "2026-04-01", "St. Mary Hospital", "dpo@stmary.example", "To the person with the id p7",
+        "2026-04-01",
+        "St. Mary Hospital",
+        "dpo@stmary.example",
+        "To the person with the id p7",
         "You agreed on 2026-02-03 to level low, under version 2 of the policy (valid from 2026-01-01).",
-        "by at most a factor 20.1", "with your data replaced has between", "at most 54.1 in 1,000",
-        "march-1 2026-03-01 3 12 labels, 20 checks 0.5", "march-2", "In all, ε = 1.235 was spent.",
-        "Of your limit, ε = 3, ε = 1.765 is left.", "state your id, p7", "for you alone",
-    ):  # fmt: skip
+        "by at most a factor 20.1",
+        "with your data replaced has between",
+        "at most 54.1 in 1,000",
+        "march-1 2026-03-01 3 12 labels, 20 checks 0.5",
+        "march-2",
+        "In all, ε = 1.235 was spent.",
+        "Of your limit, ε = 3, ε = 1.765 is left.",
+        "state your id, p7",
+        "for you alone",
+    ):
         assert said in text, said
 
 

@@ -226,8 +226,10 @@ def test_figures_have_text_alternatives_for_screen_readers(reported):
 def test_html_tidy_reports_no_error(reported):
     ran = subprocess.run(
         ["tidy", "-q", "-e", "-utf8", str(reported("private", compare=True).html)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "Error:" not in ran.stderr
 
 

@@ -14,18 +14,35 @@ from ipate.report.registry import model_card
 from report.examples import facts
 
 TEN = [
-    "Who is protected?", "Who is not?", "What was agreed, and when?", "What was spent?", "What is left?",
-    "What can an attacker learn?", "How does somebody leave?", "What is assumed?", "Who is responsible?",
+    "Who is protected?",
+    "Who is not?",
+    "What was agreed, and when?",
+    "What was spent?",
+    "What is left?",
+    "What can an attacker learn?",
+    "How does somebody leave?",
+    "What is assumed?",
+    "Who is responsible?",
     "How can it be checked?",
-]  # fmt: skip
+]
 LAYERS = [
-    "ε and other privacy parameters", "The unit of privacy", "Algorithms and correctness", "Utility and bias",
-    "Query model and threat model", "Side channels, security and access control", "Data collection exposure",
-]  # fmt: skip
+    "ε and other privacy parameters",
+    "The unit of privacy",
+    "Algorithms and correctness",
+    "Utility and bias",
+    "Query model and threat model",
+    "Side channels, security and access control",
+    "Data collection exposure",
+]
 ABOUT = Identity(
-    run="march-1f0a", begun="2026-03-02", controller="St. Mary", contact="dpo@stmary.example", policy_version="2",
-    policy_date="2026-01-01", fingerprints={"pool and classes": "ab" * 16},
-)  # fmt: skip
+    run="march-1f0a",
+    begun="2026-03-02",
+    controller="St. Mary",
+    contact="dpo@stmary.example",
+    policy_version="2",
+    policy_date="2026-01-01",
+    fingerprints={"pool and classes": "ab" * 16},
+)
 KINDS = [{}, {"bound": "loose"}, {"bound": "exact"}, {"seeded": True}, {"stopped_by": "fixed", "check": False}]
 
 

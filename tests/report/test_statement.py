@@ -6,14 +6,38 @@ from ipate.report.claims import assured
 from ipate.report.statement import Statement, Withdrawal, for_the_person, left, owed, proposed, sentences
 
 STATEMENT = Statement(
-    person="p7", run="march", asked="low", group="low", levels=True, budget=3.0, delta=1e-5, guaranteed=True,
-    seeded=False, private=False, withdrawn=None, allowed=3.0, labels=12, checks=20, spent=1.23456, left=1.76544,
+    person="p7",
+    run="march",
+    asked="low",
+    group="low",
+    levels=True,
+    budget=3.0,
+    delta=1e-5,
+    guaranteed=True,
+    seeded=False,
+    private=False,
+    withdrawn=None,
+    allowed=3.0,
+    labels=12,
+    checks=20,
+    spent=1.23456,
+    left=1.76544,
     entries=(),
-)  # fmt: skip
+)
 ENTRY = Withdrawal(
-    person="p7", when="2026-03-01T10:00:00+00:00", group="low", teachers=(3, 9), trained=True, labelling="begun",
-    labels=12, checks=20, bound="gdp", kind="releasable", epsilon=1.23456, delta=1e-5,
-)  # fmt: skip
+    person="p7",
+    when="2026-03-01T10:00:00+00:00",
+    group="low",
+    teachers=(3, 9),
+    trained=True,
+    labelling="begun",
+    labels=12,
+    checks=20,
+    bound="gdp",
+    kind="releasable",
+    epsilon=1.23456,
+    delta=1e-5,
+)
 
 
 def test_statement_promise_equals_report_promise():

@@ -35,8 +35,14 @@ def people_file(path, *, blank=()):
 def settings(file, *, seed=None, ledger=None, split_seed=0, fresh_ledger=False, **labelling):
     values = {
         "data": {
-            "file": file, "label": "sick", "level": "consent", "person": "person", "classes": ["0", "1"],
-            "public": 60, "test": 20, "public_without_protection": True,
+            "file": file,
+            "label": "sick",
+            "level": "consent",
+            "person": "person",
+            "classes": ["0", "1"],
+            "public": 60,
+            "test": 20,
+            "public_without_protection": True,
         },
         "budgets": {"policy": {"high": 20.0, "low": 50.0}, "delta": 1e-4},
         "teachers": {"model": "bayes", "number": 12, "backend": "sequential"},
@@ -46,7 +52,7 @@ def settings(file, *, seed=None, ledger=None, split_seed=0, fresh_ledger=False, 
         "split_seed": split_seed,
         "ledger": ledger,
         "fresh_ledger": fresh_ledger,
-    }  # fmt: skip
+    }
     if labelling.get("voting") == "ballots":
         values |= {"teachers": {"model": "bayes", "backend": "sequential"}, "labelling": labelling}
     return RunConfig.from_mapping(values)

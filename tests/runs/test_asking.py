@@ -91,9 +91,11 @@ def test_second_round_depends_on_released_labels_only():
     rng = np.random.default_rng(0)
     pool = rng.standard_normal((300, 4))
     settings = choose_settings(
-        groups=[Group(id="a", budget=Budget(4.0, 1e-5), people=2000)], n_public=300, n_classes=3,
+        groups=[Group(id="a", budget=Budget(4.0, 1e-5), people=2000)],
+        n_public=300,
+        n_classes=3,
         student=find_student("graph"),
-    )  # fmt: skip
+    )
     plan = asking.plan_queries(pool, settings, n_classes=3, seed=1)
     again = asking.plan_queries(pool, settings, n_classes=3, seed=1)
     np.testing.assert_array_equal(plan.first, again.first)
@@ -116,10 +118,17 @@ def made_labelling(order, labels):
 
     n = len(order)
     return Labelling(
-        queries=np.asarray(order), labels=labels, answered=np.ones(n, bool), reinforced=np.zeros(n, bool),
-        repeated=np.zeros(n, bool), stopped_by="pool", guarantee=state_guarantee(Meter("gdp")), seeded=True,
-        meter=Meter("gdp"), groups=(),
-    )  # fmt: skip
+        queries=np.asarray(order),
+        labels=labels,
+        answered=np.ones(n, bool),
+        reinforced=np.zeros(n, bool),
+        repeated=np.zeros(n, bool),
+        stopped_by="pool",
+        guarantee=state_guarantee(Meter("gdp")),
+        seeded=True,
+        meter=Meter("gdp"),
+        groups=(),
+    )
 
 
 @pytest.mark.parametrize(("n_public", "n_classes", "epsilon"), [(90, 2, 0.1), (900, 10, 1.0), (9000, 10, 3.0)])
@@ -149,9 +158,12 @@ def test_counts_are_refused_under_other_bounds(tmp_path):
     with pytest.raises(InputError, match="counts"):
         run(tmp_path / "out", labelling={"bound": "sup", "counts": True})
     found = choose_settings(
-        groups=[Group(id="a", budget=Budget(1.0, 1e-5), people=6000)], n_public=500, n_classes=3, bound="sup",
+        groups=[Group(id="a", budget=Budget(1.0, 1e-5), people=6000)],
+        n_public=500,
+        n_classes=3,
+        bound="sup",
         student=find_student("graph"),
-    )  # fmt: skip
+    )
     assert not found.counts
     with pytest.raises(InputError, match="nearest is 'coverage'"):
         choose_settings(

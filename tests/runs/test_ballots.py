@@ -29,14 +29,20 @@ def settings(file, *, policy=(2.0, 6.0), **more):
     return RunConfig.from_mapping(
         {
             "data": {
-                "file": file, "label": "sick", "level": "consent", "person": "person", "classes": ["0", "1"],
-                "public": 60, "test": 20, "public_without_protection": True,
+                "file": file,
+                "label": "sick",
+                "level": "consent",
+                "person": "person",
+                "classes": ["0", "1"],
+                "public": 60,
+                "test": 20,
+                "public_without_protection": True,
             },
             "budgets": {"policy": dict(zip(("high", "low"), policy, strict=True)), "delta": 1e-4},
             "labelling": labelling,
             **more,
         }
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -72,8 +78,13 @@ def test_run_labels_whole_pool_within_everybodys_budget(tmp_path, file):
     )
     public = tmp_path / "out" / "public"
     assert {path.name for path in public.iterdir()} == {
-        "ballots.npz", "guarantee.json", "labels.csv", "report.html", "report.json", "student",
-    }  # fmt: skip
+        "ballots.npz",
+        "guarantee.json",
+        "labels.csv",
+        "report.html",
+        "report.json",
+        "student",
+    }
     assert len((public / "labels.csv").read_text().splitlines()) == 1 + len(record.labels)
 
 
@@ -172,8 +183,10 @@ def test_one_person_moves_histogram_by_at_most_root_two_weights(tmp_path, file, 
     moved = (first - second) / 8
     rounding = np.sqrt(np.count_nonzero(moved)) / 8
     assert np.linalg.norm(moved) <= np.sqrt(2) * max(weights) + rounding
-    names = [sorted(str(path.relative_to(tmp_path / name)) for path in (tmp_path / name / "public").rglob("*"))
-             for name in ("before", "after")]  # fmt: skip
+    names = [
+        sorted(str(path.relative_to(tmp_path / name)) for path in (tmp_path / name / "public").rglob("*"))
+        for name in ("before", "after")
+    ]
     assert names[0] == names[1]
 
 
@@ -187,12 +200,14 @@ def test_later_run_with_teachers_pays_with_what_ballots_left(tmp_path, file):
         RunFolder.create(
             tmp_path / "three",
             settings(
-                file, **larger, labelling={"voting": "teachers", "sigma": 2.0, "max_labels": 5},
+                file,
+                **larger,
+                labelling={"voting": "teachers", "sigma": 2.0, "max_labels": 5},
                 teachers={"model": "bayes", "number": 12, "backend": "sequential"},
             ),
         ),
         bar=quiet,
-    )  # fmt: skip
+    )
     for before, now in zip(first.record.groups, second.record.groups, strict=True):
         assert now.before == pytest.approx(before.cost, rel=1e-6)
         assert now.before < now.cost <= now.budget.epsilon

@@ -65,9 +65,13 @@ def test_charges_are_those_of_laplace_noise(runs, bound):
     for group in summary.record.groups:
         order = facts.parameters.orders.get(group.id)
         expected = priced(
-            bound, labels=summary.record.n_labels, moved=group.sensitivity, scale=SCALE, delta=group.budget.delta,
+            bound,
+            labels=summary.record.n_labels,
+            moved=group.sensitivity,
+            scale=SCALE,
+            delta=group.budget.delta,
             order=order,
-        )  # fmt: skip
+        )
         assert group.cost == pytest.approx(expected, rel=1e-6)
         assert 0 < group.cost <= group.budget.epsilon
     assert max(group.used for group in summary.record.groups) > 0.8  # and the run stops for want of budget
@@ -204,9 +208,13 @@ def test_classifier_with_laplace_noise_keeps_budgets(options, variant):
     for group in model.guarantees_:
         (order,) = model.ledger_.terms[group.id].meter.orders if "bound" in options else (None,)
         expected = priced(
-            options.get("bound", "gdp"), labels=model.labelling_.n_labels, moved=group.sensitivity,
-            scale=mechanism.sigma, delta=group.budget.delta, order=order,
-        )  # fmt: skip
+            options.get("bound", "gdp"),
+            labels=model.labelling_.n_labels,
+            moved=group.sensitivity,
+            scale=mechanism.sigma,
+            delta=group.budget.delta,
+            order=order,
+        )
         assert group.cost == pytest.approx(expected, rel=1e-6)
 
 

@@ -45,15 +45,20 @@ def made(tmp_path):
         config = RunConfig.from_mapping(
             {
                 "data": {
-                    "file": files["private"], "public_file": files["public"], "test_file": files["test"],
-                    "label": "outcome", "person": "patient", "classes": NAMES.tolist(), "categories": ["sex", "unit"],
+                    "file": files["private"],
+                    "public_file": files["public"],
+                    "test_file": files["test"],
+                    "label": "outcome",
+                    "person": "patient",
+                    "classes": NAMES.tolist(),
+                    "categories": ["sex", "unit"],
                 },
                 "budgets": {"epsilon": 60.0},
                 "teachers": {"model": "bayes", "number": 30, "n_jobs": 1},
                 "labelling": {"sigma": 2.0, "check_sigma": 4.0, "threshold": 15.0, **labelling},
                 "seed": seed,
             }
-        )  # fmt: skip
+        )
         return execute(RunFolder.create(tmp_path / name, config), bar=quiet)
 
     return make

@@ -16,9 +16,15 @@ def _file(path, ids):
 
 def _task(file, **more):
     data = {
-        "file": file, "label": "sick", "epsilon": "eps", "classes": ["0", "1"], "public": 20, "test": 10,
-        "public_without_protection": True, **more
-    }  # fmt: skip
+        "file": file,
+        "label": "sick",
+        "epsilon": "eps",
+        "classes": ["0", "1"],
+        "public": 20,
+        "test": 10,
+        "public_without_protection": True,
+        **more,
+    }
     return prepare(RunConfig.from_mapping({"data": data}))
 
 

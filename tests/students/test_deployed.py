@@ -82,8 +82,12 @@ def test_model_is_read_without_ipate(model, tmp_path):
     np.save(tmp_path / "rows.npy", student.encode(columns))
     told = subprocess.run(
         [sys.executable, "-I", "-c", ALONE, str(tmp_path / "rows.npy")],
-        cwd=folder, check=True, capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert json.loads(told.stdout) == student.predict(columns).tolist()
 
 

@@ -153,8 +153,12 @@ def test_no_label_at_all_is_refused():
 def test_usual_student_depends_on_shape_and_device(monkeypatch):
     monkeypatch.setattr(students, "has_gpu", lambda: False)
     assert [students.usual_student(shape) for shape in ((), (12,), (8, 8), (28, 28), (3, 32, 32))] == [
-        "logistic", "logistic", "logistic", "graph", "graph",
-    ]  # fmt: skip
+        "logistic",
+        "logistic",
+        "logistic",
+        "graph",
+        "graph",
+    ]
     monkeypatch.setattr(students, "has_gpu", lambda: True)
     assert [students.usual_student(shape) for shape in ((12,), (8, 8), (28, 28))] == ["logistic", "logistic", "semi"]
 

@@ -263,9 +263,14 @@ def test_votes_of_changed_teachers_are_erased_or_refused(tmp_path):
 
     def open_store(given, vacant=()):
         return VoteStore(
-            tmp_path, n_teachers=10, n_queries=len(pool), n_classes=3, fingerprint="x",
-            learnt=learnt_from(X, y, given), vacant=vacant,
-        )  # fmt: skip
+            tmp_path,
+            n_teachers=10,
+            n_queries=len(pool),
+            n_classes=3,
+            fingerprint="x",
+            learnt=learnt_from(X, y, given),
+            vacant=vacant,
+        )
 
     first = open_store(rows)
     train(LogisticRegression(), first, X, y, rows, pool)

@@ -90,8 +90,16 @@ def test_nets_match_the_papers_table():
     paper = single(NETS["paper-mnist"], image=(1, 28, 28), n_classes=10)
     assert sum(p.numel() for p in paper.parameters()) == 320 + 64 + 540_900 + 200 + 1_010
     assert [type(layer).__name__ for layer in paper] == [
-        "Conv2d", "ReLU", "BatchNorm2d", "MaxPool2d", "Flatten", "Linear", "ReLU", "BatchNorm1d", "Linear",
-    ]  # fmt: skip
+        "Conv2d",
+        "ReLU",
+        "BatchNorm2d",
+        "MaxPool2d",
+        "Flatten",
+        "Linear",
+        "ReLU",
+        "BatchNorm1d",
+        "Linear",
+    ]
     vgg = single(NETS["vgg"], image=(3, 32, 32), n_classes=10)
     assert sum(p.dim() > 1 for p in vgg.parameters()) == 7
     small = PRESETS["small"]

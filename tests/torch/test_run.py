@@ -103,9 +103,14 @@ def test_withdrawal_retrains_one_net_and_keeps_others_votes(tmp_path):
 
     def vote(folder, given, vacant=()):
         store = VoteStore(
-            folder, n_teachers=4, n_queries=30, n_classes=3, fingerprint="x", learnt=learnt_from(X, y, given),
+            folder,
+            n_teachers=4,
+            n_queries=30,
+            n_classes=3,
+            fingerprint="x",
+            learnt=learnt_from(X, y, given),
             vacant=vacant,
-        )  # fmt: skip
+        )
         train(store, X, y, steps=4, rows=given, slots=np.full(4, 10), X_public=X[:30])
         return store
 

@@ -211,8 +211,10 @@ def test_raising_teacher_is_found_and_others_trained(world, monkeypatch):
         train(world)
     monkeypatch.undo()
     assert caught.value.ensemble.silent == (2,)
-    assert close(replace(caught.value.ensemble, state=_without(caught.value.ensemble, 2)),
-                 replace(caught.value.ensemble, state=_without(train(world), 2)))  # fmt: skip
+    assert close(
+        replace(caught.value.ensemble, state=_without(caught.value.ensemble, 2)),
+        replace(caught.value.ensemble, state=_without(train(world), 2)),
+    )
 
 
 def _without(ensemble, teacher):

@@ -60,11 +60,17 @@ def audit(
             noise = measure_noise(copy, queries=draws, error=error, bar=bar)
             groups = attack_teachers(copy, noise, trials=trials, bar=bar)
     return Audit(
-        run=subject.run, voting=subject.settings.voting, guarantee=subject.guarantee, confidence=confidence,
-        people=subject.source, private=subject.private, noise=noise,
+        run=subject.run,
+        voting=subject.settings.voting,
+        guarantee=subject.guarantee,
+        confidence=confidence,
+        people=subject.source,
+        private=subject.private,
+        noise=noise,
         groups=tuple(sorted(groups, key=lambda group: group.promised)),  # the strictest first, as in reports
-        notes=tuple(_notes(subject, groups)), seconds=time.monotonic() - begun,
-    )  # fmt: skip
+        notes=tuple(_notes(subject, groups)),
+        seconds=time.monotonic() - begun,
+    )
 
 
 def _notes(subject: Subject, groups: Sequence[GroupAudit]) -> Iterator[str]:

@@ -56,9 +56,11 @@ class Poll:
     def charged(self, where: Path) -> tuple[Mapping[str, Terms], dict[str, float]]:
         """Release the ballots as a run does, and return the accounts of its ledger and what it charged them."""
         data = Dataset(
-            name="made-up rows", X=np.concatenate([self.X, self.pool]), classes=tuple(map(str, range(self.n_classes))),
+            name="made-up rows",
+            X=np.concatenate([self.X, self.pool]),
+            classes=tuple(map(str, range(self.n_classes))),
             y=np.concatenate([self.y, np.zeros(len(self.pool), dtype=np.int64)]),
-        )  # fmt: skip
+        )
         task = made_up_task(data, self.people, n_private=len(self.X), n_public=len(self.pool))
         folder = RunFolder.create(where / "ballots", self.subject.copied)
         write_npz(folder.private / "cells.npz", self.maps.arrays())
@@ -74,17 +76,25 @@ class Poll:
     def released(self, y: Ints) -> BallotRelease:
         """Release everybody's ballots with these labels of their rows."""
         return release(
-            self.pool, self.X, y, voters(self.allocation), n_classes=self.n_classes, meter=self.subject.settings.meter,
+            self.pool,
+            self.X,
+            y,
+            voters(self.allocation),
+            n_classes=self.n_classes,
+            meter=self.subject.settings.meter,
             maps=self.maps,
-        )  # fmt: skip
+        )
 
     def design(self, terms: Mapping[str, Terms]) -> Design:
         """Return the design of a release that is charged to these accounts."""
         cells = self.maps.cells
         return make_design(
-            list(terms.values()), n_classes=self.n_classes, n_pool=len(self.pool), partitions=cells.partitions,
+            list(terms.values()),
+            n_classes=self.n_classes,
+            n_pool=len(self.pool),
+            partitions=cells.partitions,
             cells=cells.cells,
-        )  # fmt: skip
+        )
 
     def summed(self, y: Ints, design: Design) -> Ints:
         """Return the exact sum of everybody's ballots with these labels."""

@@ -36,9 +36,11 @@ def roll_call(people: People, asked: Ints) -> Task:
     """Return the input of a run whose rows are the numbers of their people, and whose pool asks for these people."""
     rows = people.person_of_row.astype(np.float64)
     data = Dataset(
-        name="made-up rows", X=np.concatenate([rows, asked.astype(np.float64)])[:, None],
-        y=np.concatenate([np.arange(len(rows)) % 2, np.zeros(len(asked), dtype=np.int64)]), classes=("no", "yes"),
-    )  # fmt: skip
+        name="made-up rows",
+        X=np.concatenate([rows, asked.astype(np.float64)])[:, None],
+        y=np.concatenate([np.arange(len(rows)) % 2, np.zeros(len(asked), dtype=np.int64)]),
+        classes=("no", "yes"),
+    )
     return made_up_task(data, people, n_private=len(rows), n_public=len(asked))
 
 
@@ -46,9 +48,10 @@ def made_up_task(data: Dataset, people: People, *, n_private: int, n_public: int
     """Return the input of a run on made-up rows: private ones first, then the pool, then test rows."""
     places = np.arange(data.n_rows)
     parts = Partition(
-        private=places[:n_private], public=places[n_private : n_private + n_public],
+        private=places[:n_private],
+        public=places[n_private : n_private + n_public],
         test=places[n_private + n_public :],
-    )  # fmt: skip
+    )
     nobody = np.zeros(0, dtype=np.str_)
     return Task(data=data, parts=parts, people=people, unprotected=nobody, pool="made-up points")
 

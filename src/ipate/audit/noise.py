@@ -52,14 +52,22 @@ class Sample:
             rows, row = np.unique(counts, axis=0, return_inverse=True)
         noisy = [part.noisy_votes[part.answered] for part in found if part.noisy_votes is not None]
         return cls(
-            rows=rows, row=row.ravel(), answered=np.concatenate([part.answered for part in found]),
-            labels=np.concatenate([part.labels for part in found]), steps=np.concatenate(noisy) if noisy else None,
-        )  # fmt: skip
+            rows=rows,
+            row=row.ravel(),
+            answered=np.concatenate([part.answered for part in found]),
+            labels=np.concatenate([part.labels for part in found]),
+            steps=np.concatenate(noisy) if noisy else None,
+        )
 
     def limit(
-        self, used: NDArray[np.bool_], hit: NDArray[np.bool_], chances: Callable[[float], Floats], *, stated: float,
+        self,
+        used: NDArray[np.bool_],
+        hit: NDArray[np.bool_],
+        chances: Callable[[float], Floats],
+        *,
+        stated: float,
         error: float,
-    ) -> Measured:  # fmt: skip
+    ) -> Measured:
         """Return an upper limit of σ from the `used` queries, in which `hit` has these chances, row by row, under σ.
 
         The chances of the rows that are used fall with σ. Different chances only make the number of hits less variable
@@ -89,9 +97,12 @@ def measure_label(copy: Copy, *, queries: int, error: float) -> Measured:
         return _measure_counts(sample, sample.steps, stated=stated, error=error)
     leads = (sample.rows[:, 0] >= sample.rows[:, 1:].max(axis=1) + gap / 4)[sample.row]
     found = sample.limit(
-        sample.answered & leads, sample.labels == 0,
-        lambda sigma: np.exp(argmax_log_law(sample.rows, sigma, kind)[:, 0]), stated=stated, error=error,
-    )  # fmt: skip
+        sample.answered & leads,
+        sample.labels == 0,
+        lambda sigma: np.exp(argmax_log_law(sample.rows, sigma, kind)[:, 0]),
+        stated=stated,
+        error=error,
+    )
     return replace(found, kind="labels", noise=kind)
 
 
@@ -120,9 +131,11 @@ def measure_check(copy: Copy, *, queries: int, error: float) -> Measured:
     side = 1 if above else -1
     found = sample.limit(
         (side * (maxima - threshold) >= abs(top - threshold) / 4)[sample.row],
-        sample.answered if above else ~sample.answered, lambda sigma: ndtr(side * (maxima - threshold) / sigma),
-        stated=stated, error=error,
-    )  # fmt: skip
+        sample.answered if above else ~sample.answered,
+        lambda sigma: ndtr(side * (maxima - threshold) / sigma),
+        stated=stated,
+        error=error,
+    )
     return replace(found, kind="checks")
 
 

@@ -68,9 +68,14 @@ def attack_labels(copy: Copy, pair: Pair, *, trials: Trials, delta: float) -> At
 
 
 def attack_student(
-    subject: Subject, pool: Floats, point: Floats, lessons: tuple[Callable[[], Lesson], Callable[[], Lesson]], *,
-    trials: Trials, delta: float,
-) -> Attack:  # fmt: skip
+    subject: Subject,
+    pool: Floats,
+    point: Floats,
+    lessons: tuple[Callable[[], Lesson], Callable[[], Lesson]],
+    *,
+    trials: Trials,
+    delta: float,
+) -> Attack:
     """Train the run's student on what was released with the canary and without it, and ask it about the canary.
 
     The canary's private row lies at `point`, with class 0 or 1; a sound student never sees it.
@@ -79,9 +84,11 @@ def attack_student(
     scores = []
     for label, released in enumerate(lessons):
         data = Dataset(
-            name="made-up rows", X=np.vstack([point, pool]), classes=tuple(str(i) for i in range(subject.n_classes)),
+            name="made-up rows",
+            X=np.vstack([point, pool]),
+            classes=tuple(str(i) for i in range(subject.n_classes)),
             y=np.concatenate([[label], np.zeros(len(pool), dtype=np.int64)]),
-        )  # fmt: skip
+        )
         task = made_up_task(data, people, n_private=1, n_public=len(pool))
         own = []
         for _ in range(trials.runs):

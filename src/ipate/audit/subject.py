@@ -204,17 +204,27 @@ def read_subject(path: Path, *, on_real_people: bool = False) -> Subject:
         allocation = None
         if not settings.ballots:
             allocation = allocate(
-                settings.variant, people=people, n_teachers=settings.n_teachers, seed=folder.config.split_seed,
+                settings.variant,
+                people=people,
+                n_teachers=settings.n_teachers,
+                seed=folder.config.split_seed,
                 **settings.options,
-            )  # fmt: skip
+            )
     ballots = stated.get("ballots")
     return Subject(
-        run=folder.id, config=folder.config, settings=settings, n_classes=len(facts["classes"]),
-        n_queries=int(stated["n_queries"]), partitions=None if ballots is None else int(ballots["partitions"]),
-        guarantee=str(stated["kind"]), people=people, allocation=allocation,
-        promised=_promises(people, folder.config, stated["groups"]), source=STORED if use_stored else MADE_UP,
+        run=folder.id,
+        config=folder.config,
+        settings=settings,
+        n_classes=len(facts["classes"]),
+        n_queries=int(stated["n_queries"]),
+        partitions=None if ballots is None else int(ballots["partitions"]),
+        guarantee=str(stated["kind"]),
+        people=people,
+        allocation=allocation,
+        promised=_promises(people, folder.config, stated["groups"]),
+        source=STORED if use_stored else MADE_UP,
         private=real and (use_stored or stated["kind"] != "releasable"),  # the number of queries is private then
-    )  # fmt: skip
+    )
 
 
 def _stated(folder: RunFolder) -> dict[str, Any] | None:
@@ -251,9 +261,11 @@ def _made_up(stated: list[dict[str, Any]]) -> People:
     )
     group = np.repeat(np.arange(len(groups)), sizes)
     made = People(
-        groups=groups, ids=np.array([f"canary {index}" for index in range(len(group))]), group_of_person=group,
+        groups=groups,
+        ids=np.array([f"canary {index}" for index in range(len(group))]),
+        group_of_person=group,
         person_of_row=np.arange(len(group)),
-    )  # fmt: skip
+    )
     return _two_rows_each(made)
 
 

@@ -131,9 +131,16 @@ def price_list(runs: Sequence[Charged], *, checks: bool) -> dict[str, dict[str, 
 
 
 def _attack(
-    copy: Copy, kind: str, pair: Pair, run: Charged, *, account: str,
-    prices: Mapping[str, Mapping[str, Floats]] | None, limits: Mapping[str, float], delta: float,
-) -> Attack:  # fmt: skip
+    copy: Copy,
+    kind: str,
+    pair: Pair,
+    run: Charged,
+    *,
+    account: str,
+    prices: Mapping[str, Mapping[str, Floats]] | None,
+    limits: Mapping[str, float],
+    delta: float,
+) -> Attack:
     """Return the ε that the releases of one kind, or of all kinds, show in one labelling, and what was charged."""
     here, there = _moved(copy, pair)
     asked, answered, mechanism = run.asked[account], run.answered[account], copy.mechanism
@@ -156,9 +163,11 @@ def _attack(
     else:
         reached = shown_epsilon(parts, delta=delta)
     return Attack(
-        name="counts" if kind == LABELS and counts else kind, releases=releases, reached=reached,
+        name="counts" if kind == LABELS and counts else kind,
+        releases=releases,
+        reached=reached,
         charged=copy.terms[account].epsilon(cost) if cost.any() else 0.0,
-    )  # fmt: skip
+    )
 
 
 def _moved(copy: Copy, pair: Pair) -> tuple[Floats, Floats]:

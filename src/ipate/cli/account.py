@@ -23,7 +23,7 @@ from ipate.cli.output import (
     print_json,
     print_table,
     progress_bar,
-)  # fmt: skip
+)
 from ipate.errors import InputError, check_number
 
 if TYPE_CHECKING:
@@ -89,9 +89,15 @@ def command(
 
     check_number("delta", delta)
     mechanism = build_aggregator(
-        aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
-        student_probs=student_probs, counts=counts or None,
-    ).mechanism  # fmt: skip
+        aggregator,
+        sigma=sigma,
+        check_sigma=check_sigma,
+        threshold=threshold,
+        scale=scale,
+        gamma=gamma,
+        student_probs=student_probs,
+        counts=counts or None,
+    ).mechanism
     names = comparable_bounds(mechanism) if bound == ALL else (bound,)
     meters = [Meter(name, conversion, options.parse_orders(orders)) for name in names]
     for meter in meters:
@@ -118,9 +124,15 @@ def command(
             results = [account_for(ballot, panel, mechanism, meters[0], history=write, progress=progress, **given)]
         else:
             comparison = compare_bounds(
-                ballot, panel, mechanism, bounds=names, conversion=conversion, orders=meters[0].orders,
-                progress=progress, **given,
-            )  # fmt: skip
+                ballot,
+                panel,
+                mechanism,
+                bounds=names,
+                conversion=conversion,
+                orders=meters[0].orders,
+                progress=progress,
+                **given,
+            )
             results = list(comparison.audits.values())
             if write_history is not None:
                 for name in names:

@@ -59,12 +59,18 @@ def command(
 def _print(found: "Audit") -> None:
     rows = [
         [
-            group.group, f"{group.promised:.4g}", f"{group.delta:g}", attack.name, str(attack.releases),
-            cell(attack.charged, ".4g"), f"{attack.reached:.4g}", "ABOVE" if group.exceeds(attack) else "",
+            group.group,
+            f"{group.promised:.4g}",
+            f"{group.delta:g}",
+            attack.name,
+            str(attack.releases),
+            cell(attack.charged, ".4g"),
+            f"{attack.reached:.4g}",
+            "ABOVE" if group.exceeds(attack) else "",
         ]
         for group in found.groups
         for attack in group.attacks
-    ]  # fmt: skip
+    ]
     columns = ["group", "promised ε", "δ", "attack", "releases", "charged ε", "shown ε", "verdict"]
     mark = "; PRIVATE: it used private figures of the run, or who learns from whom" if found.private else ""
     title = (

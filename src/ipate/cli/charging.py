@@ -16,9 +16,17 @@ if TYPE_CHECKING:
 
 @contextmanager
 def charging_ledger(
-    votes: Path, out: Path, ledger: Path | None, terms: "Sequence[Terms]", *, run: str, pool: str, fresh: bool,
-    roster: "Roster", seeded: bool,
-) -> "Iterator[Ledger | None]":  # fmt: skip
+    votes: Path,
+    out: Path,
+    ledger: Path | None,
+    terms: "Sequence[Terms]",
+    *,
+    run: str,
+    pool: str,
+    fresh: bool,
+    roster: "Roster",
+    seeded: bool,
+) -> "Iterator[Ledger | None]":
     """Find, announce and open the ledger of a labelling; None for a seeded one without --ledger."""
     from ipate.ledger.finding import Choice, choose_ledger
 
@@ -56,9 +64,16 @@ def _announced(line: str) -> "Iterator[None]":
 
 @contextmanager
 def _opened_ledger(
-    out: Path, named: Path | None, where: "Choice", terms: "Sequence[Terms]", *, run: str, pool: str, roster: "Roster",
+    out: Path,
+    named: Path | None,
+    where: "Choice",
+    terms: "Sequence[Terms]",
+    *,
+    run: str,
+    pool: str,
+    roster: "Roster",
     seeded: bool,
-) -> "Iterator[Ledger | None]":  # fmt: skip
+) -> "Iterator[Ledger | None]":
     """Open the ledger of a labelling; None for a seeded one without --ledger, which has no guarantee."""
     from ipate.ledger.records import noise_kind
     from ipate.ledger.sqlite import SqliteLedger

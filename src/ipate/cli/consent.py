@@ -51,9 +51,16 @@ def command(
     rules = Policy.from_file(policy)
     with progress_bar("file read, rows judged, people counted", 3, quiet=as_json) as bar:
         found = check_consent(
-            people, policy=rules, level=level, epsilon_column=epsilon_column, person=person,
-            consent_date=consent_date, consent_version=consent_version, delta=delta, progress=bar,
-        )  # fmt: skip
+            people,
+            policy=rules,
+            level=level,
+            epsilon_column=epsilon_column,
+            person=person,
+            consent_date=consent_date,
+            consent_version=consent_version,
+            delta=delta,
+            progress=bar,
+        )
     meanings = [
         assured(person_of(entry.level, levels=epsilon_column is None), entry.epsilon, entry.delta)
         for entry in found.levels

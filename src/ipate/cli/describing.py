@@ -29,9 +29,16 @@ class Describer:
 
     @classmethod
     def of(
-        cls, path: Path | None, votes: Path, rows: "Sequence[GroupRow]", meter: "Meter", *, seeded: bool,
-        controller: str | None, contact: str | None,
-    ) -> "Describer":  # fmt: skip
+        cls,
+        path: Path | None,
+        votes: Path,
+        rows: "Sequence[GroupRow]",
+        meter: "Meter",
+        *,
+        seeded: bool,
+        controller: str | None,
+        contact: str | None,
+    ) -> "Describer":
         """Check that a report can be written, before anything is charged."""
         if path is None and (controller is not None or contact is not None):
             raise InputError("--controller and --contact are for a report: add --report REPORT.html")
@@ -57,9 +64,13 @@ class Describer:
             )
             return
         about = Given(
-            name=self.votes.name, people=self.people, controller=self.controller, contact=self.contact,
-            sites=self.sites, **given,
-        )  # fmt: skip
+            name=self.votes.name,
+            people=self.people,
+            controller=self.controller,
+            contact=self.contact,
+            sites=self.sites,
+            **given,
+        )
         write_facts(facts_of_labelling(result, ledger, about), self.path)
 
 

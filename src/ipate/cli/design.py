@@ -73,9 +73,20 @@ def command(
     ballot, panel, _ = panel_for(variant, given)
     order = None if order_seed is None else np.random.default_rng(order_seed).permutation(ballot.n_queries)
     made = options.chosen_design(
-        None, ballot, panel, chosen.mechanism, order=order, max_queries=max_queries, quiet=as_json,
-        reference=reference, accuracy=accuracy, spread=spread, confusion=confusion, reserve=reserve, fallback=fallback,
-    )  # fmt: skip
+        None,
+        ballot,
+        panel,
+        chosen.mechanism,
+        order=order,
+        max_queries=max_queries,
+        quiet=as_json,
+        reference=reference,
+        accuracy=accuracy,
+        spread=spread,
+        confusion=confusion,
+        reserve=reserve,
+        fallback=fallback,
+    )
     write_design(out, made)
     _show(made, f"{out}: written", as_json)
 

@@ -23,7 +23,7 @@ from ipate.cli.output import (
     print_blocks,
     print_json,
     progress_bar,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from ipate.engines.ballots.given import GivenBallots
@@ -43,9 +43,22 @@ EXAMPLE = (
 
 BALLOTS = "the file holds ballots, which are all released at once with the noise σ = 1"
 OF_BALLOTS = (
-    "votes", "groups", "out", "bound", "conversion", "delta", "orders", "seed", "ledger", "fresh_ledger",
-    "accept_larger_budgets", "report", "controller", "contact", "as_json",
-)  # fmt: skip
+    "votes",
+    "groups",
+    "out",
+    "bound",
+    "conversion",
+    "delta",
+    "orders",
+    "seed",
+    "ledger",
+    "fresh_ledger",
+    "accept_larger_budgets",
+    "report",
+    "controller",
+    "contact",
+    "as_json",
+)
 
 
 def command(
@@ -135,9 +148,14 @@ def command(
     meter = Meter(bound, conversion, options.parse_orders(orders))
     noise = make_noise(seed)
     charging = partial(
-        charging_ledger, votes, out, ledger, fresh=fresh_ledger, seeded=seed is not None,
+        charging_ledger,
+        votes,
+        out,
+        ledger,
+        fresh=fresh_ledger,
+        seeded=seed is not None,
         roster=Roster(accept_larger_budgets=accept_larger_budgets),
-    )  # fmt: skip
+    )
     rows = read_groups(groups)
     check_delta([row.as_group(delta) for row in rows])
     describer = Describer.of(
@@ -149,9 +167,15 @@ def command(
         _label_ballots(ballots, out, charging, describer, noise=noise, seed=seed, as_json=as_json)
         return
     chosen = build_aggregator(
-        aggregator, sigma=sigma, check_sigma=check_sigma, threshold=threshold, scale=scale, gamma=gamma,
-        student_probs=student_probs, counts=counts or None,
-    )  # fmt: skip
+        aggregator,
+        sigma=sigma,
+        check_sigma=check_sigma,
+        threshold=threshold,
+        scale=scale,
+        gamma=gamma,
+        student_probs=student_probs,
+        counts=counts or None,
+    )
     check_supported(meter, chosen.mechanism)
     ballot = read_votes(votes, classes=classes)
     probs = options.load_probs(student_probs, ballot)
@@ -162,9 +186,13 @@ def command(
     ballot, panel, name = panel_for(variant, given)
     _warn_of_threshold(chosen.mechanism, panel.total_weight)
     testing = {
-        "reference": reference, "accuracy": accuracy, "spread": spread, "confusion": confusion, "reserve": reserve,
+        "reference": reference,
+        "accuracy": accuracy,
+        "spread": spread,
+        "confusion": confusion,
+        "reserve": reserve,
         "fallback": fallback,
-    }  # fmt: skip
+    }
     test = None
     if meter.whole:
         test = options.chosen_design(
@@ -190,24 +218,49 @@ def command(
             result = label_tested(ballot, panel, chosen, test, order=order, noise=noise, ledger=book, progress=progress)
         else:
             result = label(
-                ballot, panel, chosen, meter, stop=cast("Stop", stop), max_labels=max_labels, max_queries=max_queries,
-                order=order, student_probs=probs, noise=noise, ledger=book, progress=progress,
-            )  # fmt: skip
+                ballot,
+                panel,
+                chosen,
+                meter,
+                stop=cast("Stop", stop),
+                max_labels=max_labels,
+                max_queries=max_queries,
+                order=order,
+                student_probs=probs,
+                noise=noise,
+                ledger=book,
+                progress=progress,
+            )
         stored = stored_answers(result, book, ballot.queries)
         describer.write(
-            result, book, n_pool=ballot.n_queries, n_classes=ballot.n_classes, queries=ballot.queries, variant=name,
-            teachers=len(panel.weights), **chosen.mechanism.parameters, stop=stop, max_labels=max_labels,
-            design=test, counts=counts,
-        )  # fmt: skip
+            result,
+            book,
+            n_pool=ballot.n_queries,
+            n_classes=ballot.n_classes,
+            queries=ballot.queries,
+            variant=name,
+            teachers=len(panel.weights),
+            **chosen.mechanism.parameters,
+            stop=stop,
+            max_labels=max_labels,
+            design=test,
+            counts=counts,
+        )
     _write_counts(_counts_file(out), ballot, result)
     counted = None if result.noisy_votes is None else str(_counts_file(out))
     _finish(result, ballot, {"variant": name, "voting": "teachers"}, out, book, as_json, stored, counts=counted)
 
 
 def _label_ballots(
-    ballots: "GivenBallots", out: Path, charging: "Callable[..., AbstractContextManager[Ledger | None]]",
-    describer: Describer, *, noise: "NoiseSource", seed: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    ballots: "GivenBallots",
+    out: Path,
+    charging: "Callable[..., AbstractContextManager[Ledger | None]]",
+    describer: Describer,
+    *,
+    noise: "NoiseSource",
+    seed: int | None,
+    as_json: bool,
+) -> None:
     """Label the points of a file of ballots, and write how clear each label is beside the labels."""
     import logging
 
@@ -221,9 +274,15 @@ def _label_ballots(
             logging.getLogger("ipate").warning(note)
         result, decoded = release_given(ballots, noise=noise, ledger=book)
         describer.write(
-            result, book, n_pool=len(ballots.cells), n_classes=ballots.total.shape[-1], queries=ballots.queries,
-            variant="weighting", voting="ballots", sigma=1.0,
-        )  # fmt: skip
+            result,
+            book,
+            n_pool=len(ballots.cells),
+            n_classes=ballots.total.shape[-1],
+            queries=ballots.queries,
+            variant="weighting",
+            voting="ballots",
+            sigma=1.0,
+        )
     beside = out.with_name(f"{out.name}.confidence.npz")
     with replacing(beside) as file:
         np.savez(file, labels=decoded.labels, confidence=decoded.confidence, sample_weight=decoded.sample_weight)
@@ -258,9 +317,15 @@ def _warn_of_threshold(mechanism: Any, total_weight: float) -> None:
 
 
 def _finish(
-    result: "Labelling", votes: "Votes | GivenBallots", inputs: dict[str, Any], out: Path, book: "Ledger | None",
-    as_json: bool, stored: "Sequence[StoredAnswers]" = (), **files: str | None,
-) -> None:  # fmt: skip
+    result: "Labelling",
+    votes: "Votes | GivenBallots",
+    inputs: dict[str, Any],
+    out: Path,
+    book: "Ledger | None",
+    as_json: bool,
+    stored: "Sequence[StoredAnswers]" = (),
+    **files: str | None,
+) -> None:
     """Write the labels, record the ledger's head beside them, and print the result."""
     _write_labels(out, votes, result)
     if book is not None:
@@ -309,9 +374,15 @@ def _write_counts(path: Path, votes: "Votes", result: "Labelling") -> None:
 
 
 def _show(
-    result: "Labelling", votes: "Votes | GivenBallots", inputs: dict[str, Any], out: Path, book: "Ledger | None",
-    as_json: bool, stored: "Sequence[StoredAnswers]", files: dict[str, str | None],
-) -> None:  # fmt: skip
+    result: "Labelling",
+    votes: "Votes | GivenBallots",
+    inputs: dict[str, Any],
+    out: Path,
+    book: "Ledger | None",
+    as_json: bool,
+    stored: "Sequence[StoredAnswers]",
+    files: dict[str, str | None],
+) -> None:
     from dataclasses import asdict
 
     import numpy as np

@@ -150,9 +150,16 @@ def make_reference(
 
 
 def chosen_design(
-    design: Path | None, votes: "Votes", panel: "Panel", mechanism: "Mechanism", *,
-    order: "NDArray[np.int64] | None", max_queries: int | None, quiet: bool, **options: Any,
-) -> "Design":  # fmt: skip
+    design: Path | None,
+    votes: "Votes",
+    panel: "Panel",
+    mechanism: "Mechanism",
+    *,
+    order: "NDArray[np.int64] | None",
+    max_queries: int | None,
+    quiet: bool,
+    **options: Any,
+) -> "Design":
     """Read and verify the named design, or make one from the options for the queries in this order.
 
     Only public facts of the votes are used: query ids, numbers of teachers, and classes. The votes themselves serve
@@ -189,9 +196,16 @@ def refuse_unused(why: str, **options: Any) -> None:
 
 
 def read_groups(
-    *, people: str | None, groups: Path | None, share: list[str] | None, epsilon: float | None, delta: float | None,
-    policy: Path | None, merge_within: float | None, **columns: str | None,
-) -> "tuple[Group, ...]":  # fmt: skip
+    *,
+    people: str | None,
+    groups: Path | None,
+    share: list[str] | None,
+    epsilon: float | None,
+    delta: float | None,
+    policy: Path | None,
+    merge_within: float | None,
+    **columns: str | None,
+) -> "tuple[Group, ...]":
     """Read the groups from a number of people with one ε, a people csv, or a group csv with numbers or shares."""
     from ipate.errors import check_count
     from ipate.people.budgets import read_sized_groups
@@ -223,10 +237,15 @@ def read_groups(
     if epsilon is not None:
         raise InputError(f"epsilon is {epsilon:g}: with a people csv name its column (--epsilon-column or --level)")
     return People.from_csv(
-        people, epsilon_column=columns["epsilon_column"], level_column=columns["level"],
-        person_column=columns["person"], delta_column=columns["delta_column"],
-        policy=None if policy is None else Policy.from_file(policy), delta=usual, merge_within=merge_within,
-    ).groups  # fmt: skip
+        people,
+        epsilon_column=columns["epsilon_column"],
+        level_column=columns["level"],
+        person_column=columns["person"],
+        delta_column=columns["delta_column"],
+        policy=None if policy is None else Policy.from_file(policy),
+        delta=usual,
+        merge_within=merge_within,
+    ).groups
 
 
 def names(text: str | None) -> list[str] | None:

@@ -99,9 +99,14 @@ def cells(
     from ipate.parties.sums import make_site_cells, read_declaration
 
     made, design = make_site_cells(
-        read_queries(queries), [read_declaration(path) for path in declarations], out, partitions=partitions,
-        cells=number, as_given=as_given, n_jobs=jobs,
-    )  # fmt: skip
+        read_queries(queries),
+        [read_declaration(path) for path in declarations],
+        out,
+        partitions=partitions,
+        cells=number,
+        as_given=as_given,
+        n_jobs=jobs,
+    )
     payload = {
         "file": str(out),
         "fingerprint": made.fingerprint,
@@ -109,10 +114,11 @@ def cells(
         "sites": [declared.site for declared in made.manifest.sites],
         "groups": [
             {**group.model_dump(), "units": design.units[group.id]}
-            for declared in made.manifest.sites for group in declared.groups
+            for declared in made.manifest.sites
+            for group in declared.groups
         ],
         "notes": list(design.notes),
-    }  # fmt: skip
+    }
     rows = [
         [g["id"], f"{g['epsilon']:.4g}", f"{g['delta']:g}", str(g["people"]), f"{design.weights[g['id']]:.4g}"]
         for g in payload["groups"]
@@ -189,9 +195,13 @@ def _merge_ballots(
         [g["id"], f"{g['epsilon']:.4g}", f"{g['delta']:g}", str(g["people"]), str(g["units"])] for g in facts["groups"]
     ]
     print_result(
-        as_json, {**facts, "folder": str(out), "notes": notes}, f"{len(files)} sites, {len(rows)} groups",
-        ["group", "budget ε", "δ", "people", "units"], rows, [*notes, step],
-    )  # fmt: skip
+        as_json,
+        {**facts, "folder": str(out), "notes": notes},
+        f"{len(files)} sites, {len(rows)} groups",
+        ["group", "budget ε", "δ", "people", "units"],
+        rows,
+        [*notes, step],
+    )
 
 
 def _list(text: str | None) -> list[str] | None:
@@ -205,8 +215,11 @@ def _show_merged(merged: "Merged", out: Path, notes: list[str]) -> None:
     k, manifest = len(merged.teacher_groups), merged.files[0].manifest
     noise = choose(  # sites declare teachers, not people: one person per teacher has the same weights
         groups=[Group(id=g.id, budget=Budget(g.epsilon, g.delta), people=g.teachers) for g in merged.groups],
-        n_public=manifest.n_queries, n_classes=len(manifest.encoding.classes), n_teachers=k, rule=merged.rule,
-    )  # fmt: skip
+        n_public=manifest.n_queries,
+        n_classes=len(manifest.encoding.classes),
+        n_teachers=k,
+        rule=merged.rule,
+    )
     next_step = (
         f"Next: ipate label {out / 'votes.npz'} --groups {out / 'groups.csv'} --weights file --sigma {noise.sigma:.4g} "
         f"--check-sigma {noise.check_sigma:.4g} --threshold {noise.threshold:.4g} --out labels.csv (noise chosen "

@@ -85,16 +85,34 @@ def fit(
     from ipate.parties.site import fit_site, make_teacher
 
     given = _options(
-        label=label, level=level, epsilon_column=epsilon_column, person=person, policy=policy, epsilon=epsilon,
-        delta=delta, merge_within=merge_within, max_groups=max_groups, min_group_size=min_group_size, variant=variant,
-        n_teachers=teachers, points_per_teacher=points_per_teacher, seed=split_seed,
-    )  # fmt: skip
+        label=label,
+        level=level,
+        epsilon_column=epsilon_column,
+        person=person,
+        policy=policy,
+        epsilon=epsilon,
+        delta=delta,
+        merge_within=merge_within,
+        max_groups=max_groups,
+        min_group_size=min_group_size,
+        variant=variant,
+        n_teachers=teachers,
+        points_per_teacher=points_per_teacher,
+        seed=split_seed,
+    )
     asked = read_queries(queries)
     fitted = fit_site(
-        data, out, name=site, encoding=asked.encoding, options=given,
-        estimator=make_teacher(teacher), n_jobs=jobs, cpu_seconds=cpu_seconds, points=asked.X,
+        data,
+        out,
+        name=site,
+        encoding=asked.encoding,
+        options=given,
+        estimator=make_teacher(teacher),
+        n_jobs=jobs,
+        cpu_seconds=cpu_seconds,
+        points=asked.X,
         bar=partial(progress_bar, quiet=as_json),
-    )  # fmt: skip
+    )
     payload = {
         "site": fitted.name,
         "folder": str(out),
@@ -176,10 +194,17 @@ def declare(
     from ipate.parties.sums import declare_site
 
     given = _options(
-        label=label, level=level, epsilon_column=epsilon_column, person=person, policy=policy, epsilon=epsilon,
-        delta=delta, merge_within=merge_within, max_groups=None if max_groups is None else str(max_groups),
+        label=label,
+        level=level,
+        epsilon_column=epsilon_column,
+        person=person,
+        policy=policy,
+        epsilon=epsilon,
+        delta=delta,
+        merge_within=merge_within,
+        max_groups=None if max_groups is None else str(max_groups),
         min_group_size=min_group_size,
-    )  # fmt: skip
+    )
     declared, notes = declare_site(data, out, name=site, queries=read_queries(queries), options=given)
     groups = [group.model_dump() for group in declared.groups]
     payload = {
@@ -233,9 +258,11 @@ def _options(*, policy: Path | None, max_groups: str | None, min_group_size: int
         if given[name] is not None:
             check_number(name, given[name])
     return SiteOptions(
-        **given, policy=None if policy is None else Policy.from_file(policy),
-        max_groups=options.whole_number(max_groups) or "auto", min_group_size=min_group_size or MIN_GROUP_SIZE,
-    )  # fmt: skip
+        **given,
+        policy=None if policy is None else Policy.from_file(policy),
+        max_groups=options.whole_number(max_groups) or "auto",
+        min_group_size=min_group_size or MIN_GROUP_SIZE,
+    )
 
 
 def _show_groups(as_json: bool, payload: dict[str, Any], title: str, notes: list[str], *, of: str = "teachers") -> None:

@@ -102,10 +102,18 @@ def command(
     from ipate.engines.teachers.variants import options_by_variant
 
     who: dict[str, Any] = {
-        "people": people, "groups": groups, "share": share or None, "epsilon": epsilon, "delta": delta,
-        "epsilon_column": epsilon_column, "level": level, "policy": policy, "person": person,
-        "delta_column": delta_column, "merge_within": merge_within,
-    }  # fmt: skip
+        "people": people,
+        "groups": groups,
+        "share": share or None,
+        "epsilon": epsilon,
+        "delta": delta,
+        "epsilon_column": epsilon_column,
+        "level": level,
+        "policy": policy,
+        "person": person,
+        "delta_column": delta_column,
+        "merge_within": merge_within,
+    }
     request: dict[str, Any] = {}
     if config is None:
         asked, n_classes, n_public, seed = options.read_groups(**who), classes or CLASSES, pool or POOL, split_seed or 0
@@ -115,48 +123,95 @@ def command(
         known, standing, least = None, None, min_group_size
     else:
         options.refuse_unused(
-            f"{config} describes the data", **who, max_groups=max_groups, min_group_size=min_group_size,
-            classes=classes, pool=pool, split_seed=split_seed,
-        )  # fmt: skip
+            f"{config} describes the data",
+            **who,
+            max_groups=max_groups,
+            min_group_size=min_group_size,
+            classes=classes,
+            pool=pool,
+            split_seed=split_seed,
+        )
         read = RunConfig.from_file(config)
         asked, n_classes, n_public, seed, request, known, standing, notes = _read_config(read, bound)
         least = read.budgets.min_group_size
     given = {
-        "variant": variant, "n_teachers": options.whole_number(teachers), "points_per_teacher": points_per_teacher,
-        "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold, "scale": scale,
-        "bound": bound, "conversion": conversion,
-    }  # fmt: skip
+        "variant": variant,
+        "n_teachers": options.whole_number(teachers),
+        "points_per_teacher": points_per_teacher,
+        "aggregator": aggregator,
+        "sigma": sigma,
+        "check_sigma": check_sigma,
+        "threshold": threshold,
+        "scale": scale,
+        "bound": bound,
+        "conversion": conversion,
+    }
     request |= {name: value for name, value in given.items() if value is not None}
     rules = {"copies": copies, "weights": weights, "tolerance": tolerance, "max_copies": max_copies, "power": power}
     by_variant = options_by_variant({name: value for name, value in rules.items() if value is not None})
     if orders is not None:
         request["orders"] = options.parse_orders(orders)
     testing = {
-        "reference": reference, "accuracy": accuracy, "spread": spread, "confusion": confusion, "reserve": reserve,
+        "reference": reference,
+        "accuracy": accuracy,
+        "spread": spread,
+        "confusion": confusion,
+        "reserve": reserve,
         "fallback": fallback,
-    }  # fmt: skip
+    }
     _plan(
-        asked, n_public, n_classes, request, by_variant,
-        seed=seed, parties=parties, testing=testing, known=known, standing=standing, notes=notes, least=least,
+        asked,
+        n_public,
+        n_classes,
+        request,
+        by_variant,
+        seed=seed,
+        parties=parties,
+        testing=testing,
+        known=known,
+        standing=standing,
+        notes=notes,
+        least=least,
         as_json=as_json,
-    )  # fmt: skip
+    )
 
 
 def show_run(config: "RunConfig", task: "Task", *, as_json: bool) -> None:
     """Print the plan of a run that is not begun, as `ipate plan CONFIG.toml` does."""
     asked, n_classes, n_public, seed, request, known, standing, notes = _read_config(config, None, task)
     _plan(
-        asked, n_public, n_classes, request, {},
-        seed=seed, parties=False, testing=None, known=known, standing=standing, notes=notes,
-        least=config.budgets.min_group_size, as_json=as_json,
-    )  # fmt: skip
+        asked,
+        n_public,
+        n_classes,
+        request,
+        {},
+        seed=seed,
+        parties=False,
+        testing=None,
+        known=known,
+        standing=standing,
+        notes=notes,
+        least=config.budgets.min_group_size,
+        as_json=as_json,
+    )
 
 
 def _plan(
-    groups: "tuple[Group, ...]", n_public: int, n_classes: int, request: dict[str, Any], by_variant: dict[str, Any], *,
-    seed: int, parties: bool, testing: dict[str, Any] | None, known: "Reference | None", standing: "Standing | None",
-    notes: list[str], least: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    groups: "tuple[Group, ...]",
+    n_public: int,
+    n_classes: int,
+    request: dict[str, Any],
+    by_variant: dict[str, Any],
+    *,
+    seed: int,
+    parties: bool,
+    testing: dict[str, Any] | None,
+    known: "Reference | None",
+    standing: "Standing | None",
+    notes: list[str],
+    least: int | None,
+    as_json: bool,
+) -> None:
     """Make the plan and what a student can expect, and print both."""
     from ipate.errors import check_count
     from ipate.people.budgets import MIN_GROUP_SIZE, has_small, shown_counts
@@ -170,14 +225,27 @@ def _plan(
     own |= request.pop("options", {})
     with progress_bar("variants and levels computed", len(groups) + 4, quiet=as_json) as bar:
         found = prospect(
-            groups, n_public=n_public, n_classes=n_classes, request={**request, "options": own}, options=by_variant,
-            seed=seed, standing=standing, progress=bar,
-        )  # fmt: skip
+            groups,
+            n_public=n_public,
+            n_classes=n_classes,
+            request={**request, "options": own},
+            options=by_variant,
+            seed=seed,
+            standing=standing,
+            progress=bar,
+        )
     settings = found.settings
     plan = make_plan(
-        groups=groups, n_teachers=settings.n_teachers, mechanism=settings.aggregator().mechanism, meter=settings.meter,
-        n_classes=n_classes, parties=parties, seed=seed, options=by_variant, standing=standing,
-    )  # fmt: skip
+        groups=groups,
+        n_teachers=settings.n_teachers,
+        mechanism=settings.aggregator().mechanism,
+        meter=settings.meter,
+        n_classes=n_classes,
+        parties=parties,
+        seed=seed,
+        options=by_variant,
+        standing=standing,
+    )
     expected = _forecasts(plan, n_public, testing, known, quiet=as_json)
     ballots = ballot_designs(groups, n_public=n_public, n_classes=n_classes, standing=standing)
     sizes, fewest = [group.people for group in groups], MIN_GROUP_SIZE if least is None else least
@@ -220,18 +288,25 @@ def _read_config(config: "RunConfig", bound: str | None, task: "Task | None" = N
 
 
 def _merged(
-    groups: "tuple[Group, ...]", n_classes: int, teachers: str | None, points: int | None, most: str | None,
+    groups: "tuple[Group, ...]",
+    n_classes: int,
+    teachers: str | None,
+    points: int | None,
+    most: str | None,
     least: int | None,
-) -> "tuple[tuple[Group, ...], tuple[str, ...]]":  # fmt: skip
+) -> "tuple[tuple[Group, ...], tuple[str, ...]]":
     """Merge groups downwards, as a run does."""
     from ipate.people.budgets import MIN_GROUP_SIZE
     from ipate.people.grouping import merge_groups, regrouped
     from ipate.planning.choose import group_limit
 
     limit = group_limit(
-        options.whole_number(most) or "auto", n_people=sum(group.people or 0 for group in groups),
-        n_classes=n_classes, n_teachers=options.whole_number(teachers) or "auto", points_per_teacher=points,
-    )  # fmt: skip
+        options.whole_number(most) or "auto",
+        n_people=sum(group.people or 0 for group in groups),
+        n_classes=n_classes,
+        n_teachers=options.whole_number(teachers) or "auto",
+        points_per_teacher=points,
+    )
     home, notes = merge_groups(groups, max_groups=limit, min_group_size=least or MIN_GROUP_SIZE)
     return regrouped(groups, home), notes
 
@@ -253,9 +328,15 @@ def _forecasts(
 
 
 def _show(
-    plan: "Plan", found: "Prospect", pool: int, notes: list[str], expected: "tuple[Forecast, ...]",
-    ballots: "dict[str, Design]", counted: Counted, as_json: bool,
-) -> None:  # fmt: skip
+    plan: "Plan",
+    found: "Prospect",
+    pool: int,
+    notes: list[str],
+    expected: "tuple[Forecast, ...]",
+    ballots: "dict[str, Design]",
+    counted: Counted,
+    as_json: bool,
+) -> None:
     """Print the plan; small groups are not counted, because what a plan says may be published."""
     import json
 
@@ -342,23 +423,36 @@ def _show_outlook(found: "Prospect", pool: int, counted: Counted) -> None:
         f"What a student can expect from a pool of {pool} points",
         ["variant", "teachers", "people each", "labels", "worst to best", "right", "clean"],
         [
-            [row.variant, str(row.n_teachers), f"{row.people_per_teacher:.4g}", str(row.labels),
-             f"{row.fewest} to {row.most}", f"{row.right:.0%}", str(row.clean)]
+            [
+                row.variant,
+                str(row.n_teachers),
+                f"{row.people_per_teacher:.4g}",
+                str(row.labels),
+                f"{row.fewest} to {row.most}",
+                f"{row.right:.0%}",
+                str(row.clean),
+            ]
             for row in (own, *found.others)
         ],
         notes,
-    )  # fmt: skip
+    )
     if found.steps:
         print_table(
             f"What more consent would bring, under {own.variant}",
             ["if the people of", "people", "allowed ε", "instead of", "labels", "more"],
             [
-                [step.group, str(counted(step.people)), f"{step.to:.4g}", f"{step.epsilon:.4g}", str(step.labels),
-                 f"{step.labels - own.labels:+d}"]
+                [
+                    step.group,
+                    str(counted(step.people)),
+                    f"{step.to:.4g}",
+                    f"{step.epsilon:.4g}",
+                    str(step.labels),
+                    f"{step.labels - own.labels:+d}",
+                ]
                 for step in found.steps
             ],
             [],
-        )  # fmt: skip
+        )
 
 
 def _show_ballots(ballots: "dict[str, Design]", pool: int) -> None:
@@ -375,13 +469,18 @@ def _show_ballots(ballots: "dict[str, Design]", pool: int) -> None:
         f"Ballots: one release that labels all {pool} points of the pool",
         ["budgets", "all ballots weigh", "per class", "cells", "per cell", "used"],
         [
-            [{"weighting": "individual", "standard": "the strictest for all"}[name], figure(design.affordable),
-             figure(design.per_class), f"{design.partitions} × {design.cells}",
-             figure(design.total / design.cells), f"{design.share:.0%}"]
+            [
+                {"weighting": "individual", "standard": "the strictest for all"}[name],
+                figure(design.affordable),
+                figure(design.per_class),
+                f"{design.partitions} × {design.cells}",
+                figure(design.total / design.cells),
+                f"{design.share:.0%}",
+            ]
             for name, design in ballots.items()
         ],
         [told, *(note for name in ("weighting",) if name in ballots for note in ballots[name].notes)],
-    )  # fmt: skip
+    )
 
 
 def _row(group: "GroupPlan", counted: Counted) -> list[str]:

@@ -94,9 +94,15 @@ def _encoded(student: "DeployedStudent", rows: "Table | Any") -> tuple[Any, dict
 
 
 def _write(
-    out: Path, student: "DeployedStudent", X: Any, *, ids: list[str] | None, id_column: str | None, proba: bool,
+    out: Path,
+    student: "DeployedStudent",
+    X: Any,
+    *,
+    ids: list[str] | None,
+    id_column: str | None,
+    proba: bool,
     quiet: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Predict in blocks of rows and write the file when all are done."""
     from ipate.files import write_csv
 

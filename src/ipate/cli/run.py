@@ -32,7 +32,7 @@ from ipate.cli.output import (
     print_json,
     print_table,
     progress_bar,
-)  # fmt: skip
+)
 from ipate.cli.plan import show_run
 from ipate.errors import BudgetExceededError, InputError
 

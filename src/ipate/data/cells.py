@@ -241,9 +241,13 @@ def _textual(kind: Any) -> bool:
     import pyarrow as pa
 
     tests: tuple[Callable[[Any], bool], ...] = (
-        pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
-        pa.types.is_string_view, pa.types.is_binary_view,
-    )  # fmt: skip
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_string_view,
+        pa.types.is_binary_view,
+    )
     return any(test(kind) for test in tests)
 
 

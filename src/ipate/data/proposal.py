@@ -21,11 +21,17 @@ _NAMES = {  # what columns of this role are often called, in small letters
     "epsilon": ("epsilon", "eps", "ε", "budget", "privacy_budget"),
     "label": ("label", "class", "target", "y", "outcome", "diagnosis", "truth"),
     "consent_date": (
-        "consent_date", "consent_day", "consented", "consented_on", "date_of_consent", "agreed_on", "signed",
+        "consent_date",
+        "consent_day",
+        "consented",
+        "consented_on",
+        "date_of_consent",
+        "agreed_on",
+        "signed",
         "signed_on",
     ),
     "consent_version": ("consent_version", "policy", "policy_version", "version"),
-}  # fmt: skip
+}
 _GUESSED = {
     "consent_date": "by its name the day of each person's consent; if it is not, drop it",
     "consent_version": "by its name the policy version that each person agreed to; if it is not, drop it",

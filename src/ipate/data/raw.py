@@ -290,9 +290,13 @@ def _from_file(
         return _from_parquet(path, columns, kinds)
     read = read_csv(path, columns=columns, kinds=kinds, consent=consent)
     return Table(
-        source=str(path), names=read.names, columns=read.columns, n_rows=read.n_rows, where=read.where,
+        source=str(path),
+        names=read.names,
+        columns=read.columns,
+        n_rows=read.n_rows,
+        where=read.where,
         malformed=read.malformed,
-    )  # fmt: skip
+    )
 
 
 def _from_npz(path: Path, columns: Collection[str] | None) -> Table:

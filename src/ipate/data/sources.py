@@ -101,9 +101,14 @@ def read_data(
         A column is missing, the classes are not declared, or an id or a consent cell cannot be used.
     """
     declared = Declared.of(
-        features=features, drop=drop, categories=categories, dates=dates, numbers=numbers, missing=missing,
+        features=features,
+        drop=drop,
+        categories=categories,
+        dates=dates,
+        numbers=numbers,
+        missing=missing,
         origin=origin,
-    )  # fmt: skip
+    )
     roles = Roles(label=label, level=level, epsilon=epsilon, person=person)
     sources = Sources(private=source, roles=roles, classes=classes, declared=declared, schema=schema)
     if public is not None and schema is None:
@@ -224,12 +229,23 @@ class _People:
 
         path = Path(self.sources.name)
         return Dataset(
-            name=path.stem, X=X, y=y, classes=self.classes, kind="table" if X.ndim == 2 else "image",
-            levels=longer(self.levels, ""), epsilon=longer(self.epsilon, np.nan), person_id=longer(self.person, ""),
-            feature_names=() if schema is None else schema.encoded_names, schema=schema,
-            private_notes=self._private_notes(counts), source=path.name, where=self.table.where,
-            consent_date=longer(self.consent_date, ""), consent_version=longer(self.consent_version, ""), **more,
-        )  # fmt: skip
+            name=path.stem,
+            X=X,
+            y=y,
+            classes=self.classes,
+            kind="table" if X.ndim == 2 else "image",
+            levels=longer(self.levels, ""),
+            epsilon=longer(self.epsilon, np.nan),
+            person_id=longer(self.person, ""),
+            feature_names=() if schema is None else schema.encoded_names,
+            schema=schema,
+            private_notes=self._private_notes(counts),
+            source=path.name,
+            where=self.table.where,
+            consent_date=longer(self.consent_date, ""),
+            consent_version=longer(self.consent_version, ""),
+            **more,
+        )
 
     def _private_notes(self, counts: Mapping[str, int]) -> tuple[str, ...]:
         lines = [

@@ -200,10 +200,12 @@ _CHANGE = "earlier spending could not be matched to people; give person ids in e
 _OTHER_IDS = {
     (old, new): f"run {{run!r}} of this ledger {had} and the new run {has}: {_CHANGE}"
     for old, had in (
-        ("person", "names its people"), ("row", "knows people by row number"), ("account", "names no people"),
+        ("person", "names its people"),
+        ("row", "knows people by row number"),
+        ("account", "names no people"),
     )
     for new, has in (("person", "does"), ("row", "knows people by row number"), ("account", "does not"))
-}  # fmt: skip
+}
 
 
 def everybody(runs: Mapping[int, RunRow]) -> frozenset[str]:

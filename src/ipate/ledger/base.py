@@ -312,9 +312,20 @@ class MemoryLedger(Ledger):
             spent = _vector(entry, given.pop(entry.account.id, np.zeros(entry.meter.width)))
             rows.append(AccountRow(terms=entry, opening=spent.copy()))
         run = RunRow(
-            entry=0, time=now(), name="run", pool="run", identity="account", noise=noise, parent=None, reason=None,
-            replaces=None, policy=None, accounts=tuple(rows), members=(), unprotected=(),
-        )  # fmt: skip
+            entry=0,
+            time=now(),
+            name="run",
+            pool="run",
+            identity="account",
+            noise=noise,
+            parent=None,
+            reason=None,
+            replaces=None,
+            policy=None,
+            accounts=tuple(rows),
+            members=(),
+            unprotected=(),
+        )
         super().__init__(None, {0: run}, run, {(0, row.id): row.opening for row in rows})
         self._charges: list[Charge] = []
         for account in given:

@@ -101,9 +101,20 @@ class BatchRow:
         check_sigma = None if charge.check_sigma is None else float(charge.check_sigma)
         rows = tuple(ChargeRow.of(account, charge) for account in sorted(charge.cost))
         return cls(
-            entry, time, run, charge.kind, charge.bound, charge.noise, float(charge.sigma), check_sigma, rows,
-            _releases(charge), charge.test, charge.histogram, None if charge.counts is None else pack(charge.counts),
-        )  # fmt: skip
+            entry,
+            time,
+            run,
+            charge.kind,
+            charge.bound,
+            charge.noise,
+            float(charge.sigma),
+            check_sigma,
+            rows,
+            _releases(charge),
+            charge.test,
+            charge.histogram,
+            None if charge.counts is None else pack(charge.counts),
+        )
 
     def to_charge(self, *, seeded: bool) -> Charge:
         """Return the charge that this row records."""
@@ -319,9 +330,20 @@ def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
     agreed = None if policy is None else PolicyTerms.read(policy)
     rows, bare = tuple(AccountRow.read(row[2:]) for row in accounts), tuple(person for (person,) in unprotected)
     return RunRow(
-        entry, time, name, pool, identity, noise, parent, reason, replaces, agreed, rows, tuple(members.fetchall()),
+        entry,
+        time,
+        name,
+        pool,
+        identity,
+        noise,
+        parent,
+        reason,
+        replaces,
+        agreed,
+        rows,
+        tuple(members.fetchall()),
         bare,
-    )  # fmt: skip
+    )
 
 
 def _withdrawal(connection: sqlite3.Connection, entry: int, time: str) -> WithdrawalRow:
@@ -346,8 +368,10 @@ def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
 
 
 _READERS: dict[str, Callable[[sqlite3.Connection, int, str], Row]] = {
-    "run": _run, "batch": _batch, "withdrawal": _withdrawal,
-}  # fmt: skip
+    "run": _run,
+    "batch": _batch,
+    "withdrawal": _withdrawal,
+}
 
 
 def _check_strays(connection: sqlite3.Connection, name: str, seen: dict[str, int]) -> None:

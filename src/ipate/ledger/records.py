@@ -266,10 +266,17 @@ class AccountRow:
         """Return the row in the order of the table's columns, as it is stored and hashed."""
         account, meter = self.terms.account, self.terms.meter
         return (
-            account.id, account.group.id, account.group.people, account.epsilon, account.delta,
-            float(account.sensitivity), meter.bound, meter.conversion, json.dumps(list(meter.orders)),
+            account.id,
+            account.group.id,
+            account.group.people,
+            account.epsilon,
+            account.delta,
+            float(account.sensitivity),
+            meter.bound,
+            meter.conversion,
+            json.dumps(list(meter.orders)),
             to_bytes(self.opening),
-        )  # fmt: skip
+        )
 
     @classmethod
     def read(cls, columns: tuple[Any, ...]) -> Self:

@@ -234,9 +234,13 @@ class SqliteLedger(Ledger):
             if run.name in self.parts():
                 drawn = self._contents.progress[run.entry].histogram or drawn
         return Stored(
-            answers=dict(answers), noisy_votes=dict(self._contents.noisy(self._run)),
-            sensitivity=dict(come.sensitivity), left=dict(come.left), test=come.test, histogram=drawn,
-        )  # fmt: skip
+            answers=dict(answers),
+            noisy_votes=dict(self._contents.noisy(self._run)),
+            sensitivity=dict(come.sensitivity),
+            left=dict(come.left),
+            test=come.test,
+            histogram=drawn,
+        )
 
     def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
         """Return the queries of the run's pool that other runs paid for, except the runs it continues."""

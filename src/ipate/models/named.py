@@ -101,9 +101,18 @@ _ASKED = 20  # public points that a dry teacher votes on
 
 
 def dry_fit(
-    estimator: Any, points: Any, *, n_classes: int, rows: int, engine: Engine, name: str = "",
-    cpu_seconds: float | None = None, stored: bool = False, what: str = "teacher", each: int = _EACH,
-) -> None:  # fmt: skip
+    estimator: Any,
+    points: Any,
+    *,
+    n_classes: int,
+    rows: int,
+    engine: Engine,
+    name: str = "",
+    cpu_seconds: float | None = None,
+    stored: bool = False,
+    what: str = "teacher",
+    each: int = _EACH,
+) -> None:
     """Refuse a teacher that cannot be fitted on public points with made-up labels, or cannot vote on them.
 
     It is tried on many rows of all classes, and on `rows`, the number that the largest teacher has, with few classes:

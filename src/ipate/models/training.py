@@ -32,11 +32,22 @@ def vote_dtype(n_classes: int) -> np.dtype[Any]:
 
 
 def train_and_vote(
-    estimator: Any, X: Any, y: Ints, *, rows: Sequence[Ints], X_public: Any, n_classes: int,
-    missing: Sequence[int] | None = None, seed: int = 0, n_jobs: int | None = None, backend: str | None = None,
-    address: str | None = None, cpu_seconds: float | None = None, progress: Callable[[int], None] | None = None,
+    estimator: Any,
+    X: Any,
+    y: Ints,
+    *,
+    rows: Sequence[Ints],
+    X_public: Any,
+    n_classes: int,
+    missing: Sequence[int] | None = None,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    backend: str | None = None,
+    address: str | None = None,
+    cpu_seconds: float | None = None,
+    progress: Callable[[int], None] | None = None,
     notes: Notes | None = None,
-) -> Generator[tuple[int, NDArray[Any]], None, None]:  # fmt: skip
+) -> Generator[tuple[int, NDArray[Any]], None, None]:
     """Train the `missing` teachers (default: all) on private X (n, ...) and class ids y; yield each with its votes.
 
     `estimator` is cloned for each teacher, `rows` holds each teacher's rows of X, `progress` receives the number of
@@ -49,27 +60,43 @@ def train_and_vote(
     engine = Engine(backend=backend, n_jobs=n_jobs, address=address)
     check_public(estimator, X_public)
     shared = {
-        "estimator": estimator, "X_public": X_public, "seed": seed, "classes": n_classes, "cpu_seconds": cpu_seconds,
+        "estimator": estimator,
+        "X_public": X_public,
+        "seed": seed,
+        "classes": n_classes,
+        "cpu_seconds": cpu_seconds,
         "home": os.getpid(),
-    }  # fmt: skip
+    }
     if isinstance(X, np.ndarray):  # sent to each worker once
         shared |= {"X": X, "y": y}
     wanted = range(len(rows)) if missing is None else missing
     fixed = np.full(n_rows(X_public), FIXED_CLASS, dtype=vote_dtype(n_classes))
     found = run_teachers(
-        _one_teacher, engine, rows=rows, missing=wanted, shared=shared, progress=progress, notes=notes,
+        _one_teacher,
+        engine,
+        rows=rows,
+        missing=wanted,
+        shared=shared,
+        progress=progress,
+        notes=notes,
         sent=None if "X" in shared else lambda own: (take(X, own), y[own]),
-    )  # fmt: skip
+    )
     with closing(found):
         for teacher, done in found:
             yield teacher, fixed.copy() if done.failed else done.result
 
 
 def run_teachers(
-    function: Callable[..., Any], engine: Engine, *, rows: Sequence[Ints], missing: Sequence[int],
-    shared: Mapping[str, Any], progress: Callable[[int], None] | None, notes: Notes | None,
+    function: Callable[..., Any],
+    engine: Engine,
+    *,
+    rows: Sequence[Ints],
+    missing: Sequence[int],
+    shared: Mapping[str, Any],
+    progress: Callable[[int], None] | None,
+    notes: Notes | None,
     sent: Callable[[Ints], Any] | None = None,
-) -> Generator[tuple[int, Attempt], None, None]:  # fmt: skip
+) -> Generator[tuple[int, Attempt], None, None]:
     """Yield every missing teacher with the attempt that `function((teacher, rows), **shared)` returns, in any order.
 
     With `sent`, a worker gets `sent(rows)` instead of the rows' numbers.
@@ -88,22 +115,34 @@ def run_teachers(
 
 
 def _one_teacher(
-    task: tuple[int, Any], *, estimator: Any, X_public: Any, seed: int, classes: int, cpu_seconds: float | None,
-    home: int, X: NDArray[Any] | None = None, y: Ints | None = None,
-) -> Attempt:  # fmt: skip
+    task: tuple[int, Any],
+    *,
+    estimator: Any,
+    X_public: Any,
+    seed: int,
+    classes: int,
+    cpu_seconds: float | None,
+    home: int,
+    X: NDArray[Any] | None = None,
+    y: Ints | None = None,
+) -> Attempt:
     """Train one teacher on its rows of X and y, or on the slices that its task holds, and let it vote."""
     teacher, own = task
     features, targets = own if X is None or y is None else (X[own], y[own])
     fitted = attempt(
         lambda: fit_teacher(estimator, features, targets, teacher=teacher, seed=seed),
-        key=(seed, teacher, FIT), cpu_seconds=cpu_seconds, home=home,
-    )  # fmt: skip
+        key=(seed, teacher, FIT),
+        cpu_seconds=cpu_seconds,
+        home=home,
+    )
     if fitted.failed:
         return fitted
     voted = attempt(
         lambda: predict_votes(fitted.result, X_public, n_classes=classes),
-        key=(seed, teacher, VOTE), cpu_seconds=cpu_seconds, home=home,
-    )  # fmt: skip
+        key=(seed, teacher, VOTE),
+        cpu_seconds=cpu_seconds,
+        home=home,
+    )
     return replace(voted, said=(*fitted.said, *voted.said))
 
 
@@ -182,10 +221,21 @@ def predict_votes(model: Any, X: Any, *, n_classes: int) -> NDArray[Any]:
 
 
 def train_nets_and_vote(
-    estimator: Any, X: NDArray[Any], y: Ints, *, rows: Sequence[Ints], slots: Ints, X_public: NDArray[Any],
-    n_classes: int, missing: Sequence[int], seed: int = 0, device: str = "auto", n_jobs: int = 1,
-    progress: Callable[[int], None] | None = None, notes: Notes | None = None,
-) -> Generator[tuple[int, NDArray[Any]], None, None]:  # fmt: skip
+    estimator: Any,
+    X: NDArray[Any],
+    y: Ints,
+    *,
+    rows: Sequence[Ints],
+    slots: Ints,
+    X_public: NDArray[Any],
+    n_classes: int,
+    missing: Sequence[int],
+    seed: int = 0,
+    device: str = "auto",
+    n_jobs: int = 1,
+    progress: Callable[[int], None] | None = None,
+    notes: Notes | None = None,
+) -> Generator[tuple[int, NDArray[Any]], None, None]:
     """Train the missing nets in blocks, and yield each with its votes; one that fails votes `FIXED_CLASS`.
 
     The preset, epochs and steps are those of `estimator`, a TorchClassifier; the seed of a block is derived
@@ -210,10 +260,19 @@ def train_nets_and_vote(
         heard: list[str] = []
         with set_apart(heard, key=(seed, start)):
             ensemble = train_ensemble(
-                X, y, members, n_classes=n_classes, preset=estimator.preset, steps=steps,
-                seed=int(np.random.SeedSequence([seed, start]).generate_state(1)[0]), device=device, n_jobs=n_jobs,
-                fixed_class=FIXED_CLASS, on_failure="fixed", progress=_counted(progress, start, steps),
-            )  # fmt: skip
+                X,
+                y,
+                members,
+                n_classes=n_classes,
+                preset=estimator.preset,
+                steps=steps,
+                seed=int(np.random.SeedSequence([seed, start]).generate_state(1)[0]),
+                device=device,
+                n_jobs=n_jobs,
+                fixed_class=FIXED_CLASS,
+                on_failure="fixed",
+                progress=_counted(progress, start, steps),
+            )
             votes = np.concatenate([part for _, part in ensemble.vote(X_public)], axis=1)
         if notes is not None:
             for failure in ensemble.failures:

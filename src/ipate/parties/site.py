@@ -76,15 +76,24 @@ def make_teacher(name: str) -> Any:
 
 
 def fit_one(
-    task: tuple[int, Ints], *, estimator: Any, X: NDArray[Any], y: Ints, seed: int, folder: Path,
-    cpu_seconds: float | None, home: int,
-) -> Attempt:  # fmt: skip
+    task: tuple[int, Ints],
+    *,
+    estimator: Any,
+    X: NDArray[Any],
+    y: Ints,
+    seed: int,
+    folder: Path,
+    cpu_seconds: float | None,
+    home: int,
+) -> Attempt:
     """Train one teacher and store it."""
     teacher, rows = task
     done = attempt(
         lambda: pickled(fit_teacher(estimator, X[rows], y[rows], teacher=teacher, seed=seed)),
-        key=(seed, teacher, FIT), cpu_seconds=cpu_seconds, home=home,
-    )  # fmt: skip
+        key=(seed, teacher, FIT),
+        cpu_seconds=cpu_seconds,
+        home=home,
+    )
     if not done.failed:
         store(teacher_file(folder, teacher), done.result)
     return replace(done, result=None)
@@ -105,9 +114,15 @@ def store(path: Path, model: bytes) -> None:
 
 
 def load_and_vote(
-    task: tuple[int, Ints], *, folder: Path, hashes: tuple[str, ...], X: NDArray[Any], n_classes: int,
-    cpu_seconds: float | None, home: int,
-) -> Attempt:  # fmt: skip
+    task: tuple[int, Ints],
+    *,
+    folder: Path,
+    hashes: tuple[str, ...],
+    X: NDArray[Any],
+    n_classes: int,
+    cpu_seconds: float | None,
+    home: int,
+) -> Attempt:
     """Load one teacher, if its file has the known hash, and let it vote."""
     import joblib
 
@@ -119,8 +134,10 @@ def load_and_vote(
         raise InputError(f"{path}: this is not the teacher that was trained, and it is not loaded; fit the site again")
     return attempt(
         lambda: predict_votes(joblib.load(io.BytesIO(data)), X, n_classes=n_classes),
-        key=(teacher, VOTE), cpu_seconds=cpu_seconds, home=home,
-    )  # fmt: skip
+        key=(teacher, VOTE),
+        cpu_seconds=cpu_seconds,
+        home=home,
+    )
 
 
 def note(private: Path, **sections: Any) -> None:
@@ -194,9 +211,15 @@ class Site:
         return f"{self.name}/{name}"
 
     def vote(
-        self, queries: Queries, out: Path, *, again: bool = False, n_jobs: int | None = None,
-        cpu_seconds: float | None = None, bar: Bar = no_bar,
-    ) -> tuple[Manifest, str]:  # fmt: skip
+        self,
+        queries: Queries,
+        out: Path,
+        *,
+        again: bool = False,
+        n_jobs: int | None = None,
+        cpu_seconds: float | None = None,
+        bar: Bar = no_bar,
+    ) -> tuple[Manifest, str]:
         """Let all teachers vote and write the vote file; returns its manifest and its fingerprint.
 
         Every labelling spends the people's budgets again, so a site that has voted on other queries is refused unless
@@ -237,10 +260,18 @@ class Site:
             rows = self._votes(queries, engine, cpu_seconds, progress)
             votes = archive.stream("votes", dtype=dtype, shape=shape, blocks=rows)
             manifest = Manifest(
-                format=exchange.FORMAT, ipate=__version__, site=self.name, fit=self.fit,
-                variant=self.allocation.variant, queries=queries.sha256, votes=votes, n_queries=len(queries),
-                encoding=self.encoding, groups=self.groups, teachers=teachers,
-            )  # fmt: skip
+                format=exchange.FORMAT,
+                ipate=__version__,
+                site=self.name,
+                fit=self.fit,
+                variant=self.allocation.variant,
+                queries=queries.sha256,
+                votes=votes,
+                n_queries=len(queries),
+                encoding=self.encoding,
+                groups=self.groups,
+                teachers=teachers,
+            )
             fingerprint = exchange.seal(archive, manifest)
             self._sent.add(queries.sha256)
         return manifest, fingerprint
@@ -254,15 +285,24 @@ class Site:
         _check_private(folder)
         n_classes, numbers = len(self.encoding.classes), range(len(self.hashes))
         shared = {
-            "folder": folder, "hashes": self.hashes, "X": self.encoding.transform(queries.X), "n_classes": n_classes,
-            "cpu_seconds": cpu_seconds, "home": os.getpid(),
-        }  # fmt: skip
+            "folder": folder,
+            "hashes": self.hashes,
+            "X": self.encoding.transform(queries.X),
+            "n_classes": n_classes,
+            "cpu_seconds": cpu_seconds,
+            "home": os.getpid(),
+        }
         fixed = np.full(len(queries), FIXED_CLASS, dtype=vote_dtype(n_classes))
         notes, held = dict[int, list[str]](), dict[int, NDArray[Any]]()
         found = run_teachers(
-            load_and_vote, engine, rows=[np.empty(0, np.int64)] * len(numbers), missing=numbers, shared=shared,
-            progress=progress, notes=notes,
-        )  # fmt: skip
+            load_and_vote,
+            engine,
+            rows=[np.empty(0, np.int64)] * len(numbers),
+            missing=numbers,
+            shared=shared,
+            progress=progress,
+            notes=notes,
+        )
         with closing(found):
             for teacher in numbers:
                 while teacher not in held:
@@ -344,9 +384,14 @@ def fit_site(
     dealt = [allocation.rows_of_teacher(teacher) for teacher in range(allocation.n_teachers)]
     public = np.random.default_rng(0).random((200, *encoding.shape)) if points is None else points
     dry_fit(
-        estimator, encoding.transform(public), n_classes=len(encoding.classes), rows=max(map(len, dealt)),
-        engine=engine, cpu_seconds=cpu_seconds, stored=True,
-    )  # fmt: skip
+        estimator,
+        encoding.transform(public),
+        n_classes=len(encoding.classes),
+        rows=max(map(len, dealt)),
+        engine=engine,
+        cpu_seconds=cpu_seconds,
+        stored=True,
+    )
     budgets = [asdict(group) for group in allocation.groups]
     mark = fingerprint(X, rows.y, *dealt, estimator, options.seed, name, budgets, allocation.teacher_groups)
     _start_folder(out, mark)
@@ -357,9 +402,14 @@ def fit_site(
     missing = [teacher for teacher, file in enumerate(files) if not file.exists()]
     teachers = (private / "teachers").absolute()  # a worker may have been started in another folder
     shared = {
-        "estimator": estimator, "X": X, "y": rows.y, "seed": options.seed, "folder": teachers,
-        "cpu_seconds": cpu_seconds, "home": os.getpid(),
-    }  # fmt: skip
+        "estimator": estimator,
+        "X": X,
+        "y": rows.y,
+        "seed": options.seed,
+        "folder": teachers,
+        "cpu_seconds": cpu_seconds,
+        "home": os.getpid(),
+    }
     notes: Notes = {}
     with bar("teachers trained", len(dealt)) as progress:
         for teacher, done in run_teachers(
@@ -407,9 +457,14 @@ def read_rows(data: Path, encoding: Encoding, options: SiteOptions) -> Dataset:
             wanted = show(encoding.classes)
             raise InputError(f"{data}: its classes are {show(stated)}, and those of the queries {wanted}")
     rows = read_data(
-        data, label=options.label, level=options.level, epsilon=options.epsilon_column, person=options.person,
-        schema=_schema(encoding), classes=encoding.classes,
-    )  # fmt: skip
+        data,
+        label=options.label,
+        level=options.level,
+        epsilon=options.epsilon_column,
+        person=options.person,
+        schema=_schema(encoding),
+        classes=encoding.classes,
+    )
     encoding.check_rows(rows.X, file=str(data))
     return rows
 
@@ -429,10 +484,17 @@ def people_of(rows: Dataset, options: SiteOptions, data: Path) -> People:
     if options.delta is None and options.policy is not None and options.policy.delta is not None:
         delta = "auto"  # the policy's
     people = make_people(
-        rows.n_rows, budgets=rows.epsilon, levels=rows.levels, policy=options.policy, epsilon=options.epsilon,
-        delta=delta, person_id=rows.person_id, merge_within=options.merge_within, source=str(data),
+        rows.n_rows,
+        budgets=rows.epsilon,
+        levels=rows.levels,
+        policy=options.policy,
+        epsilon=options.epsilon,
+        delta=delta,
+        person_id=rows.person_id,
+        merge_within=options.merge_within,
+        source=str(data),
         place=rows.where or row_name,
-    )  # fmt: skip
+    )
     if rows.person_id is not None:
         warn_alike(people.ids.tolist(), where=str(data))
     return people
@@ -442,9 +504,12 @@ def _allocate_people(rows: Dataset, options: SiteOptions, data: Path) -> Allocat
     """Allocate a site's people to its teachers, at least one teacher per group."""
     people = people_of(rows, options, data)
     most = group_limit(
-        options.max_groups, n_people=people.n_people, n_classes=rows.n_classes, n_teachers=options.n_teachers or "auto",
+        options.max_groups,
+        n_people=people.n_people,
+        n_classes=rows.n_classes,
+        n_teachers=options.n_teachers or "auto",
         points_per_teacher=options.points_per_teacher,
-    )  # fmt: skip
+    )
     people = people.merged(max_groups=most, min_group_size=options.min_group_size)
     wanted = options.n_teachers
     if wanted is None:

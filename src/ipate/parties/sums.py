@@ -182,10 +182,16 @@ def make_site_cells(
     )
     arrays = {**maps.features.arrays(), **maps.cells.arrays(), "pool": maps.pool}
     manifest = CellsManifest(
-        format=CELLS, ipate=__version__, queries=queries.sha256, encoding=encoding,
-        shape=(partitions, maps.cells.cells, n_classes), grid=_GRID, units=dict(design.units), sites=ordered,
+        format=CELLS,
+        ipate=__version__,
+        queries=queries.sha256,
+        encoding=encoding,
+        shape=(partitions, maps.cells.cells, n_classes),
+        grid=_GRID,
+        units=dict(design.units),
+        sites=ordered,
         arrays={name: _hash(array) for name, array in arrays.items()},
-    )  # fmt: skip
+    )
     with exchange.new_npz(out) as archive:
         for name, array in arrays.items():
             archive.add(name, array)
@@ -277,19 +283,24 @@ def declare_site(
     encoding = queries.encoding
     rows = read_rows(data, encoding, options)
     check_overlap(
-        row_hashes(encoding.transform(rows.X)), encoding.transform(queries.X), what="the queries file",
+        row_hashes(encoding.transform(rows.X)),
+        encoding.transform(queries.X),
+        what="the queries file",
         advice="ask for queries that are public",
-    )  # fmt: skip
+    )
     most = options.max_groups if isinstance(options.max_groups, int) else None
     people = people_of(rows, options, data).merged(max_groups=most, min_group_size=options.min_group_size)
     order = sorted(range(len(people.groups)), key=lambda place: people.groups[place].id)
     groups = [people.groups[place] for place in order]
     declared = Declaration(
-        format=DECLARATION, ipate=__version__, site=name, queries=queries.sha256,
+        format=DECLARATION,
+        ipate=__version__,
+        site=name,
+        queries=queries.sha256,
         groups=tuple(
             DeclaredPeople(id=f"{name}/{g.id}", epsilon=g.epsilon, delta=g.delta, people=g.people or 0) for g in groups
         ),
-    )  # fmt: skip
+    )
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: is a file; a site needs a folder, so name another path")
     private = out / "private"
@@ -300,9 +311,12 @@ def declare_site(
             write_text(private / "README", _README)
         with replacing(private / "declared.npz", private=True) as file:
             np.savez(
-                file, X=rows.X, y=rows.y, person_of_row=people.person_of_row,
+                file,
+                X=rows.X,
+                y=rows.y,
+                person_of_row=people.person_of_row,
                 group_of_person=np.argsort(order)[people.group_of_person],
-            )  # fmt: skip
+            )
         unit = [line for line in [encoding.other_unit(rows.X)] if line]
         note(private, data=[*rows.private_notes, *unit])
         write_text(private / "declaration.json", declared.text())
@@ -335,17 +349,22 @@ def cast_ballots(site: Path, cells: SiteCells, out: Path, *, again: bool = False
         people = People(
             groups=tuple(group.group for group in declared.groups),
             ids=np.arange(len(held["group_of_person"])).astype(str),
-            group_of_person=np.array(held["group_of_person"]), person_of_row=np.array(held["person_of_row"]),
-        )  # fmt: skip
+            group_of_person=np.array(held["group_of_person"]),
+            person_of_row=np.array(held["person_of_row"]),
+        )
         X = cells.manifest.encoding.transform(held["X"])
         total = sum_private(X, held["y"], people, design=design, maps=cells.maps)
         sent = f"{cells.fingerprint} {exchange.array_sha256(total)}"  # other rows in the same cells are another release
         record.check(sent, again=again)
         with exchange.new_npz(out) as archive:
             manifest = BallotManifest(
-                format=BALLOTS, ipate=__version__, site=declared.site, cells=cells.fingerprint,
-                ballots=archive.add("ballots", total), groups=declared.groups,
-            )  # fmt: skip
+                format=BALLOTS,
+                ipate=__version__,
+                site=declared.site,
+                cells=cells.fingerprint,
+                ballots=archive.add("ballots", total),
+                groups=declared.groups,
+            )
             fingerprint = exchange.seal(archive, manifest)
             record.add(sent)
     return manifest, fingerprint

@@ -106,11 +106,9 @@ def _judged(
     for row in np.flatnonzero(~good).tolist():
         wrong.setdefault(cells[row], []).append(row)
     problems = [
-        _problem(
-            table, rows, "consent record", f"{column} is {show(cell) if cell else 'missing'}: {said[cell]}"
-        )
+        _problem(table, rows, "consent record", f"{column} is {show(cell) if cell else 'missing'}: {said[cell]}")
         for cell, rows in islice(wrong.items(), _MOST)
-    ]  # fmt: skip
+    ]
     return tuple(problems), good
 
 

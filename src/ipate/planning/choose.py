@@ -191,9 +191,16 @@ def choose_few(
 
 
 def _candidates(
-    groups: Sequence[Group], n_classes: int, profiles: Sequence[Profile] | None, points_per_teacher: int | None,
-    n_teachers: int | None, *, variant: str, standing: Standing | None, **options: Any,
-) -> Iterator[tuple[list[Profile], int, float]]:  # fmt: skip
+    groups: Sequence[Group],
+    n_classes: int,
+    profiles: Sequence[Profile] | None,
+    points_per_teacher: int | None,
+    n_teachers: int | None,
+    *,
+    variant: str,
+    standing: Standing | None,
+    **options: Any,
+) -> Iterator[tuple[list[Profile], int, float]]:
     """Yield profiles of one size, the number of teachers before scaling, and the least μ²/Δ² of a group.
 
     The last figure is for noise in units of the teachers before scaling.
@@ -232,9 +239,14 @@ def usual_points(n_people: int, n_classes: int) -> int:
 
 
 def group_limit(
-    asked: int | str, *, n_people: int, n_classes: int, n_teachers: int | str = "auto",
-    points_per_teacher: int | None = None, voting: str = "teachers",
-) -> int:  # fmt: skip
+    asked: int | str,
+    *,
+    n_people: int,
+    n_classes: int,
+    n_teachers: int | str = "auto",
+    points_per_teacher: int | None = None,
+    voting: str = "teachers",
+) -> int:
     """Return the largest number of groups: as asked for, or for "auto" what the expected k teachers can serve.
 
     That is a tenth of the teachers, at least 8 and at most 32, and never more than there are teachers. For ballots it

@@ -30,9 +30,14 @@ class Expected:
 
 
 def expect(
-    settings: "Settings", groups: Sequence[Group], profiles: Sequence[Profile], *, n_public: int, seed: int = 0,
+    settings: "Settings",
+    groups: Sequence[Group],
+    profiles: Sequence[Profile],
+    *,
+    n_public: int,
+    seed: int = 0,
     standing: Standing | None = None,
-) -> Expected:  # fmt: skip
+) -> Expected:
     """Return what the settings give for each profile, by the settings' own bound or the one that plans for it."""
     mechanism = settings.aggregator().mechanism
     found = [_answered(profile, mechanism, settings.n_teachers) for profile in profiles]
@@ -86,9 +91,15 @@ def _queries(plan: VariantPlan, stop: str) -> list[int]:
 
 
 def state_teachers(
-    settings: "Settings", choice: Choice | None, groups: Sequence[Group], *, requested: Mapping[str, Any],
-    n_public: int, seed: int, standing: Standing | None,
-) -> str:  # fmt: skip
+    settings: "Settings",
+    choice: Choice | None,
+    groups: Sequence[Group],
+    *,
+    requested: Mapping[str, Any],
+    n_public: int,
+    seed: int,
+    standing: Standing | None,
+) -> str:
     """Return the reason for the settings of teachers: what was chosen, by which profiles, and what that affords."""
     if choice is None:
         return "parameters as given"
@@ -101,9 +112,14 @@ def state_teachers(
 
 
 def _affords(
-    settings: "Settings", choice: Choice, groups: Sequence[Group], *, n_public: int, seed: int,
+    settings: "Settings",
+    choice: Choice,
+    groups: Sequence[Group],
+    *,
+    n_public: int,
+    seed: int,
     standing: Standing | None,
-) -> str:  # fmt: skip
+) -> str:
     """Return how many labels the chosen settings afford, by which bound, and how many are right, as an end of a line.
 
     A choice without profiles has a fixed number of labels.

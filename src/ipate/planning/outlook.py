@@ -67,9 +67,14 @@ class Step:
 
 
 def foresee(
-    settings: Settings, groups: Sequence[Group], *, n_public: int, n_classes: int, seed: int = 0,
+    settings: Settings,
+    groups: Sequence[Group],
+    *,
+    n_public: int,
+    n_classes: int,
+    seed: int = 0,
     standing: Standing | None = None,
-) -> Outlook:  # fmt: skip
+) -> Outlook:
     """Return what the settings afford these groups on a pool of `n_public` points, by the reference profiles.
 
     A bound that depends on votes is replaced by the one that plans for it. `standing` is what earlier runs left.

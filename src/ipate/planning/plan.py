@@ -323,9 +323,14 @@ def plan_variant(
 
 
 def afforded(
-    account: Account, noise: Mechanism, meter: Meter, rate: float, *, sensitivity: float | None = None,
+    account: Account,
+    noise: Mechanism,
+    meter: Meter,
+    rate: float,
+    *,
+    sensitivity: float | None = None,
     left: Left | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """Return how many queries one account affords at an answer rate; the default sensitivity is the account's.
 
     `left` is what earlier runs left of its budget.

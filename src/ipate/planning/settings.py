@@ -98,9 +98,13 @@ class Settings:
     def aggregator(self, scale: float = 1.0) -> NamedAggregator:
         """Return the aggregator, with noise and threshold multiplied by `scale`."""
         made = build_aggregator(
-            self.aggregator_name, sigma=self.sigma, check_sigma=self.check_sigma, threshold=self.threshold,
-            scale=self.scale, **self.aggregator_options,
-        )  # fmt: skip
+            self.aggregator_name,
+            sigma=self.sigma,
+            check_sigma=self.check_sigma,
+            threshold=self.threshold,
+            scale=self.scale,
+            **self.aggregator_options,
+        )
         return made.scaled(scale)
 
     def to_json(self) -> str:
@@ -221,10 +225,19 @@ def choose_settings(
         What earlier runs on the ledger left of the budgets. Default: all of them.
     """
     given: dict[str, Any] = {
-        "aggregator": aggregator, "sigma": sigma, "check_sigma": check_sigma, "threshold": threshold,
-        "scale": scale, "n_teachers": n_teachers, "points_per_teacher": points_per_teacher, "max_labels": max_labels,
-        "reference": reference, "design": design, "proxy": proxy, "stop": None if stop == "budget" else stop,
-    }  # fmt: skip
+        "aggregator": aggregator,
+        "sigma": sigma,
+        "check_sigma": check_sigma,
+        "threshold": threshold,
+        "scale": scale,
+        "n_teachers": n_teachers,
+        "points_per_teacher": points_per_teacher,
+        "max_labels": max_labels,
+        "reference": reference,
+        "design": design,
+        "proxy": proxy,
+        "stop": None if stop == "budget" else stop,
+    }
     for_teachers = {name: value for name, value in given.items() if value is not None and str(value) != "auto"}
     suited = not for_teachers and suits_ballots(variant, bound)
     engine, why = choose_voting(
@@ -268,10 +281,16 @@ def choose_settings(
             profiles = proxy_profiles(teacher, *proxy, n_classes=n_classes, sizes=fitting, seed=seed)
         alone: dict[str, Any] = {"check": checks, "noise": kind}
         facts: dict[str, Any] = {
-            "groups": groups, "n_public": n_public, "n_classes": n_classes, "profiles": profiles,
-            "points_per_teacher": points_per_teacher, "n_teachers": k, "variant": variant,
-            "standing": standing, **extra,
-        }  # fmt: skip
+            "groups": groups,
+            "n_public": n_public,
+            "n_classes": n_classes,
+            "profiles": profiles,
+            "points_per_teacher": points_per_teacher,
+            "n_teachers": k,
+            "variant": variant,
+            "standing": standing,
+            **extra,
+        }
         few = few and requested["sigma"] == "auto"
         choice = choose_few(**facts, student=student) if few and student is not None else choose(**facts, **alone)
     found = {name: getattr(choice, name) if value == "auto" else value for name, value in requested.items()}
@@ -281,13 +300,21 @@ def choose_settings(
     noise: dict[str, Any] = {name: None if value is None else float(value) for name, value in found.items()}
     with_counts = {"counts": True} if _has_counts(counts, spreads, bound, aggregator) else {}
     settings = Settings(
-        variant=variant, n_teachers=n_found, **noise, meter=Meter(bound, conversion, orders), stop=cast("Stop", stop),
-        max_labels=None if max_labels is None else int(max_labels), options=extra, reference=reference, design=design,
-        reason="", aggregator_name=aggregator,
+        variant=variant,
+        n_teachers=n_found,
+        **noise,
+        meter=Meter(bound, conversion, orders),
+        stop=cast("Stop", stop),
+        max_labels=None if max_labels is None else int(max_labels),
+        options=extra,
+        reference=reference,
+        design=design,
+        reason="",
+        aggregator_name=aggregator,
         aggregator_options={**find_aggregator(aggregator).run_options, **with_counts},
         queries=_query_rule(queries, student, bound),
         n_queries=choice.n_queries if choice is not None and few else None,
-    )  # fmt: skip
+    )
     check_supported(settings.meter, settings.aggregator().mechanism)  # and refuse invalid noise, before training
     known: dict[str, Any] = {"n_public": n_public, "seed": seed, "standing": standing}
     reason = "; ".join(filter(None, (why, state_teachers(settings, choice, groups, requested=requested, **known))))
@@ -295,9 +322,15 @@ def choose_settings(
 
 
 def _ballot_settings(
-    groups: Sequence[Group], n_public: int, n_classes: int, *, variant: str, meter: Meter, reason: str,
+    groups: Sequence[Group],
+    n_public: int,
+    n_classes: int,
+    *,
+    variant: str,
+    meter: Meter,
+    reason: str,
     standing: Standing | None,
-) -> Settings:  # fmt: skip
+) -> Settings:
     """Return the settings of a release of ballots; weights and cells follow from what is left of the budgets."""
     try:
         design = ballot_design(
@@ -309,10 +342,18 @@ def _ballot_settings(
             raise
         raise InputError(f"voting is 'ballots': {error}") from None
     return Settings(
-        variant=variant, n_teachers=0, sigma=SIGMA, check_sigma=None, threshold=None, meter=meter, stop="budget",
-        max_labels=None, reason="; ".join(filter(None, (reason, state_ballots(design, standing)))),
-        aggregator_name="gnmax", voting="ballots",
-    )  # fmt: skip
+        variant=variant,
+        n_teachers=0,
+        sigma=SIGMA,
+        check_sigma=None,
+        threshold=None,
+        meter=meter,
+        stop="budget",
+        max_labels=None,
+        reason="; ".join(filter(None, (reason, state_ballots(design, standing)))),
+        aggregator_name="gnmax",
+        voting="ballots",
+    )
 
 
 def _has_counts(asked: bool | str, spreads: bool, bound: str, aggregator: str) -> bool:

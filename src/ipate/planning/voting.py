@@ -28,9 +28,14 @@ POOL_PER_CLASS = 50  # points: a smaller pool has too few cells for ballots
 
 
 def ballot_design(
-    groups: Sequence[Group], *, n_public: int, n_classes: int, variant: str = "weighting", meter: Meter | None = None,
+    groups: Sequence[Group],
+    *,
+    n_public: int,
+    n_classes: int,
+    variant: str = "weighting",
+    meter: Meter | None = None,
     standing: Standing | None = None,
-) -> Design:  # fmt: skip
+) -> Design:
     """Return the release of ballots that these budgets, or what is left of them, afford on a pool of `n_public` points.
 
     What is left is counted in the unit of the ledger.
@@ -69,9 +74,15 @@ def suits_ballots(variant: str, bound: str) -> bool:
 
 
 def choose_voting(
-    asked: str, groups: Sequence[Group], *, n_public: int, n_classes: int, nets: bool = False, suited: bool = True,
+    asked: str,
+    groups: Sequence[Group],
+    *,
+    n_public: int,
+    n_classes: int,
+    nets: bool = False,
+    suited: bool = True,
     standing: Standing | None = None,
-) -> tuple[Voting, str]:  # fmt: skip
+) -> tuple[Voting, str]:
     """Return the engine, and for "auto" the reason for it.
 
     "auto" takes ballots where they are reliable, because they gave the better student in every cell of the comparison

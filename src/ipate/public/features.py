@@ -89,19 +89,25 @@ class Features:
         step = "histograms of oriented gradients" if self.gradients else steps[self.kind]
         principal = self.components is not None
         return {
-            "kind": self.kind, "columns": int(np.prod(self.shape)), "steps": step, "principal_components": principal,
+            "kind": self.kind,
+            "columns": int(np.prod(self.shape)),
+            "steps": step,
+            "principal_components": principal,
             "dimensions": self.dimensions,
-        }  # fmt: skip
+        }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the map as plain arrays, to be stored."""
         none = np.zeros((len(self.centre), 0))
         return {
-            "kind": np.array(self.kind), "shape": np.array(self.shape), "gradients": np.array(self.gradients),
-            "centre": self.centre, "gain": self.gain,
+            "kind": np.array(self.kind),
+            "shape": np.array(self.shape),
+            "gradients": np.array(self.gradients),
+            "centre": self.centre,
+            "gain": self.gain,
             "components": none if self.components is None else self.components,
             "net": np.zeros(0, np.int32) if self.net is None else self.net.array(),
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -109,11 +115,14 @@ class Features:
         components = np.asarray(arrays["components"], dtype=np.float64)
         kind: Any = str(arrays["kind"])
         return cls(
-            kind=kind, shape=tuple(int(size) for size in arrays["shape"]), gradients=bool(arrays["gradients"]),
-            centre=np.asarray(arrays["centre"], dtype=np.float64), gain=np.asarray(arrays["gain"], dtype=np.float64),
+            kind=kind,
+            shape=tuple(int(size) for size in arrays["shape"]),
+            gradients=bool(arrays["gradients"]),
+            centre=np.asarray(arrays["centre"], dtype=np.float64),
+            gain=np.asarray(arrays["gain"], dtype=np.float64),
             components=components if components.size else None,
             net=ExactNet.from_array(arrays["net"]) if np.size(arrays["net"]) else None,
-        )  # fmt: skip
+        )
 
     def _flat(self, rows: NDArray[Any]) -> NDArray[Any]:
         if rows.shape[1:] not in (self.shape, (int(np.prod(self.shape)),)):
@@ -147,9 +156,13 @@ def on_grid(values: Floats) -> Floats:
 
 
 def fit_features(
-    pool: NDArray[Any], *, n_classes: int, kind: Kind | None = None, shape: tuple[int, ...] | None = None,
+    pool: NDArray[Any],
+    *,
+    n_classes: int,
+    kind: Kind | None = None,
+    shape: tuple[int, ...] | None = None,
     encoder: "Encoder | None" = None,
-) -> Features:  # fmt: skip
+) -> Features:
     """Fit features on the pool, (points, columns) or images.
 
     `kind` is by default "image" for arrays of images or where `shape`, the shape of one image in a flat row, is given,
@@ -193,9 +206,14 @@ def fit_features(
     points = on_grid(inputs * gain)
     rotate = pictures or (kind == "table" and width > DIMENSIONS)
     return Features(
-        kind=kind, shape=own, gradients=oriented, centre=centre, gain=gain,
-        components=_principal(points, SHARE_LEARNT if kind == "learnt" else SHARE) if rotate else None, net=net,
-    )  # fmt: skip
+        kind=kind,
+        shape=own,
+        gradients=oriented,
+        centre=centre,
+        gain=gain,
+        components=_principal(points, SHARE_LEARNT if kind == "learnt" else SHARE) if rotate else None,
+        net=net,
+    )
 
 
 def _learnt(images: NDArray[Any], encoder: "Encoder | None") -> ExactNet:

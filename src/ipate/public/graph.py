@@ -153,9 +153,12 @@ def _series(alpha: float, tolerance: float) -> Floats:
 
 
 def make_graph(
-    points: NDArray[Any], *, n_neighbors: int = NEIGHBORS, n_jobs: int | None = None,
+    points: NDArray[Any],
+    *,
+    n_neighbors: int = NEIGHBORS,
+    n_jobs: int | None = None,
     progress_bar: ProgressBar = logged_bar,
-) -> Graph:  # fmt: skip
+) -> Graph:
     """Join every point to its nearest neighbours; the same points give the same graph, whatever `n_jobs` is."""
     from scipy.sparse import coo_array
 

@@ -185,9 +185,10 @@ def quantise(state: Mapping[str, NDArray[Any]], pools: Sequence[bool], images: N
         power = np.floor(np.log2((_EXACT - slack) / np.maximum(room, 1e-9))).clip(0, 30)
         layer = Convolution(
             weights=np.rint(weights * np.exp2(power)[:, None]).astype(np.float32),
-            bias=np.rint(offset * np.exp2(power)).astype(np.float32), step=np.exp2(-power).astype(np.float32),
+            bias=np.rint(offset * np.exp2(power)).astype(np.float32),
+            step=np.exp2(-power).astype(np.float32),
             pool=pool,
-        )  # fmt: skip
+        )
         layers.append(layer)
         parts = [_layer(planes[:, i : i + _ROWS], layer, np) for i in range(0, planes.shape[1], _ROWS)]
         planes, unit = np.concatenate(parts, axis=1), out

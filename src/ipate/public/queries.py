@@ -33,9 +33,15 @@ _ENTRIES = 1 << 21  # of a block of candidates
 
 
 def choose_queries(
-    rule: str, points: NDArray[Any], m: int, *, seed: int, graph: Graph | None = None, n_jobs: int | None = None,
+    rule: str,
+    points: NDArray[Any],
+    m: int,
+    *,
+    seed: int,
+    graph: Graph | None = None,
+    n_jobs: int | None = None,
     progress_bar: ProgressBar = logged_bar,
-) -> Ints:  # fmt: skip
+) -> Ints:
     """Return the m points to ask, in the order to ask them; the same points, m and seed give the same queries.
 
     `points` are features of the pool; `graph` is their graph, and is made where a rule needs it and it is not given.
@@ -55,9 +61,17 @@ def choose_queries(
 
 
 def next_queries(
-    points: NDArray[Any], graph: Graph, targets: Floats, m: int, *, seed: int, alpha: float | None = None,
-    balance: bool = True, asked: NDArray[Any] | None = None, progress_bar: ProgressBar = logged_bar,
-) -> Ints:  # fmt: skip
+    points: NDArray[Any],
+    graph: Graph,
+    targets: Floats,
+    m: int,
+    *,
+    seed: int,
+    alpha: float | None = None,
+    balance: bool = True,
+    asked: NDArray[Any] | None = None,
+    progress_bar: ProgressBar = logged_bar,
+) -> Ints:
     """Return m further points to ask, given what was released: (points, classes), rows of zeros where nothing was.
 
     The pool is cut into 150 clusters; those of the lowest mean margin are asked, each at its densest point that was

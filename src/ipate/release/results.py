@@ -200,9 +200,12 @@ class GroupResult:
         group = Group(id=found["group"], budget=Budget(found["budget"], found["delta"]), people=found["people"])
         same = ("teachers", "weight", "sensitivity", "order", "exhausted_at", "labels_until_exhausted")
         return cls(
-            group=group, cost=found["epsilon"], before=found["spent_before"], own=found["this_run_alone"],
+            group=group,
+            cost=found["epsilon"],
+            before=found["spent_before"],
+            own=found["this_run_alone"],
             **{name: found[name] for name in same},
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,13 +374,25 @@ class Record:
             step = np.zeros(n_public)
             noisy[result.queries], step[result.queries] = result.noisy_votes, result.step
         return cls(
-            labels=labels, queries=tuple(result.queries.tolist()), n_labels=result.n_labels,
-            n_queries=result.n_queries, kind=result.guarantee.kind, statement=result.guarantee.statement,
-            stopped_by=result.stopped_by, bound=result.meter.bound, conversion=result.meter.conversion,
-            seeded=result.seeded, overlap=result.guarantee.overlap, groups=result.groups, ledger_head=ledger_head,
-            passed=result.passed, ballots=result.ballots, noisy_votes=noisy, step=step,
+            labels=labels,
+            queries=tuple(result.queries.tolist()),
+            n_labels=result.n_labels,
+            n_queries=result.n_queries,
+            kind=result.guarantee.kind,
+            statement=result.guarantee.statement,
+            stopped_by=result.stopped_by,
+            bound=result.meter.bound,
+            conversion=result.meter.conversion,
+            seeded=result.seeded,
+            overlap=result.guarantee.overlap,
+            groups=result.groups,
+            ledger_head=ledger_head,
+            passed=result.passed,
+            ballots=result.ballots,
+            noisy_votes=noisy,
+            step=step,
             reinforced=tuple(result.queries[result.reinforced & ~result.repeated].tolist()),
-        )  # fmt: skip
+        )
 
 
 def blocks(

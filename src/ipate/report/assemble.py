@@ -164,11 +164,16 @@ def _ballot_groups(source: Source) -> tuple[GroupFacts, ...]:
     total = sum(account.people * account.sensitivity for account in accounts) or 1.0
     return tuple(
         GroupFacts(
-            account=account, teachers=0, weight=account.sensitivity, copies=1, participation=1.0,
-            people_share=account.people / n_people, vote_share=account.people * account.sensitivity / total,
+            account=account,
+            teachers=0,
+            weight=account.sensitivity,
+            copies=1,
+            participation=1.0,
+            people_share=account.people / n_people,
+            vote_share=account.people * account.sensitivity / total,
         )
         for account in accounts
-    )  # fmt: skip
+    )
 
 
 def _parameters(source: Source) -> Parameters:

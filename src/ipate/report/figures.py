@@ -31,8 +31,13 @@ _POINTS, _LINES = 90, 6  # at most
 _INK, _FAINT = "#010203", "#010204"
 _SERIES = tuple(f"#0102{10 + index}" for index in range(_LINES))
 _DASHES: tuple[Any, ...] = (
-    "-", (0, (6, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1.5, 1.2)), (0, (9, 2)), (0, (3, 1.5, 1, 1.5, 1, 1.5))
-)  # fmt: skip
+    "-",
+    (0, (6, 1.5)),
+    (0, (6, 1.5, 1, 1.5)),
+    (0, (1.5, 1.2)),
+    (0, (9, 2)),
+    (0, (3, 1.5, 1, 1.5, 1, 1.5)),
+)
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _SIZES = {"wide": (8.6, 4.0), "narrow": (4.3, 4.4)}
 
@@ -93,9 +98,15 @@ def _history_axes(shown: Sequence[GroupFacts], outcome: Outcome, axes: "Axes", *
     axes.set_xlim(0, max(1, labels[-1]) * 1.06)
     axes.axvline(labels[-1], color=_INK, linewidth=0.8, linestyle="-", alpha=0.6)
     axes.annotate(
-        f"stopped: {labels[-1]:,} labels", (labels[-1], top * 1.08), xytext=(-6, 0), textcoords="offset points",
-        ha="right", va="center", color=_INK, fontsize=10,
-    )  # fmt: skip
+        f"stopped: {labels[-1]:,} labels",
+        (labels[-1], top * 1.08),
+        xytext=(-6, 0),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        color=_INK,
+        fontsize=10,
+    )
     axes.set_xlabel("labels given" if not outcome.carried else "labels given in this run")
     axes.set_ylabel("cost ε")
     _legend(axes, narrow=narrow)
@@ -108,9 +119,13 @@ def roc_figure(groups: Sequence[GroupFacts], curves: Mapping[str, Sequence[float
     def draw(axes: "Axes", *, narrow: bool) -> None:
         for place, group in enumerate(shown):
             axes.plot(
-                rates, curves[group.id], color=_SERIES[place], linewidth=2.2, linestyle=_DASHES[place],
+                rates,
+                curves[group.id],
+                color=_SERIES[place],
+                linewidth=2.2,
+                linestyle=_DASHES[place],
                 label=_short(group.id),
-            )  # fmt: skip
+            )
         axes.plot([0, 1], [0, 1], color=_INK, linewidth=1.0, linestyle=(0, (2, 3)), label="guessing")
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1.01)
@@ -140,14 +155,24 @@ def influence_figure(groups: tuple[GroupFacts, ...]) -> Markup:
             rows = ((-0.19, group.people_share, 0, "//"), (0.19, group.vote_share, 1, ""))
             for offset, share, colour, hatch in rows:
                 axes.barh(
-                    place + offset, 100 * share, height=0.34, color=_SERIES[colour] if not hatch else "none",
-                    edgecolor=_SERIES[colour], hatch=hatch, linewidth=1.2,
+                    place + offset,
+                    100 * share,
+                    height=0.34,
+                    color=_SERIES[colour] if not hatch else "none",
+                    edgecolor=_SERIES[colour],
+                    hatch=hatch,
+                    linewidth=1.2,
                     label=("people", "votes")[colour] if place == 0 else None,
-                )  # fmt: skip
+                )
                 axes.annotate(
-                    percent(share), (100 * share, place + offset), xytext=(4, 0), textcoords="offset points",
-                    va="center", color=_INK, fontsize=10,
-                )  # fmt: skip
+                    percent(share),
+                    (100 * share, place + offset),
+                    xytext=(4, 0),
+                    textcoords="offset points",
+                    va="center",
+                    color=_INK,
+                    fontsize=10,
+                )
         axes.set_yticks(range(len(shown)), [_short(group.id) for group in shown])
         axes.invert_yaxis()
         axes.set_xlim(0, 100 * max(max(g.people_share, g.vote_share) for g in groups) * (1.3 if narrow else 1.15))
@@ -174,9 +199,16 @@ def _legend(axes: "Axes", *, narrow: bool) -> None:
     names = [str(name) for name in axes.get_legend_handles_labels()[1]]
     room = (38 if narrow else 84) // (max(len(name) for name in names) + 8)
     axes.legend(
-        loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=max(1, min(len(names), room)), frameon=False,
-        labelcolor=_INK, fontsize=11, handlelength=3.4, columnspacing=1.4, borderaxespad=0.1,
-    )  # fmt: skip
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 1.0),
+        ncols=max(1, min(len(names), room)),
+        frameon=False,
+        labelcolor=_INK,
+        fontsize=11,
+        handlelength=3.4,
+        columnspacing=1.4,
+        borderaxespad=0.1,
+    )
 
 
 def _svg(salt: str, draw: Callable[..., None], size: tuple[float, float], *, narrow: bool) -> Markup:
@@ -185,11 +217,20 @@ def _svg(salt: str, draw: Callable[..., None], size: tuple[float, float], *, nar
     from matplotlib.figure import Figure as Canvas
 
     settings: Any = {
-        "svg.fonttype": "none", "svg.hashsalt": salt, "font.family": "sans-serif", "font.size": 11,
-        "axes.edgecolor": _FAINT, "axes.labelcolor": _INK, "xtick.color": _INK, "ytick.color": _INK,
-        "grid.color": _FAINT, "grid.linewidth": 0.6, "grid.alpha": 0.5, "hatch.linewidth": 1.0,
+        "svg.fonttype": "none",
+        "svg.hashsalt": salt,
+        "font.family": "sans-serif",
+        "font.size": 11,
+        "axes.edgecolor": _FAINT,
+        "axes.labelcolor": _INK,
+        "xtick.color": _INK,
+        "ytick.color": _INK,
+        "grid.color": _FAINT,
+        "grid.linewidth": 0.6,
+        "grid.alpha": 0.5,
+        "hatch.linewidth": 1.0,
         "text.parse_math": False,
-    }  # fmt: skip
+    }
     with mpl.rc_context(settings):
         canvas = Canvas(figsize=size, layout="constrained")
         canvas.patch.set_alpha(0.0)
@@ -259,9 +300,12 @@ def plot_costs(comparison: Comparison, path: FilePath | None = None, *, log: boo
                 costs = comparison.history[name][:, column]
                 shown = np.unique(np.linspace(0, len(costs) - 1, min(len(costs), _PLOTTED)).astype(int))
                 axes.plot(
-                    shown + 1, costs[shown], color=_COLOURS[place % len(_COLOURS)], label=name,
+                    shown + 1,
+                    costs[shown],
+                    color=_COLOURS[place % len(_COLOURS)],
+                    label=name,
                     linestyle="-" if audit.guarantee.publishable else "--",
-                )  # fmt: skip
+                )
             group = next(iter(comparison.audits.values())).groups[column]
             axes.axhline(group.budget.epsilon, color="#1b1f24", linewidth=1.5, linestyle=":", label="budget")
             axes.set(title=group.id, xlabel="queries", yscale="log" if log else "linear", xlim=(0, None))

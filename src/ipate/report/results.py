@@ -124,10 +124,14 @@ def comparison(facts: Facts) -> Section | None:
     found, own = facts.owner.comparison, facts.owner.scores
     columns = {"this run": own, "standard PATE": found.standard, **found.others, "without privacy": found.ceiling}
     rows = [
-        [name, "—" if scores.labels is None else f"{scores.labels:,}", percent(scores.label_accuracy),
-         percent(scores.student_accuracy)]
+        [
+            name,
+            "—" if scores.labels is None else f"{scores.labels:,}",
+            percent(scores.label_accuracy),
+            percent(scores.student_accuracy),
+        ]
         for name, scores in columns.items()
-    ]  # fmt: skip
+    ]
     chance = (
         "Differences are in percentage points. One run shows chance as well as bias: repeat it with other split seeds "
         "before drawing conclusions from small differences."

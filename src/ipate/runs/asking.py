@@ -36,9 +36,15 @@ class Asking:
 
 
 def plan_queries(
-    pool: Any, settings: Settings, *, n_classes: int, seed: int, shape: tuple[int, ...] | None = None,
-    n_jobs: int | None = None, kind: Kind | None = None,
-) -> Asking:  # fmt: skip
+    pool: Any,
+    settings: Settings,
+    *,
+    n_classes: int,
+    seed: int,
+    shape: tuple[int, ...] | None = None,
+    n_jobs: int | None = None,
+    kind: Kind | None = None,
+) -> Asking:
     """Choose the points to ask from the pool alone; coverage leaves a quarter of them for a second round.
 
     `kind` is that of the features in which points are near each other, by default that of the pool. Where the number of
@@ -70,9 +76,14 @@ def _in_rounds(order: Ints, settings: Settings) -> Asking:
 
 
 def ask(
-    asking: Asking, label: Callable[..., Labelling], *, n_classes: int, total_weight: float,
-    keep: Callable[[Ints], Ints] | None = None, guess: Callable[[Labelling], Floats | None] | None = None,
-) -> Labelling:  # fmt: skip
+    asking: Asking,
+    label: Callable[..., Labelling],
+    *,
+    n_classes: int,
+    total_weight: float,
+    keep: Callable[[Ints], Ints] | None = None,
+    guess: Callable[[Labelling], Floats | None] | None = None,
+) -> Labelling:
     """Label the points of the first round, and those of the second.
 
     `label` labels points, after an earlier labelling and with a student's probabilities if there are any. `keep` stores

@@ -40,11 +40,16 @@ def release_once(
         maps = _made_maps(folder, task, ledger, bar)
         people = voters(allocation)
         found = release(
-            task.data.X[task.parts.public], RowBlocks(task.data.X, task.parts.private),
-            task.data.y[task.parts.private], people,
-            n_classes=task.data.n_classes, ledger=ledger, maps=maps, noise=make_noise(folder.config.seed),
+            task.data.X[task.parts.public],
+            RowBlocks(task.data.X, task.parts.private),
+            task.data.y[task.parts.private],
+            people,
+            n_classes=task.data.n_classes,
+            ledger=ledger,
+            maps=maps,
+            noise=make_noise(folder.config.seed),
             withdrawn=[str(people.ids[index]) for index in allocation.withdrawn],
-        )  # fmt: skip
+        )
         result = found.labelling.overlapping() if task.overlap else found.labelling
         record = record_labelling(folder, result, ledger, n_public=len(task.parts.public))
     return record, found.decoded
@@ -70,9 +75,13 @@ def _made_maps(folder: RunFolder, task: Task, ledger: Ledger, bar: Bar) -> Publi
             kind = embedding(folder.config, pool.shape[1:])
             features = fit_features(pool, n_classes=n_classes, kind=kind)
             made = PublicMaps.make(
-                pool, n_classes=n_classes, cells=design.cells, features=features,
-                n_jobs=folder.config.teachers.n_jobs, progress=progress,
-            )  # fmt: skip
+                pool,
+                n_classes=n_classes,
+                cells=design.cells,
+                features=features,
+                n_jobs=folder.config.teachers.n_jobs,
+                progress=progress,
+            )
         write_npz(path, made.arrays())
     return _maps(folder)
 

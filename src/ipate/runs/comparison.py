@@ -98,10 +98,15 @@ def _by_ballots(task: Task, config: RunConfig, variant: str, withdrawn: tuple[in
     private, public = task.parts.private, task.parts.public
     try:
         found = release(
-            np.asarray(task.data.X[public]), RowBlocks(task.data.X, private), task.data.y[private], people,
-            n_classes=task.data.n_classes, noise=make_noise(config.seed), n_jobs=config.teachers.n_jobs,
+            np.asarray(task.data.X[public]),
+            RowBlocks(task.data.X, private),
+            task.data.y[private],
+            people,
+            n_classes=task.data.n_classes,
+            noise=make_noise(config.seed),
+            n_jobs=config.teachers.n_jobs,
             withdrawn=[str(people.ids[index]) for index in withdrawn],
-        )  # fmt: skip
+        )
     except IpateError:  # the budgets afford no ballot
         return {"labels": 0, "student_accuracy": None}
     record = Record.of(found.labelling, n_public=len(public))

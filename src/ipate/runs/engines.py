@@ -44,10 +44,16 @@ def by_teachers(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed:
     asked = [str(index) for index in asking.first.tolist()]
     settings = model.choice_ = designed(settings, allocation, n_classes=n_classes, queries=asked)
     votes, model.private_notes_ = collect_votes(
-        model._teacher(), X, y, allocation=allocation, pool=pool, n_classes=n_classes, seed=seed,
+        model._teacher(),
+        X,
+        y,
+        allocation=allocation,
+        pool=pool,
+        n_classes=n_classes,
+        seed=seed,
         engine=Engine(backend=model.backend, n_jobs=model.n_jobs, address=model.address),
         cpu_seconds=model.cpu_seconds,
-    )  # fmt: skip
+    )
 
     def label(ledger: Ledger | None) -> tuple[Labelling, Ledger]:
         book = MemoryLedger(charged_terms(allocation, settings)) if ledger is None else ledger
@@ -78,10 +84,17 @@ def by_ballots(model: Any, X: Any, y: Ints, people: People, pool: Any, *, seed: 
     def label(ledger: Ledger | None) -> tuple[Labelling, Ledger]:
         book = MemoryLedger(charged_terms(allocation, settings)) if ledger is None else ledger
         found = release(
-            points, rows, y, voters(allocation), n_classes=n_classes, ledger=book, features=features,
-            noise=make_noise(model.noise_seed), n_jobs=model.n_jobs,
+            points,
+            rows,
+            y,
+            voters(allocation),
+            n_classes=n_classes,
+            ledger=book,
+            features=features,
+            noise=make_noise(model.noise_seed),
+            n_jobs=model.n_jobs,
             withdrawn=people.ids[list(allocation.withdrawn)].tolist(),
-        )  # fmt: skip
+        )
         model._tell(*found.notes)
         model._decoded = found.decoded  # for the student
         return found.labelling, book
@@ -107,9 +120,17 @@ def _embedding(model: Any, pool: Any) -> Kind | None:
 
 
 def collect_votes(
-    teacher: Any, X: Any, y: Ints, *, allocation: Allocation, pool: Any, n_classes: int,
-    engine: Engine, cpu_seconds: float | None, seed: int,
-) -> tuple[Votes, dict[str, Any]]:  # fmt: skip
+    teacher: Any,
+    X: Any,
+    y: Ints,
+    *,
+    allocation: Allocation,
+    pool: Any,
+    n_classes: int,
+    engine: Engine,
+    cpu_seconds: float | None,
+    seed: int,
+) -> tuple[Votes, dict[str, Any]]:
     """Try the teacher on made-up rows, train those of an allocation, and return their votes on the pool.
 
     The second result is what private rows made fail, warn or unusable, for the data owner alone.
@@ -119,9 +140,19 @@ def collect_votes(
     dry_fit(teacher, pool, n_classes=n_classes, rows=max(map(len, rows)), engine=engine, cpu_seconds=cpu_seconds)
     votes = np.zeros((len(rows), n_rows(pool)), dtype=vote_dtype(n_classes))
     voted = train_and_vote(
-        teacher, X, y, rows=rows, X_public=pool, n_classes=n_classes, cpu_seconds=cpu_seconds, seed=seed, notes=notes,
-        n_jobs=engine.n_jobs, backend=engine.backend, address=engine.address,
-    )  # fmt: skip
+        teacher,
+        X,
+        y,
+        rows=rows,
+        X_public=pool,
+        n_classes=n_classes,
+        cpu_seconds=cpu_seconds,
+        seed=seed,
+        notes=notes,
+        n_jobs=engine.n_jobs,
+        backend=engine.backend,
+        address=engine.address,
+    )
     with closing(voted):
         for number, own in voted:
             votes[number] = own

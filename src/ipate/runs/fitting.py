@@ -43,9 +43,18 @@ from ipate.students.student import Student
 
 Label: TypeAlias = Callable[[Ledger | None], tuple[Labelling, Ledger]]  # labels a pool on a ledger, or one in memory
 _REPEATS = (  # modules that fit clones of an estimator, or call a function that does, many times
-    "sklearn.model_selection.", "sklearn.calibration", "sklearn.ensemble.", "sklearn.feature_selection.",
-    "sklearn.multiclass", "sklearn.multioutput", "dask_ml.", "hyperopt.", "optuna.", "ray.tune.", "skopt.",
-)  # fmt: skip
+    "sklearn.model_selection.",
+    "sklearn.calibration",
+    "sklearn.ensemble.",
+    "sklearn.feature_selection.",
+    "sklearn.multiclass",
+    "sklearn.multioutput",
+    "dask_ml.",
+    "hyperopt.",
+    "optuna.",
+    "ray.tune.",
+    "skopt.",
+)
 _VALUE_FREE = ("Found array with ", "Input X contains ", "Input y contains ")  # of scikit-learn, without cells
 make_people = refusing_large_delta()(group_people)
 
@@ -106,10 +115,13 @@ def roster_of(model: Any, everybody: Sequence[str]) -> Roster:
     """Return the people of a fit for its ledger, with the answers that the classifier's parameters give."""
     people = model.allocation_.people.ids.tolist()
     return Roster(
-        people=model.allocation_.members(), unprotected=set(everybody) - set(people), new_people=model.new_people,
-        accept_larger_budgets=model.accept_larger_budgets, overlap=model.allow_overlap,
+        people=model.allocation_.members(),
+        unprotected=set(everybody) - set(people),
+        new_people=model.new_people,
+        accept_larger_budgets=model.accept_larger_budgets,
+        overlap=model.allow_overlap,
         withdrawn=model.allocation_.former(),
-    )  # fmt: skip
+    )
 
 
 def standing_of(model: Any, people: People, everybody: Sequence[str]) -> Standing | None:
@@ -298,15 +310,30 @@ def run_labelling(
         if chosen.design is None:
             raise InputError("bound is 'ptr' without a design or a reference to make one from")
         tested = label_tested(
-            ballot, panel, aggregator, chosen.design,
-            order=order, noise=make_noise(noise_seed), ledger=book, progress=progress,
-        )  # fmt: skip
+            ballot,
+            panel,
+            aggregator,
+            chosen.design,
+            order=order,
+            noise=make_noise(noise_seed),
+            ledger=book,
+            progress=progress,
+        )
         return (tested.overlapping() if overlap else tested), book
     result = label(
-        ballot, panel, aggregator, settings.meter, stop=settings.stop, max_labels=settings.max_labels,
-        order=order, noise=make_noise(noise_seed), ledger=book, progress=progress, after=after,
+        ballot,
+        panel,
+        aggregator,
+        settings.meter,
+        stop=settings.stop,
+        max_labels=settings.max_labels,
+        order=order,
+        noise=make_noise(noise_seed),
+        ledger=book,
+        progress=progress,
+        after=after,
         student_probs=student_probs,
-    )  # fmt: skip
+    )
     return (result.overlapping() if overlap else result), book
 
 

@@ -213,9 +213,14 @@ def reading(folder: RunFolder) -> Iterator[Ledger]:
 
 
 def check_affordable(
-    folder: RunFolder, allocation: Allocation, settings: Settings, *, unprotected: NDArray[np.str_], n_classes: int,
+    folder: RunFolder,
+    allocation: Allocation,
+    settings: Settings,
+    *,
+    unprotected: NDArray[np.str_],
+    n_classes: int,
     n_public: int,
-) -> None:  # fmt: skip
+) -> None:
     """Choose the ledger, and refuse a run that it does not admit or cannot pay for, before any teacher is trained.
 
     Under a data-independent bound, the budget left must pay for at least one query, or for a ballot. A run that has
@@ -312,9 +317,15 @@ def read_record(folder: RunFolder) -> Record | None:
 
 
 def label_once(
-    folder: RunFolder, votes: Votes, *, allocation: Allocation, settings: Settings, task: Task, bar: Bar,
+    folder: RunFolder,
+    votes: Votes,
+    *,
+    allocation: Allocation,
+    settings: Settings,
+    task: Task,
+    bar: Bar,
     guess: Callable[[Labelling], Floats | None],
-) -> Record:  # fmt: skip
+) -> Record:
     """Label the pool, or restore an earlier labelling: a charged label is never drawn twice.
 
     The ledger is authoritative: an interrupted run continues from its entries, and an existing record is checked
@@ -334,14 +345,26 @@ def label_once(
         def label(order: NDArray[np.int64], after: Labelling | None = None, probs: Floats | None = None) -> Labelling:
             before = 0 if after is None else len(after.queries)
             return run_labelling(
-                votes, allocation, settings, noise_seed=folder.config.seed, ledger=ledger, overlap=task.overlap,
-                order=order, progress=lambda done: progress(before + done), after=after, student_probs=probs,
-            )[0]  # fmt: skip
+                votes,
+                allocation,
+                settings,
+                noise_seed=folder.config.seed,
+                ledger=ledger,
+                overlap=task.overlap,
+                order=order,
+                progress=lambda done: progress(before + done),
+                after=after,
+                student_probs=probs,
+            )[0]
 
         result = ask(
-            asking, label, n_classes=votes.n_classes, total_weight=float(allocation.weights.sum()), guess=guess,
+            asking,
+            label,
+            n_classes=votes.n_classes,
+            total_weight=float(allocation.weights.sum()),
+            guess=guess,
             keep=lambda later: _kept(folder.private / "queries-later.json", later),  # labels decide them
-        )  # fmt: skip
+        )
         return record_labelling(folder, result, ledger, n_public=votes.n_queries)
 
 
@@ -352,9 +375,13 @@ def _asking(folder: RunFolder, settings: Settings, task: Task) -> Asking:
         return Asking(first=np.arange(len(task.parts.public)))
     pool = np.asarray(data.X[task.parts.public])
     made = plan_queries(
-        pool, settings, n_classes=data.n_classes, seed=config.split_seed, n_jobs=config.teachers.n_jobs,
+        pool,
+        settings,
+        n_classes=data.n_classes,
+        seed=config.split_seed,
+        n_jobs=config.teachers.n_jobs,
         kind=embedding(config, pool.shape[1:]),
-    )  # fmt: skip
+    )
     first = _kept(folder.path / "queries.json", made.first)
     rest = None if made.rest is None else made.rest[~np.isin(made.rest, first)]
     return replace(made, first=first, rest=rest)

@@ -23,9 +23,11 @@ def standing_of(config: RunConfig, task: Task) -> Standing | None:
     """
     wanted = config.labelling
     roster = Roster(
-        people=dict.fromkeys(task.people.ids.tolist(), ""), unprotected=task.unprotected.tolist(),
-        rows=config.data.file is None or config.data.person is None, overlap=config.data.allow_overlap,
-    )  # fmt: skip
+        people=dict.fromkeys(task.people.ids.tolist(), ""),
+        unprotected=task.unprotected.tolist(),
+        rows=config.data.file is None or config.data.person is None,
+        overlap=config.data.allow_overlap,
+    )
     found = find_ledger(config, roster)
     if found is None:
         return None

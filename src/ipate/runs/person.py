@@ -130,9 +130,10 @@ def settle(folder: RunFolder, allocation: Allocation) -> Allocation:
     later = [
         replace(_made(folder, allocation, allocation.people.index_of(person)), when=when)
         for person, when in found.latest.items()
-        if person in ids - gone and (person in found.withdrawn or _since(found, person, begun))
+        if person in ids - gone
+        and (person in found.withdrawn or _since(found, person, begun))
         and allocation.people.index_of(person) not in allocation.withdrawn
-    ]  # fmt: skip
+    ]
     if later:
         _keep(folder, (*entries, *later), left_before(folder))
     everybody = [allocation.people.index_of(entry.person) for entry in (*entries, *later)]

@@ -94,14 +94,24 @@ def report_fit(model: Any, path: str | Path, *, private: bool, name: str, **resp
     if extract.answers:
         record.check_answers(extract.answers)
     source = Source(
-        record=record, allocation=model.allocation_, settings=model.choice_, extract=extract, data_name=name,
-        unprotected=model._unprotected, min_group_size=model.min_group_size,
-        classes=tuple(str(label) for label in model.classes_.tolist()), teacher_model=type(model._teacher()).__name__,
-        student_model=type(model.student_).__name__, noise_seed=model.noise_seed,
-        split_seed=model.random_state if isinstance(model.random_state, int) else None, versions=model._versions,
-        levels=model._by_level, by_row=model._by_row, overlap=model.allow_overlap,
+        record=record,
+        allocation=model.allocation_,
+        settings=model.choice_,
+        extract=extract,
+        data_name=name,
+        unprotected=model._unprotected,
+        min_group_size=model.min_group_size,
+        classes=tuple(str(label) for label in model.classes_.tolist()),
+        teacher_model=type(model._teacher()).__name__,
+        student_model=type(model.student_).__name__,
+        noise_seed=model.noise_seed,
+        split_seed=model.random_state if isinstance(model.random_state, int) else None,
+        versions=model._versions,
+        levels=model._by_level,
+        by_row=model._by_row,
+        overlap=model.allow_overlap,
         identity=Identity(controller=about.controller, contact=about.contact),
-    )  # fmt: skip
+    )
 
     def owner(outcome: Outcome) -> Owner:
         scores = Scores(labels=record.n_labels, queries=record.n_queries, label_accuracy=model.vote_accuracy_)

@@ -82,9 +82,13 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
         settings = resolve_settings(folder, task)
         allocation = _allocation(folder, task, settings)
         check_affordable(
-            folder, allocation, settings, unprotected=task.unprotected, n_classes=task.data.n_classes,
+            folder,
+            allocation,
+            settings,
+            unprotected=task.unprotected,
+            n_classes=task.data.n_classes,
             n_public=len(task.parts.public),
-        )  # fmt: skip
+        )
         told = _told(task, folder.config.budgets.min_group_size)
         for line in (*task.data.notes, told, *allocation.notes, settings.reason):
             logging.getLogger("ipate").info(line)
@@ -102,10 +106,18 @@ def execute(folder: RunFolder, *, bar: Bar, task: Task | None = None) -> RunSumm
         compare = compared(folder, task, settings, allocation, bar) if folder.config.compare else None
         report = write_report(folder, audience=audience).html
     return RunSummary(
-        task=task, settings=settings, allocation=allocation, record=record, metrics=metrics, compare=compare,
-        ledger=ledger_path(folder), report=report, student=student_folder(folder, record),
-        notes=folder.notes, least=folder.config.budgets.min_group_size,
-    )  # fmt: skip
+        task=task,
+        settings=settings,
+        allocation=allocation,
+        record=record,
+        metrics=metrics,
+        compare=compare,
+        ledger=ledger_path(folder),
+        report=report,
+        student=student_folder(folder, record),
+        notes=folder.notes,
+        least=folder.config.budgets.min_group_size,
+    )
 
 
 def _labelled(

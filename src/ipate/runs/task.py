@@ -94,9 +94,15 @@ def prepare(config: RunConfig) -> Task:
         warn_alike([*people.ids.tolist(), *unprotected.tolist()], where=data.name)
     own_pool, own_test = data.separate
     return Task(
-        data=data, parts=parts, people=people, unprotected=unprotected, pool=pool,
-        overlap=config.data.allow_overlap, public_truth=own_pool > 0, public_test=own_test > 0,
-    )  # fmt: skip
+        data=data,
+        parts=parts,
+        people=people,
+        unprotected=unprotected,
+        pool=pool,
+        overlap=config.data.allow_overlap,
+        public_truth=own_pool > 0,
+        public_test=own_test > 0,
+    )
 
 
 def _named(config: RunConfig) -> tuple[Dataset, Partition]:
@@ -117,11 +123,14 @@ def _own_files(config: RunConfig) -> tuple[Dataset, Partition]:
     names = ("label", "level", "epsilon", "person", "consent_date", "consent_version")
     declared = ("features", "drop", "categories", "dates", "numbers", "missing", "origin")
     sources = Sources(
-        private=wanted.file, public=wanted.public_file, test=wanted.test_file,
+        private=wanted.file,
+        public=wanted.public_file,
+        test=wanted.test_file,
         roles=Roles(**{name: getattr(wanted, name) for name in names}, part=wanted.public_column),
-        classes=wanted.classes, declared=Declared.of(**{name: getattr(wanted, name) for name in declared}),
+        classes=wanted.classes,
+        declared=Declared.of(**{name: getattr(wanted, name) for name in declared}),
         schema=None if wanted.schema_file is None else Schema.from_file(wanted.schema_file),
-    )  # fmt: skip
+    )
     return read_parts(
         sources, n_public=wanted.public, n_test=wanted.test, seed=config.split_seed, allow_overlap=wanted.allow_overlap
     )
@@ -196,14 +205,25 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
         levels, policy = _drawn(given.shares, len(private), config.split_seed), given.policy or DEFAULT_POLICY
     with refusing_large_delta():
         people = make_people(
-            len(private), budgets=epsilon, levels=levels, policy=policy, epsilon=given.epsilon, delta=given.delta,
-            person_id=persons, source=data.name if config.data.file is None else config.data.file.name,
-            merge_within=given.merge_within, place=lambda row: _place(data, int(private[row])),
-        )  # fmt: skip
+            len(private),
+            budgets=epsilon,
+            levels=levels,
+            policy=policy,
+            epsilon=given.epsilon,
+            delta=given.delta,
+            person_id=persons,
+            source=data.name if config.data.file is None else config.data.file.name,
+            merge_within=given.merge_within,
+            place=lambda row: _place(data, int(private[row])),
+        )
     most = group_limit(
-        given.max_groups, n_people=people.n_people, n_classes=data.n_classes, n_teachers=config.teachers.number,
-        points_per_teacher=config.teachers.points, voting=config.labelling.voting,
-    )  # fmt: skip
+        given.max_groups,
+        n_people=people.n_people,
+        n_classes=data.n_classes,
+        n_teachers=config.teachers.number,
+        points_per_teacher=config.teachers.points,
+        voting=config.labelling.voting,
+    )
     return people.merged(max_groups=most, min_group_size=given.min_group_size)
 
 

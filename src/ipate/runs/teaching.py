@@ -37,9 +37,14 @@ def public_metrics(task: Task) -> frozenset[str]:
 
 
 def taught(
-    folder: RunFolder, task: Task, settings: Settings, allocation: Allocation, record: Record, *,
+    folder: RunFolder,
+    task: Task,
+    settings: Settings,
+    allocation: Allocation,
+    record: Record,
+    *,
     decoded: Decoded | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Train, deploy and score the student, unless that stage is complete; `decoded` is what ballots gave."""
     path = folder.private / "metrics.json"  # computed with true labels, which are not released
     kept, shown = folder.read(path), student_folder(folder, record)
@@ -88,18 +93,32 @@ def _deployed(
         name_inputs(student, schema.encoded_names)
     mechanism = settings.aggregator(allocation.scale).mechanism
     made: dict[str, Any] = {
-        "run": folder.id, "voting": settings.voting, "variant": allocation.variant, "teachers": allocation.n_teachers,
-        "teacher": None if settings.ballots else config.teachers.model, "student": config.student.model,
+        "run": folder.id,
+        "voting": settings.voting,
+        "variant": allocation.variant,
+        "teachers": allocation.n_teachers,
+        "teacher": None if settings.ballots else config.teachers.model,
+        "student": config.student.model,
         **mechanism.parameters,
-    }  # fmt: skip
+    }
     facts = origin(
-        record, data=data.name, classes=data.classes, n_people=task.people.n_people,
-        unprotected=len(task.unprotected), notes=notes, scores=scores, **made,
-    )  # fmt: skip
+        record,
+        data=data.name,
+        classes=data.classes,
+        n_people=task.people.n_people,
+        unprotected=len(task.unprotected),
+        notes=notes,
+        scores=scores,
+        **made,
+    )
     return DeployedStudent(
-        model=student, classes_=class_names(data.classes), schema=schema, image=image,
-        channels_first=image is not None and find_student(config.student.model).images, facts=facts,
-    )  # fmt: skip
+        model=student,
+        classes_=class_names(data.classes),
+        schema=schema,
+        image=image,
+        channels_first=image is not None and find_student(config.student.model).images,
+        facts=facts,
+    )
 
 
 def teach(task: Task, config: RunConfig, rows: NDArray[np.int64], labels: NDArray[np.int64], **known: Any) -> Any:
@@ -116,10 +135,13 @@ def first_guess(folder: RunFolder, task: Task, allocation: Allocation, found: La
     path, config = folder.private / "student-probs.npz", folder.config
     if not path.is_file():
         known = guess(
-            find_student(config.student.model), _untrained(task, config),
-            task.features(task.parts.public, model=config.student.model), found, classes=task.data.classes,
+            find_student(config.student.model),
+            _untrained(task, config),
+            task.features(task.parts.public, model=config.student.model),
+            found,
+            classes=task.data.classes,
             total_weight=float(allocation.weights.sum()),
-        )  # fmt: skip
+        )
         write_npz(path, {"probs": np.zeros((0, task.data.n_classes)) if known is None else known})
     probs = np.asarray(read_npz(path, ("probs",))["probs"], dtype=np.float64)
     return probs if len(probs) else None

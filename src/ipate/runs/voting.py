@@ -42,20 +42,37 @@ def collect_votes(folder: RunFolder, name: str, *, task: Task, allocation: Alloc
         store.describe(groups=allocation.teacher_groups)
     notes, missing = dict[int, list[str]](), store.missing
     given: dict[str, Any] = {
-        "rows": rows, "X_public": pool, "n_classes": store.n_classes, "missing": missing, "seed": config.split_seed,
+        "rows": rows,
+        "X_public": pool,
+        "n_classes": store.n_classes,
+        "missing": missing,
+        "seed": config.split_seed,
         "notes": notes,
-    }  # fmt: skip
+    }
     with store.writing() as put, bar("teachers trained", len(rows)) as progress:
         if wanted.model in NETS:
             voted = train_nets_and_vote(
-                teacher, X, y, slots=allocation.teacher_sizes, device=wanted.device, n_jobs=wanted.n_jobs or 1,
-                progress=progress, **given,
-            )  # fmt: skip
+                teacher,
+                X,
+                y,
+                slots=allocation.teacher_sizes,
+                device=wanted.device,
+                n_jobs=wanted.n_jobs or 1,
+                progress=progress,
+                **given,
+            )
         else:
             voted = train_and_vote(
-                teacher, X, y, n_jobs=wanted.n_jobs, backend=wanted.engine, address=wanted.address,
-                cpu_seconds=wanted.cpu_seconds, progress=progress, **given,
-            )  # fmt: skip
+                teacher,
+                X,
+                y,
+                n_jobs=wanted.n_jobs,
+                backend=wanted.engine,
+                address=wanted.address,
+                cpu_seconds=wanted.cpu_seconds,
+                progress=progress,
+                **given,
+            )
         try:
             with closing(voted):
                 for number, own in voted:

@@ -18,9 +18,16 @@ _LIMITS = (
 
 
 def origin(
-    record: Record, *, data: str, classes: Sequence[Any], n_people: int, unprotected: int, notes: Sequence[str],
-    scores: Mapping[str, Any] | None = None, **made: Any,
-) -> dict[str, Any]:  # fmt: skip
+    record: Record,
+    *,
+    data: str,
+    classes: Sequence[Any],
+    n_people: int,
+    unprotected: int,
+    notes: Sequence[str],
+    scores: Mapping[str, Any] | None = None,
+    **made: Any,
+) -> dict[str, Any]:
     """Return the facts of `student.json` about how a student was made and which guarantee holds.
 
     `made` are further public settings. Costs are given only if the record's figures may be published.
@@ -34,16 +41,25 @@ def origin(
     labels |= {"reinforced": len(record.reinforced)} if record.reinforced else {}
     return {
         "made": {
-            "data": data, **made, "bound": record.bound, "conversion": record.conversion, **labels,
+            "data": data,
+            **made,
+            "bound": record.bound,
+            "conversion": record.conversion,
+            **labels,
             "labels_by_class": label_counts(record.teachers_labels, classes),
         },
         "guarantee": {
-            "kind": record.kind, "seeded": record.seeded, "publishable": open_, "statement": record.statement,
-            "people": n_people, "unprotected": unprotected, "groups": groups,
+            "kind": record.kind,
+            "seeded": record.seeded,
+            "publishable": open_,
+            "statement": record.statement,
+            "people": n_people,
+            "unprotected": unprotected,
+            "groups": groups,
         },
         "notes": list(notes),
         "scores": None if scores is None else dict(scores),
-    }  # fmt: skip
+    }
 
 
 def card(facts: Mapping[str, Any]) -> str:

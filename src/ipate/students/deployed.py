@@ -207,8 +207,12 @@ def as_frame(X: Any, described: Mapping[str, Any]) -> Any:
     import pandas as pd
 
     values = {column["name"]: column.get("values") for column in described["columns"]}
-    return pd.DataFrame({name: own if values[name] is None else pd.Categorical(own, categories=values[name])
-                         for name, own in read.items()})  # fmt: skip
+    return pd.DataFrame(
+        {
+            name: own if values[name] is None else pd.Categorical(own, categories=values[name])
+            for name, own in read.items()
+        }
+    )
 
 
 def _cells(column: Any, described: Mapping[str, Any]) -> Any:
@@ -445,9 +449,13 @@ def load_student(path: str | Path, *, allow_pickle: bool = False) -> DeployedStu
     model = read_model(folder / file, kind, sha256=digest, allow_pickle=allow_pickle, classes=seen)
     return DeployedStudent(
         model=NamedClassifier(model, classes.tolist()) if indices else model,
-        classes_=classes, schema=schema, frame=frame, image=image, channels_first=channels_first,
+        classes_=classes,
+        schema=schema,
+        frame=frame,
+        image=image,
+        channels_first=channels_first,
         facts=facts,
-    )  # fmt: skip
+    )
 
 
 def find_folder(path: Path) -> Path:

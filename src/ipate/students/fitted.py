@@ -102,9 +102,13 @@ class StudentMethods:
         if decoded is not None:
             known = ballot_lesson(student, decoded)
         self.student_ = student.teach(
-            student.make({}, seed=seed), pool, own.labels_, classes=self.classes_.tolist(), labelled=labelled,
+            student.make({}, seed=seed),
+            pool,
+            own.labels_,
+            classes=self.classes_.tolist(),
+            labelled=labelled,
             **known,
-        )  # fmt: skip
+        )
         own._frame = describe(pool)
         for note in self._notes() if own._record.publishable else ():
             logging.getLogger("ipate").warning("warning: %s", note)
@@ -114,11 +118,19 @@ class StudentMethods:
         allocation = own.allocation_
         mechanism = own.choice_.aggregator(allocation.scale).mechanism
         facts = origin(
-            own._record, data=name, classes=self.classes_.tolist(), n_people=allocation.people.n_people,
-            unprotected=own._unprotected, notes=self._notes(), voting=own.choice_.voting, variant=allocation.variant,
-            teachers=allocation.n_teachers, student=type(self.student_).__name__,
-            teacher=None if own.choice_.ballots else type(own._teacher()).__name__, **mechanism.parameters,
-        )  # fmt: skip
+            own._record,
+            data=name,
+            classes=self.classes_.tolist(),
+            n_people=allocation.people.n_people,
+            unprotected=own._unprotected,
+            notes=self._notes(),
+            voting=own.choice_.voting,
+            variant=allocation.variant,
+            teachers=allocation.n_teachers,
+            student=type(self.student_).__name__,
+            teacher=None if own.choice_.ballots else type(own._teacher()).__name__,
+            **mechanism.parameters,
+        )
         return DeployedStudent(model=self.student_, classes_=self.classes_, frame=own._frame, facts=facts)
 
     def _notes(self) -> tuple[str, ...]:

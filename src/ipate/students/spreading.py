@@ -27,9 +27,14 @@ class PoolGraph:
 
 
 def pool_graph(
-    pool: NDArray[Any], *, n_classes: int, kind: Kind | None = None, shape: tuple[int, ...] | None = None,
-    n_neighbors: int = NEIGHBORS, n_jobs: int | None = None,
-) -> PoolGraph:  # fmt: skip
+    pool: NDArray[Any],
+    *,
+    n_classes: int,
+    kind: Kind | None = None,
+    shape: tuple[int, ...] | None = None,
+    n_neighbors: int = NEIGHBORS,
+    n_jobs: int | None = None,
+) -> PoolGraph:
     """Fit features on the pool and join its points to their nearest neighbours."""
     features = fit_features(pool, n_classes=n_classes, kind=kind, shape=shape)
     points = features.directions(pool)
@@ -94,10 +99,17 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, estimator: Any = None, *, n_neighbors: int = NEIGHBORS, alpha: float | str = "auto",
-        balance: bool | str = "auto", features: Any = None, image_shape: Any = None, random_state: int | None = None,
+        self,
+        estimator: Any = None,
+        *,
+        n_neighbors: int = NEIGHBORS,
+        alpha: float | str = "auto",
+        balance: bool | str = "auto",
+        features: Any = None,
+        image_shape: Any = None,
+        random_state: int | None = None,
         n_jobs: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.estimator, self.n_neighbors, self.alpha, self.balance = estimator, n_neighbors, alpha, balance
         self.features, self.image_shape, self.random_state, self.n_jobs = features, image_shape, random_state, n_jobs
 
@@ -130,9 +142,13 @@ class GraphStudent(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if shape is None and np.ndim(X) > 2:
             shape = tuple(np.shape(X)[1:])
         own = made or pool_graph(
-            rows, n_classes=max(2, targets.shape[1]), kind=self.features, shape=shape, n_neighbors=self.n_neighbors,
+            rows,
+            n_classes=max(2, targets.shape[1]),
+            kind=self.features,
+            shape=shape,
+            n_neighbors=self.n_neighbors,
             n_jobs=self.n_jobs,
-        )  # fmt: skip
+        )
         if own.graph.points != len(rows):
             raise InputError(f"the graph has {own.graph.points} points and the pool {len(rows)}: they must be the same")
         self.features_: Features = own.features

@@ -128,9 +128,15 @@ class Student(ABC):
 
     @abstractmethod
     def fit(
-        self, model: Any, pool: NDArray[Any], labels: NDArray[np.int64], *, n_classes: int,
-        sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        model: Any,
+        pool: NDArray[Any],
+        labels: NDArray[np.int64],
+        *,
+        n_classes: int,
+        sample_weight: NDArray[np.float64] | None = None,
+        labelled: Labelled | None = None,
+    ) -> Any:
         """Return the model trained on class ids, with `predict` and `classes_`; `model` stays as it is.
 
         `labels` has a class id or −1 for every point of the pool, `sample_weight` says how much each point counts,
@@ -178,10 +184,16 @@ class Supervised(Student):
         return model
 
     def fit(
-        self, model: Any, pool: NDArray[Any], labels: NDArray[np.int64], *, n_classes: int,
-        sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
+        self,
+        model: Any,
+        pool: NDArray[Any],
+        labels: NDArray[np.int64],
+        *,
+        n_classes: int,
+        sample_weight: NDArray[np.float64] | None = None,
+        labelled: Labelled | None = None,
         review: Review | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Train a clone on class ids; one that saw a single class always says that class.
 
         With `review`, a model that has probabilities and takes weights is then trained anew: every point counts for
@@ -201,10 +213,16 @@ class Supervised(Student):
         return super().teach(model, pool, labels, classes=classes, **options)
 
     def _trained(
-        self, model: Any, pool: Any, labels: NDArray[np.int64], names: NDArray[Any], *,
-        sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
+        self,
+        model: Any,
+        pool: Any,
+        labels: NDArray[np.int64],
+        names: NDArray[Any],
+        *,
+        sample_weight: NDArray[np.float64] | None = None,
+        labelled: Labelled | None = None,
         review: Review | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Return a clone that was trained on `names` of the classes."""
         from sklearn.base import clone
         from sklearn.dummy import DummyClassifier
@@ -280,10 +298,17 @@ class Graph(Student):
         return make_model(GraphStudent, {"n_jobs": n_jobs, **options}, seed=seed)
 
     def fit(
-        self, model: Any, pool: Any, labels: NDArray[np.int64], *, n_classes: int,
-        sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
-        targets: Floats | None = None, made: Any = None,
-    ) -> Any:  # fmt: skip
+        self,
+        model: Any,
+        pool: Any,
+        labels: NDArray[np.int64],
+        *,
+        n_classes: int,
+        sample_weight: NDArray[np.float64] | None = None,
+        labelled: Labelled | None = None,
+        targets: Floats | None = None,
+        made: Any = None,
+    ) -> Any:
         """Train a clone on class ids, with further labelled data as points of the pool.
 
         `targets` are weights of the classes at every point, such as a posterior, and replace the labels. `made` is the
@@ -296,9 +321,14 @@ class Graph(Student):
 
 
 def _joined(
-    pool: Any, labels: NDArray[np.int64], n_classes: int, *, sample_weight: Floats | None, labelled: Labelled | None,
+    pool: Any,
+    labels: NDArray[np.int64],
+    n_classes: int,
+    *,
+    sample_weight: Floats | None,
+    labelled: Labelled | None,
     targets: Floats | None,
-) -> tuple[Any, Floats]:  # fmt: skip
+) -> tuple[Any, Floats]:
     """Return the pool with further labelled points, and the weights of the classes at all of them."""
     check_count("n_classes", n_classes, least=2)
     if targets is None:
@@ -355,10 +385,17 @@ class Semi(Student):
         return make_model(FixMatchClassifier, options, seed=seed)
 
     def fit(
-        self, model: Any, pool: NDArray[Any], labels: NDArray[np.int64], *, n_classes: int,
-        sample_weight: NDArray[np.float64] | None = None, labelled: Labelled | None = None,
-        targets: Floats | None = None, encoder: Any = None,
-    ) -> Any:  # fmt: skip
+        self,
+        model: Any,
+        pool: NDArray[Any],
+        labels: NDArray[np.int64],
+        *,
+        n_classes: int,
+        sample_weight: NDArray[np.float64] | None = None,
+        labelled: Labelled | None = None,
+        targets: Floats | None = None,
+        encoder: Any = None,
+    ) -> Any:
         """Train a clone on class ids, with further labelled images as points of the pool.
 
         `encoder` is the net of the pool, if it was trained before (`ipate.public.features.pool_encoder`).

@@ -21,10 +21,29 @@ if TYPE_CHECKING:
     from ipate.torch.estimator import FixMatchClassifier, TorchClassifier, module_classifier
 
 __all__ = [
-    "NETS", "PRESETS", "Augmentation", "Compute", "Encoder", "Ensemble", "FixMatchClassifier", "InputError", "Members",
-    "Net", "Optimiser", "Preset", "Student", "TeacherFailure", "TorchClassifier", "TrainingError", "module_classifier",
-    "single", "train_encoder", "train_ensemble", "train_fixmatch", "train_student",
-]  # fmt: skip
+    "NETS",
+    "PRESETS",
+    "Augmentation",
+    "Compute",
+    "Encoder",
+    "Ensemble",
+    "FixMatchClassifier",
+    "InputError",
+    "Members",
+    "Net",
+    "Optimiser",
+    "Preset",
+    "Student",
+    "TeacherFailure",
+    "TorchClassifier",
+    "TrainingError",
+    "module_classifier",
+    "single",
+    "train_encoder",
+    "train_ensemble",
+    "train_fixmatch",
+    "train_student",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -193,9 +193,15 @@ class BatchedNorm(nn.Module):
         """Normalise images (B, T·C, H, W) or features (T, B, C)."""
         flat = x if x.dim() == 4 else x.transpose(0, 1).flatten(1)
         found = functional.batch_norm(
-            flat, self.running_mean.flatten(), self.running_var.flatten(), self.weight.flatten(), self.bias.flatten(),
-            training=self.training, momentum=self.momentum, eps=self.eps,
-        )  # fmt: skip
+            flat,
+            self.running_mean.flatten(),
+            self.running_var.flatten(),
+            self.weight.flatten(),
+            self.bias.flatten(),
+            training=self.training,
+            momentum=self.momentum,
+            eps=self.eps,
+        )
         return found if x.dim() == 4 else found.view(len(found), *self.weight.shape).transpose(0, 1)
 
 

@@ -232,9 +232,13 @@ class Ensemble:
             names = [name for name in file.files if name.startswith("state/")]
             state = {name.removeprefix("state/"): torch.from_numpy(file[name]).to(chosen) for name in names}
         return cls(
-            net=NETS[about["net"]], image=tuple(about["image"]), n_classes=about["n_classes"], state=state,
-            silent=tuple(about["silent"]), fixed_class=about["fixed_class"],
-        )  # fmt: skip
+            net=NETS[about["net"]],
+            image=tuple(about["image"]),
+            n_classes=about["n_classes"],
+            state=state,
+            silent=tuple(about["silent"]),
+            fixed_class=about["fixed_class"],
+        )
 
     def _vote_type(self) -> np.dtype[Any]:
         return np.dtype(np.uint8 if self.n_classes <= 256 else np.int16)
@@ -290,9 +294,12 @@ class Student:
 
 
 def _extras(
-    n_teachers: int, n_queries: int, groups: Sequence[str] | None, weights: Sequence[float] | None,
+    n_teachers: int,
+    n_queries: int,
+    groups: Sequence[str] | None,
+    weights: Sequence[float] | None,
     labels: NDArray[Any] | None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return the small arrays of a votes file, after checking their shapes."""
     ids = None if groups is None else [str(group) for group in groups]
     given = {"groups": (ids, None), "weights": (weights, np.float64), "labels": (labels, None)}

@@ -72,10 +72,16 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not np.isin(labels, self.classes_).all():
             raise InputError(f"y holds {np.setdiff1d(labels, self.classes_)[0]!r}, which is not among the classes")
         self.student_ = train_student(
-            np.asarray(X), np.searchsorted(self.classes_, labels), n_classes=max(2, len(self.classes_)),
-            preset=self.preset, epochs=self.epochs, steps=self.steps, sample_weight=sample_weight, seed=self.seed,
+            np.asarray(X),
+            np.searchsorted(self.classes_, labels),
+            n_classes=max(2, len(self.classes_)),
+            preset=self.preset,
+            epochs=self.epochs,
+            steps=self.steps,
+            sample_weight=sample_weight,
+            seed=self.seed,
             device=self.device,
-        )  # fmt: skip
+        )
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
@@ -176,10 +182,17 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 images, steps=self.encoder_steps, seed=seed, device=self.device, progress=self._progress("features")
             )
         self.student_ = train_fixmatch(
-            images, self._ids(labels), n_classes=max(2, len(self.classes_)), sample_weight=sample_weight,
-            first_targets=told, encoder=self.encoder_, steps=self.steps, seed=seed, device=self.device,
+            images,
+            self._ids(labels),
+            n_classes=max(2, len(self.classes_)),
+            sample_weight=sample_weight,
+            first_targets=told,
+            encoder=self.encoder_,
+            steps=self.steps,
+            seed=seed,
+            device=self.device,
             progress=self._progress("student"),
-        )  # fmt: skip
+        )
         self.transduction_ = self.predict(images)
         return self
 

@@ -227,18 +227,25 @@ class _Step:
         self.weights = None if data.weights is None else torch.from_numpy(data.weights).to(device)
         with torch.device(device):
             self.net = BatchedNet(
-                settings.preset.net, self.models, image=settings.image, n_classes=settings.n_classes,
+                settings.preset.net,
+                self.models,
+                image=settings.image,
+                n_classes=settings.n_classes,
                 conv=compute.conv_mode(device),
-            )  # fmt: skip
+            )
         self.net.start(settings.seed, task.teachers)
         self.net.train()
         compiled = compute.compile
         self.forward: Callable[[Tensor], Tensor] = torch.compile(self.net, dynamic=False) if compiled else self.net
         kind = torch.optim.AdamW if chosen.decay else torch.optim.Adam
         self.optimiser: torch.optim.Optimizer = kind(
-            self.net.parameters(), lr=torch.tensor(chosen.rate, device=device) if compute.cuda_graph else chosen.rate,
-            eps=chosen.eps, weight_decay=chosen.decay, fused=compute.fused, capturable=compute.cuda_graph,
-        )  # fmt: skip
+            self.net.parameters(),
+            lr=torch.tensor(chosen.rate, device=device) if compute.cuda_graph else chosen.rate,
+            eps=chosen.eps,
+            weight_decay=chosen.decay,
+            fused=compute.fused,
+            capturable=compute.cuda_graph,
+        )
 
     def set_rate(self, rate: float) -> None:
         """Set the learning rate of the next step."""
@@ -267,9 +274,11 @@ class _Step:
         with torch.autocast(images.device.type, torch.bfloat16, compute.amp, cache_enabled=not compute.cuda_graph):
             logits = self.forward(images)
         losses = functional.cross_entropy(
-            logits.float().flatten(0, 1), self._by_teacher(self.labels, rows), reduction="none",
+            logits.float().flatten(0, 1),
+            self._by_teacher(self.labels, rows),
+            reduction="none",
             label_smoothing=preset.label_smoothing,
-        )  # fmt: skip
+        )
         if self.weights is not None:
             losses = losses * self._by_teacher(self.weights, rows)
         return losses.sum() / preset.batch_size

@@ -166,16 +166,37 @@ def _nets() -> tuple[Net, ...]:
 
     norm = Norm(momentum=0.1, eps=1e-3)
     paper: tuple[Layer, ...] = (
-        Conv(channels=32, padding=0, bias=True), Relu(), norm, Pool(),
-        Flatten(), Dense(units=100), Relu(), norm, Dense(),
-    )  # fmt: skip
+        Conv(channels=32, padding=0, bias=True),
+        Relu(),
+        norm,
+        Pool(),
+        Flatten(),
+        Dense(units=100),
+        Relu(),
+        norm,
+        Dense(),
+    )
     small: tuple[Layer, ...] = (
-        *normalised(16, 16), Pool(), *normalised(32), Pool(),
-        Flatten(), Dense(units=64, bias=False), Norm(), Relu(), Dropout(p=0.3), Dense(),
-    )  # fmt: skip
+        *normalised(16, 16),
+        Pool(),
+        *normalised(32),
+        Pool(),
+        Flatten(),
+        Dense(units=64, bias=False),
+        Norm(),
+        Relu(),
+        Dropout(p=0.3),
+        Dense(),
+    )
     average: tuple[Layer, ...] = (
-        *normalised(48, 48), Pool(), *normalised(96, 96), Pool(), *normalised(192, 192), Average(), Dense(),
-    )  # fmt: skip
+        *normalised(48, 48),
+        Pool(),
+        *normalised(96, 96),
+        Pool(),
+        *normalised(192, 192),
+        Average(),
+        Dense(),
+    )
     return (
         Net(name="paper-mnist", layers=paper, image=(1, 28, 28)),
         Net(name="small", layers=small, image=(1, 28, 28)),
@@ -266,14 +287,21 @@ _PRESETS = (
     # The paper, 'Datasets and Models': Adam and the rest as in TensorFlow 2.4 (rate .001, ε = 1e-7, batches of
     # 32), rotations of ±7.5° and shifts of 7%. The number of epochs is not in the paper.
     Preset(
-        name="paper-mnist", net=NETS["paper-mnist"], optimiser=Optimiser(eps=1e-7), augmentation=_PAPER_AUGMENTATION,
+        name="paper-mnist",
+        net=NETS["paper-mnist"],
+        optimiser=Optimiser(eps=1e-7),
+        augmentation=_PAPER_AUGMENTATION,
         epochs=50,
     ),
     Preset(
-        name="small", net=NETS["small"], optimiser=Optimiser(rate=3e-3, decay=0.01, schedule="cosine"),
-        augmentation=Augmentation(degrees=12, shift=0.10, scale=0.12, shear=0.15), label_smoothing=0.1, steps=1000,
+        name="small",
+        net=NETS["small"],
+        optimiser=Optimiser(rate=3e-3, decay=0.01, schedule="cosine"),
+        augmentation=Augmentation(degrees=12, shift=0.10, scale=0.12, shear=0.15),
+        label_smoothing=0.1,
+        steps=1000,
     ),
     Preset(name="vgg", net=NETS["vgg"], optimiser=Optimiser(), augmentation=_PAPER_AUGMENTATION, epochs=100),
     Preset(name="vgg-plain", net=NETS["vgg-plain"], optimiser=Optimiser(), epochs=60),  # for comparison
-)  # fmt: skip
+)
 PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _PRESETS})

@@ -64,11 +64,21 @@ def _run(args: argparse.Namespace) -> None:
     compute = Compute(amp=args.amp)
     start = time.perf_counter()
     ensemble = train_ensemble(
-        data["X"], data["y"], _members(args.members, teachers), preset=args.preset, epochs=args.epochs,
-        n_classes=_classes(args.classes, data["y"]), steps=args.steps, seed=args.split_seed, device=args.device,
-        teachers_per_batch=args.teachers_per_batch, n_jobs=args.jobs, on_failure=args.on_failure, compute=compute,
+        data["X"],
+        data["y"],
+        _members(args.members, teachers),
+        preset=args.preset,
+        epochs=args.epochs,
+        n_classes=_classes(args.classes, data["y"]),
+        steps=args.steps,
+        seed=args.split_seed,
+        device=args.device,
+        teachers_per_batch=args.teachers_per_batch,
+        n_jobs=args.jobs,
+        on_failure=args.on_failure,
+        compute=compute,
         progress=_show,
-    )  # fmt: skip
+    )
     sys.stderr.write(f"\ntrained {ensemble.n_teachers} teachers in {time.perf_counter() - start:.1f} s\n")
     for failure in ensemble.failures:
         sys.stderr.write(f"{failure}\n")

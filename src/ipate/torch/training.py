@@ -86,9 +86,19 @@ def train_ensemble(
     """
     chosen = find_preset(preset).lasting(epochs=epochs, steps=steps)
     ensemble = _train(
-        X, y, members, n_classes=n_classes, preset=chosen, seed=seed, device=device, together=teachers_per_batch,
-        n_jobs=chosen_jobs(n_jobs), fixed_class=fixed_class, compute=compute or Compute(), progress=progress,
-    )  # fmt: skip
+        X,
+        y,
+        members,
+        n_classes=n_classes,
+        preset=chosen,
+        seed=seed,
+        device=device,
+        together=teachers_per_batch,
+        n_jobs=chosen_jobs(n_jobs),
+        fixed_class=fixed_class,
+        compute=compute or Compute(),
+        progress=progress,
+    )
     if ensemble.failures and on_failure == "raise":
         raise TrainingError(ensemble.failures, ensemble)
     return ensemble
@@ -122,9 +132,18 @@ def train_student(
     chosen = find_preset(preset).lasting(epochs=epochs, steps=steps)
     weights = None if sample_weight is None else _relative(sample_weight, np.size(y))
     ensemble = _train(
-        X, y, [np.arange(len(X))], weights=weights, n_classes=n_classes, preset=chosen, seed=seed, device=device,
-        together=1, compute=compute or Compute(), progress=progress,
-    )  # fmt: skip
+        X,
+        y,
+        [np.arange(len(X))],
+        weights=weights,
+        n_classes=n_classes,
+        preset=chosen,
+        seed=seed,
+        device=device,
+        together=1,
+        compute=compute or Compute(),
+        progress=progress,
+    )
     if ensemble.failures:
         raise InputError(f"the student could not be trained: {ensemble.failures[0].reason}")
     return Student(ensemble=ensemble)
@@ -139,10 +158,21 @@ def _relative(weights: NDArray[Any], size: int) -> NDArray[np.float32]:
 
 
 def _train(
-    X: NDArray[Any], y: NDArray[Any], members: Members | Sequence[Any] | NDArray[Any], *, preset: Preset,
-    n_classes: int, seed: int, device: str | torch.device, compute: Compute, together: int | None,
-    progress: Report | None, weights: NDArray[np.float32] | None = None, n_jobs: int = 1, fixed_class: int = 0,
-) -> Ensemble:  # fmt: skip
+    X: NDArray[Any],
+    y: NDArray[Any],
+    members: Members | Sequence[Any] | NDArray[Any],
+    *,
+    preset: Preset,
+    n_classes: int,
+    seed: int,
+    device: str | torch.device,
+    compute: Compute,
+    together: int | None,
+    progress: Report | None,
+    weights: NDArray[np.float32] | None = None,
+    n_jobs: int = 1,
+    fixed_class: int = 0,
+) -> Ensemble:
     """Check the input and train all teachers, some together at a time; those that failed are named in the ensemble."""
     images, labels = as_images(X, preset.net), np.asarray(y)
     if labels.shape != (len(images),) or labels.dtype.kind not in "iub":
@@ -160,9 +190,14 @@ def _train(
     if compute.cuda_graph and chosen.type != "cuda":
         raise InputError(f"cuda_graph needs a GPU: the device is {chosen.type}")
     settings = Settings(
-        preset=preset, image=image, n_classes=n_classes, steps=preset.n_steps(float(known.slots.mean())), seed=seed,
-        device=chosen, compute=compute,
-    )  # fmt: skip
+        preset=preset,
+        image=image,
+        n_classes=n_classes,
+        steps=preset.n_steps(float(known.slots.mean())),
+        seed=seed,
+        device=chosen,
+        compute=compute,
+    )
     together = together or _teachers_that_fit(settings)
     everyone, data = range(known.n_teachers), Data(images=images, labels=labels, weights=weights)
     chunks = [everyone[start : start + together] for start in range(0, len(everyone), together)]
@@ -248,9 +283,14 @@ def _assembled(done: list[Trained], settings: Settings, fixed_class: int) -> Ens
         }
     silent = {teacher for part in done for teacher in part.idle} | {failure.teacher for failure in failures}
     return Ensemble(
-        net=settings.preset.net, image=settings.image, n_classes=settings.n_classes, state=state,
-        silent=tuple(sorted(silent)), fixed_class=fixed_class, failures=failures,
-    )  # fmt: skip
+        net=settings.preset.net,
+        image=settings.image,
+        n_classes=settings.n_classes,
+        state=state,
+        silent=tuple(sorted(silent)),
+        fixed_class=fixed_class,
+        failures=failures,
+    )
 
 
 def _untrained(settings: Settings) -> State:

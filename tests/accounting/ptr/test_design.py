@@ -184,9 +184,7 @@ def ramp_from(loss, *, epsilon=30.0, delta=1e-6, kept=0.0):
     losses.reverse()
     limits = bound_limits(np.array(losses), 1, np.full(len(losses), 3.0), epsilon=epsilon - 1e-8, delta=delta)
     table = GroupTable(group="one", orders=(3.0,) * len(losses), bounds=tuple(limits.tolist()))
-    return replace(
-        DESIGNS[False], setting=replace(SETTING, groups=(group,)), losses=tuple(losses), tables=(table,)
-    )  # fmt: skip
+    return replace(DESIGNS[False], setting=replace(SETTING, groups=(group,)), losses=tuple(losses), tables=(table,))
 
 
 def test_chances_of_the_coin_keep_the_condition_on_failures():

@@ -150,5 +150,9 @@ def test_sentence_on_images_states_runs_spread_and_ties():
 
 def test_every_budget_of_the_issue_is_there():
     assert [mix.epsilon for mix in BUDGETS.values() if not mix.individual] == [
-        (0.1,), (0.3,), (pytest.approx(0.6931, rel=1e-3),), (1.0,), (3.0,)
-    ]  # fmt: skip
+        (0.1,),
+        (0.3,),
+        (pytest.approx(0.6931, rel=1e-3),),
+        (1.0,),
+        (3.0,),
+    ]

@@ -144,9 +144,13 @@ def decode(histogram: Ints, cells: NDArray[np.integer]) -> Decoded:
     scale = STEP / np.sqrt(len(histogram))
     margins = _margins(sums) * scale
     return Decoded(
-        labels=np.argmax(sums, axis=1).astype(np.int64), margins=margins, confidence=_bins(margins),
-        scores=sums * scale, cells=cells, weight=float(histogram.sum() * scale / SIGMA),
-    )  # fmt: skip
+        labels=np.argmax(sums, axis=1).astype(np.int64),
+        margins=margins,
+        confidence=_bins(margins),
+        scores=sums * scale,
+        cells=cells,
+        weight=float(histogram.sum() * scale / SIGMA),
+    )
 
 
 def _margins(scores: NDArray[Any]) -> NDArray[Any]:

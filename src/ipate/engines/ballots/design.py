@@ -128,10 +128,16 @@ class Design:
     def as_json(self) -> dict[str, Any]:
         """Return the design as plain data."""
         return {
-            "partitions": self.partitions, "cells": self.cells, "classes": self.n_classes, "sigma": SIGMA,
-            "affordable_weight": self.affordable, "share_used": self.share, "weight": self.total,
-            "weight_per_class": self.per_class, "weights": self.weights,
-        }  # fmt: skip
+            "partitions": self.partitions,
+            "cells": self.cells,
+            "classes": self.n_classes,
+            "sigma": SIGMA,
+            "affordable_weight": self.affordable,
+            "share_used": self.share,
+            "weight": self.total,
+            "weight_per_class": self.per_class,
+            "weights": self.weights,
+        }
 
 
 def ballot_terms(groups: Sequence[Group], meter: Meter | None = None) -> list[Terms]:
@@ -176,8 +182,10 @@ def make_design(
         )
     root = math.sqrt(check_count("partitions", partitions))
     held = {entry.account.id: entry for entry in terms}
-    people = {name: check_count(f"the number of people of group {name!r}", entry.account.people)
-              for name, entry in held.items()}  # fmt: skip
+    people = {
+        name: check_count(f"the number of people of group {name!r}", entry.account.people)
+        for name, entry in held.items()
+    }
     left = {name: entry.limit - (spent or {}).get(name, np.zeros(entry.meter.width)) for name, entry in held.items()}
     weights = {name: _affordable(entry, left[name]) for name, entry in held.items()}
     total = math.fsum(people[name] * weight for name, weight in weights.items())
@@ -190,9 +198,15 @@ def make_design(
     if not any(units.values()):
         raise BudgetExceededError("no budget is left for ballots: nobody's ballot would have any weight")
     return Design(
-        units=units, people=people, terms=held, partitions=partitions, cells=m, n_classes=n_classes,
-        affordable=total / SIGMA, share=share,
-    )  # fmt: skip
+        units=units,
+        people=people,
+        terms=held,
+        partitions=partitions,
+        cells=m,
+        n_classes=n_classes,
+        affordable=total / SIGMA,
+        share=share,
+    )
 
 
 def state_design(
@@ -243,9 +257,16 @@ def ballot_layout(variant: str, groups: Sequence[Group], meter: Meter | None = N
     named, home, notes = _counted(variant, groups)
     accounts = tuple(terms.account for terms in ballot_terms(named, meter))
     return Layout(
-        variant=variant, rule="gdp", groups=accounts, teachers={group.id: 0 for group in named}, home=home,
-        weights=np.zeros(0), teacher_groups=(), copies={group.id: 1 for group in named}, notes=notes,
-    )  # fmt: skip
+        variant=variant,
+        rule="gdp",
+        groups=accounts,
+        teachers={group.id: 0 for group in named},
+        home=home,
+        weights=np.zeros(0),
+        teacher_groups=(),
+        copies={group.id: 1 for group in named},
+        notes=notes,
+    )
 
 
 def _counted(variant: str, groups: Sequence[Group]) -> tuple[tuple[Group, ...], Mapping[str, str], tuple[str, ...]]:
@@ -262,9 +283,12 @@ def _counted(variant: str, groups: Sequence[Group]) -> tuple[tuple[Group, ...], 
 def allocate_ballots(variant: str, *, people: People, seed: int, meter: Meter | None = None) -> Allocation:
     """Return the allocation of ballots; people who withdraw from it stay counted, and their ballots are empty."""
     return Allocation(
-        layout=ballot_layout(variant, people.groups, meter), people=people, seed=seed,
-        offsets=np.zeros(1, dtype=np.int64), persons=np.zeros(0, dtype=np.int64),
-    )  # fmt: skip
+        layout=ballot_layout(variant, people.groups, meter),
+        people=people,
+        seed=seed,
+        offsets=np.zeros(1, dtype=np.int64),
+        persons=np.zeros(0, dtype=np.int64),
+    )
 
 
 def voters(allocation: Allocation) -> People:

@@ -89,10 +89,15 @@ def read_ballots(path: Path, rows: Sequence[GroupRow], *, delta: float, meter: M
         _check_points(cells, shape, arrays)
         maps = arrays.get("maps")
         return GivenBallots(
-            total=_total(ballots, ids, design), cells=cells, groups=tuple(groups), design=design, meter=meter,
-            queries=read_ids("queries", arrays.get("queries")), labels=arrays.get("labels"),
+            total=_total(ballots, ids, design),
+            cells=cells,
+            groups=tuple(groups),
+            design=design,
+            meter=meter,
+            queries=read_ids("queries", arrays.get("queries")),
+            labels=arrays.get("labels"),
             maps=None if maps is None else str(maps),
-        )  # fmt: skip
+        )
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 

@@ -103,9 +103,13 @@ def sum_private(X: Any, y: NDArray[np.integer], people: People, *, design: Desig
         readable[part] = maps.features.readable(rows)
         cells[part] = maps.cells.assign(maps.features.transform(rows))
     return sum_ballots(
-        cells, y, units=units_by_person(design, people), person_of_row=people.person_of_row, shape=design.shape,
+        cells,
+        y,
+        units=units_by_person(design, people),
+        person_of_row=people.person_of_row,
+        shape=design.shape,
         readable=readable,
-    )  # fmt: skip
+    )
 
 
 def release(
@@ -167,10 +171,13 @@ def release(
     spent = {account: book.spent(account) for account in book.terms}
     settled = None if maps is None else maps.cells
     design = make_design(
-        list(book.terms.values()), n_classes=n_classes, n_pool=len(pool), spent=spent,
+        list(book.terms.values()),
+        n_classes=n_classes,
+        n_pool=len(pool),
+        spent=spent,
         partitions=partitions if settled is None else settled.partitions,
         cells=None if settled is None else settled.cells,
-    )  # fmt: skip
+    )
     design.check_useful(private=bool(book.private_history))
     maps = maps or PublicMaps.make(
         pool, n_classes=n_classes, cells=design.cells, partitions=partitions, features=features, n_jobs=n_jobs
@@ -190,11 +197,18 @@ def charge_ballots(book: Ledger, design: Design, drawn: Histogram, *, seeded: bo
     bounds = {terms.meter.bound for terms in design.terms.values()}
     book.charge(
         Charge(
-            cost=design.costs, queries=(), answered=np.zeros(0, dtype=bool),
+            cost=design.costs,
+            queries=(),
+            answered=np.zeros(0, dtype=bool),
             sensitivity={account: np.asarray(weight) for account, weight in design.weights.items()},
-            sigma=SIGMA, check_sigma=None, bound=bounds.pop(), seeded=seeded, kind="ballots", histogram=drawn,
+            sigma=SIGMA,
+            check_sigma=None,
+            bound=bounds.pop(),
+            seeded=seeded,
+            kind="ballots",
+            histogram=drawn,
         )
-    )  # fmt: skip
+    )
 
 
 def _check_accounts(book: Ledger, people: People) -> None:
@@ -211,9 +225,13 @@ def _result(book: Ledger, drawn: Histogram, maps: PublicMaps, people: People, no
         )
     decoded = decode(drawn.counts, maps.pool)
     return BallotRelease(
-        labelling=labelling_of(book, decoded, people.groups), decoded=decoded, histogram=drawn, features=maps.features,
-        cells=maps.cells, notes=notes,
-    )  # fmt: skip
+        labelling=labelling_of(book, decoded, people.groups),
+        decoded=decoded,
+        histogram=drawn,
+        features=maps.features,
+        cells=maps.cells,
+        notes=notes,
+    )
 
 
 def labelling_of(book: Ledger, decoded: Decoded, groups: Sequence[Group]) -> Labelling:
@@ -223,11 +241,19 @@ def labelling_of(book: Ledger, decoded: Decoded, groups: Sequence[Group]) -> Lab
     meter = next(iter(book.terms.values())).meter
     stopped_by: StoppedBy = "other" if book.private_history else "account"
     return Labelling(
-        queries=np.arange(size), labels=decoded.labels, answered=np.ones(size, dtype=bool),
-        reinforced=np.zeros(size, dtype=bool), repeated=np.zeros(size, dtype=bool), stopped_by="pool",
-        guarantee=state_guarantee(meter, stopped_by=stopped_by, seeded=seeded), seeded=seeded, meter=meter,
-        groups=tuple(_group_results(book, groups)), ballots=_facts(book), confidence=decoded.confidence,
-    )  # fmt: skip
+        queries=np.arange(size),
+        labels=decoded.labels,
+        answered=np.ones(size, dtype=bool),
+        reinforced=np.zeros(size, dtype=bool),
+        repeated=np.zeros(size, dtype=bool),
+        stopped_by="pool",
+        guarantee=state_guarantee(meter, stopped_by=stopped_by, seeded=seeded),
+        seeded=seeded,
+        meter=meter,
+        groups=tuple(_group_results(book, groups)),
+        ballots=_facts(book),
+        confidence=decoded.confidence,
+    )
 
 
 def _weights(book: Ledger) -> dict[str, float]:
@@ -249,9 +275,12 @@ def _group_results(book: Ledger, groups: Sequence[Group]) -> list[GroupResult]:
     before, terms, moved = book.before, book.terms, _weights(book)
     return [
         GroupResult(
-            group=group, weight=moved[group.id], sensitivity=moved[group.id], cost=book.epsilon(group.id),
+            group=group,
+            weight=moved[group.id],
+            sensitivity=moved[group.id],
+            cost=book.epsilon(group.id),
             before=before[group.id],
             order=terms[group.id].meter.orders[0] if terms[group.id].meter.fixes_order else None,
         )
         for group in groups
-    ]  # fmt: skip
+    ]

@@ -318,10 +318,17 @@ def compare_bounds(
     for place, name in enumerate(names):
         rows: list[HistoryRow] = []
         audits[name] = account_for(
-            votes, panel, mechanism, Meter(name, conversion, orders), answered=answered, student_probs=student_probs,
-            stopped_by=stopped_by, seeded=seeded, history=rows.extend,
+            votes,
+            panel,
+            mechanism,
+            Meter(name, conversion, orders),
+            answered=answered,
+            student_probs=student_probs,
+            stopped_by=stopped_by,
+            seeded=seeded,
+            history=rows.extend,
             progress=None if progress is None else partial(_advance, progress, place * votes.n_queries),
-        )  # fmt: skip
+        )
         history[name] = np.array([value for _, _, value in rows]).reshape(-1, len(panel.groups))
     return Comparison(audits=audits, history=history)
 
