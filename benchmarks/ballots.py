@@ -24,14 +24,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate.engines.ballots.counting import Decoded
+from ipate.engines.ballots.counting import Decoded, Histogram
 from ipate.engines.ballots.design import ballot_terms, make_design
 from ipate.engines.ballots.release import PublicMaps, release
+from ipate.ledger.admission import Roster
+from ipate.ledger.base import Opening
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
 from ipate.public.features import Features, fit_features
 from ipate.release.noise import SecureNoise, SeededNoise
-from ipate.students.confidence import ballot_lesson
 from ipate.students.student import find_student
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -171,7 +172,9 @@ def score(data: Split, rows: tuple[Array, Array], labels: Array, decoded: Decode
     from sklearn.linear_model import LogisticRegression
 
     student = find_student(LogisticRegression(max_iter=1000))
-    known = {} if decoded is None else ballot_lesson(student, decoded)
+    known: dict[str, Any] = {} if decoded is None else {"sample_weight": decoded.sample_weight}
+    if decoded is not None and student.reviews and decoded.reviewable:
+        known["review"] = decoded.review
     trained = student.fit(student.make({}), rows[0], labels, n_classes=data.n_classes, **known)
     right = trained.predict(rows[1]) == data.test[1]
     return 100 * float(right.mean()), 100 * min(right[data.test[1] == c].mean() for c in range(data.n_classes))
@@ -400,8 +403,10 @@ def kills(wanted: int) -> None:
     members = {str(name): people.groups[g].id for name, g in zip(people.ids, people.group_of_person, strict=True)}
     maps = PublicMaps.make(pool, n_classes=3, cells=6, partitions=4)
 
+    opening = Opening(terms=ballot_terms(people.groups), roster=Roster(people=members))
+
     def work(path: Path, told: Path) -> None:
-        with SqliteLedger.open(path, ballot_terms(people.groups), people=members) as book:
+        with SqliteLedger.begin(path, opening) as book:
             found = release(pool, X, y, people, n_classes=3, ledger=book, maps=maps)
         with open(told, "a", encoding="utf-8") as file:
             file.write(found.histogram.fingerprint + "\n")
@@ -425,8 +430,8 @@ def kills(wanted: int) -> None:
                 killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
             seen = told.read_text().splitlines() if told.exists() else []
             try:
-                with SqliteLedger.open(path, readonly=True) as book:
-                    stored, spent = book.stored("ballots").histogram, [book.spent(a).any() for a in book.terms]
+                with SqliteLedger.read(path) as book:
+                    stored, spent = Histogram.of(book), [book.spent(a).any() for a in book.terms]
                     charges = len(book.charges)
             except Exception:  # killed before the file was complete
                 stored, spent, charges = None, [], 0

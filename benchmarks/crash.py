@@ -24,11 +24,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -40,8 +40,11 @@ from ipate.engines.teachers.loop import account_terms, label
 from ipate.engines.teachers.panel import Panel
 from ipate.engines.teachers.votes import Votes
 from ipate.errors import IpateError
-from ipate.ledger.records import Charge
-from ipate.ledger.sqlite import SqliteLedger
+from ipate.files import unpack_arrays
+from ipate.ledger.base import Opening
+from ipate.ledger.records import Charge, Terms
+from ipate.ledger.sqlite import SqliteLedger, SqliteStorage
+from ipate.release.answers import paid_answers
 from ipate.release.noise import SeededNoise
 from ipate.release.results import Labelling
 
@@ -61,11 +64,11 @@ class Telling(SqliteLedger):
     def charge(self, charge: Charge) -> None:
         """Charge, then let the answers be seen."""
         super().charge(charge)
-        if charge.labels is not None and self.out >= 0:
-            seen = np.full((len(charge.queries), 1), "", dtype=object)
-            if charge.counts is not None:
-                seen[charge.answered, 0] = [" ".join(map(str, row)) for row in charge.counts.tolist()]
-            rows = zip(charge.queries, charge.labels.tolist(), seen[:, 0], strict=True)
+        if self.out >= 0:
+            found, seen = unpack_arrays(charge.payload), np.full((len(charge.keys), 1), "", dtype=object)
+            if "counts" in found:
+                seen[charge.answered, 0] = [" ".join(map(str, row)) for row in found["counts"].tolist()]
+            rows = zip(charge.keys, found["labels"].tolist(), seen[:, 0], strict=True)
             os.write(self.out, "".join(f"{query} {found} {more}\n" for query, found, more in rows).encode())
 
 
@@ -81,6 +84,11 @@ def voting(queries: int, *, teachers: int = 60, classes: int = 4) -> tuple[Votes
     return made, Panel.from_votes(made, budgets, weights=weights)
 
 
+def opened(terms: Sequence[Terms]) -> Opening:
+    """How the seeded runs of this script are opened."""
+    return Opening(terms=terms, noise="seeded")
+
+
 def run(
     path: Path,
     told: Path | None,
@@ -92,7 +100,7 @@ def run(
     made: Confident = NOISY,
 ) -> Labelling:
     """Label with the durable ledger, from wherever it stands."""
-    with Telling.open(path, account_terms(panel, METER, made), noise="seeded", timeout=timeout) as book:
+    with Telling.begin(path, opened(account_terms(panel, METER, made)), timeout=timeout) as book:
         if told is not None:
             book.out = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         return label(votes, panel, made, METER, noise=NOISE, ledger=book, batch=batch)
@@ -122,13 +130,14 @@ def inspect(path: Path, told: Path) -> int:
             raise AssertionError("labels were seen and there is no ledger")
         return 0
     try:
-        book = SqliteLedger.open(path, readonly=True)
+        book = SqliteLedger.read(path)
     except IpateError:
         if told.exists() and told.read_text():
             raise
         return 0  # killed while the file was being made: it holds nothing yet
     with book:  # opening has verified chain, sums and budgets
-        answers, noisy = book.stored().answers, book.stored().noisy_votes
+        kept = paid_answers(book)
+        answers, noisy = kept.answers, kept.noisy_votes
         lines = told.read_text().splitlines() if told.exists() else []
         for line in lines if not lines or told.read_text().endswith("\n") else lines[:-1]:
             query, found, *counts = line.split()
@@ -223,13 +232,13 @@ def compare(folder: Path) -> int:
             if file.name != "groups.csv":
                 seen.update({row["query"]: row["label"] for row in csv.DictReader(stream)})
     try:
-        book = SqliteLedger.open(path, readonly=True)  # verifies chain, sums, budgets and the head beside it
+        book = SqliteLedger.read(path)  # verifies chain, sums, budgets and the head beside it
     except IpateError:
         if seen:
             raise
         return 0  # killed while the file was being made
     with book:
-        answers = {query: "" if found < 0 else str(found) for query, (found, _, _) in book.stored().answers.items()}
+        answers = {query: "" if row[0] < 0 else str(row[0]) for query, row in paid_answers(book).answers.items()}
         for account, held in book.terms.items():
             if book.epsilon(account) > held.account.epsilon:
                 raise AssertionError(f"account {account} is over its budget")
@@ -349,10 +358,11 @@ def speed(folder: Path) -> list[dict[str, Any]]:
                 return time.perf_counter() - start
 
             memory = work()
-            with Timed.open(path.with_suffix(".careless"), terms, noise="seeded") as careless:
-                careless._connection.execute("PRAGMA synchronous = OFF")  # what the commit costs without the disk
+            with Timed.begin(path.with_suffix(".careless"), opened(terms)) as careless:
+                file = cast("SqliteStorage", careless._file)
+                file._connection.execute("PRAGMA synchronous = OFF")  # what the commit costs without the disk
                 work(careless)
-            with Timed.open(path, terms, noise="seeded") as book:
+            with Timed.begin(path, opened(terms)) as book:
                 took = work(book)
                 start = time.perf_counter()
                 book.verify()

@@ -101,10 +101,10 @@ def compare_fits(seeds: int, epsilon: float) -> None:
             )
             public = data.y[parts.public]
             model.fit(data.X[parts.private], data.y[parts.private], X_public=data.X[parts.public], y_public=public)
-            result = model.labelling_
+            result = model._record
             score = float(np.mean(model.predict(data.X[parts.test]) == data.y[parts.test]))
             spent = model.guarantees_[0].cost
-            found.append((result.n_labels, int(result.reinforced.sum()), model.vote_accuracy_ or 0.0, score, spent))
+            found.append((result.n_labels, len(result.reinforced), model.vote_accuracy_ or 0.0, score, spent))
             print(_row(str(seed), name, found[-1]), flush=True)
     wins = sum(one[3] > other[3] for one, other in zip(rows["interactive"], rows["confident"], strict=True))
     for name, found in rows.items():

@@ -34,6 +34,7 @@ import sklearn.naive_bayes
 from ipate.cli.app import _run
 from ipate.data import load
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.release.answers import paid_answers
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import known_heads, ledger_path
 
@@ -119,13 +120,13 @@ def answers(folder: Path) -> dict[str, int]:
         if seen:
             raise AssertionError("labels can be read and nothing says what they were charged to")
         return {}
-    with SqliteLedger.open(path, run=run.id, readonly=True) as book:  # chain, sums and budgets are verified
+    with SqliteLedger.read(path, run.id) as book:  # chain, sums and budgets are verified
         for head in heads.values():
             book.check_head(head)
         for account in book.terms:
             if not np.any(book.spent(account) <= book.limit(account)):
                 raise AssertionError(f"account {account} is over its budget")
-        held = {query: label for query, (label, _, _) in book.stored().answers.items()}
+        held = {query: label for query, (label, _, _) in paid_answers(book).answers.items()}
     rows = {int(row["query"]) for row in seen}
     if len(rows) > len(held) or len(seen) != len(rows):
         raise AssertionError(f"{len(seen)} answers can be read and {len(held)} were charged")
@@ -205,10 +206,10 @@ def writers(base: Path, config: Path) -> dict[str, Any]:
     third = ended(started(config, "--out", base / "third", "--ledger", shared))
     if codes not in ([0, 0], [0, 1], [1, 0]) or third != 1:
         raise AssertionError(f"two writers ended with {codes}, and one that came when all was spent with {third}")
-    with SqliteLedger.open(shared, readonly=True) as book:
+    with SqliteLedger.read(shared) as book:
         spent = {account: book.epsilon(account) for account in book.terms}
         budget = {account: terms.account.epsilon for account, terms in book.terms.items()}
-        charged = len(book.stored().answers)
+        charged = len(paid_answers(book).answers)
     if any(spent[account] > budget[account] for account in spent):
         raise AssertionError(f"spent {spent} of {budget}")
     for number, code in enumerate(codes):

@@ -45,6 +45,7 @@ def label_all(path: Path, classes: int, limit: int, *, durable: bool) -> None:
     from ipate.engines.teachers.loop import account_terms, label
     from ipate.engines.teachers.panel import Panel
     from ipate.engines.teachers.votes import Votes
+    from ipate.ledger.base import Opening
     from ipate.ledger.sqlite import SqliteLedger
 
     matrix = np.load(path, mmap_mode="r")[:, :limit]
@@ -56,7 +57,7 @@ def label_all(path: Path, classes: int, limit: int, *, durable: bool) -> None:
     mechanism = Mechanism(sigma=0.16 * k, check_sigma=0.6 * k, threshold=0.8 * k)
     meter, aggregator = Meter("gdp"), Confident(mechanism=mechanism)
     terms = account_terms(panel, meter, aggregator)
-    with SqliteLedger.open(path.with_suffix(".sqlite"), terms) if durable else nullcontext() as ledger:
+    with SqliteLedger.begin(path.with_suffix(".sqlite"), Opening(terms=terms)) if durable else nullcontext() as ledger:
         result = label(votes, panel, aggregator, meter, ledger=ledger)
     seconds = time.perf_counter() - start
     if result.n_queries != limit:

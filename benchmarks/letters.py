@@ -32,7 +32,7 @@ def write_people(path: Path, people: int, *, private: bool) -> None:
     head = "a,b,sick" + (",person,consent,agreed,version" if private else "")
     lines = [head]
     for row in range(people):
-        day = f"2026-{1 + row % 12:02d}-{1 + row % 28:02d}"
+        day = f"2025-{1 + row % 12:02d}-{1 + row % 28:02d}"
         own = f",p{row},{('high', 'average', 'low')[row % 3]},{day},2" if private else ""
         lines.append(f"{X[row, 0]:.4f},{X[row, 1]:.4f},{y[row]}{own}")
     path.write_text("\n".join(lines) + "\n")

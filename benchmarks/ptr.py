@@ -23,11 +23,11 @@ from ipate.accounting.ptr import total_costs
 from ipate.engines.teachers.aggregators import Confident, Mechanism
 from ipate.engines.teachers.loop import label
 from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.reference import Simulator, simulated_profile
 from ipate.engines.teachers.tested import on_lattice, query_ids, setting_for
 from ipate.engines.teachers.variants import teachers_for, weights_for
 from ipate.engines.teachers.votes import Votes, read_votes
 from ipate.people.budgets import Budget, Group
-from ipate.planning.reference import Simulator, simulated_profile
 from ipate.release.noise import SeededNoise
 from ipate.release.results import Labelling
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate.accounting.bounds import Meter
+from ipate.engines.base import Means
+from ipate.engines.teachers.settings import TeacherOptions, TeacherSettings, choose_settings
 from ipate.errors import IpateError
-from ipate.planning.settings import Settings, choose_settings
 from ipate.students.student import STUDENTS
 from paper import experiments
 from paper.experiments import BASELINE_BUDGETS, SETUPS, TWO_GROUPS, Budgets, setting_name
@@ -96,13 +97,13 @@ def own_students(models: TrainedModels, ensembles: Sequence[Ensemble], options: 
             n_classes = models.dataset(ensemble.setup.dataset).n_classes
             tally = panel.tally(np.asarray(ensemble.votes), n_classes)
             for student in _OWN:
-                settings = choose_settings(
-                    groups=groups_of(given),
-                    n_public=len(ensemble.truth),
+                means = Means(
+                    groups=tuple(groups_of(given)),
+                    n_pool=len(ensemble.truth),
                     n_classes=n_classes,
-                    n_teachers=ensemble.n_teachers,
                     student=STUDENTS[student],
                 )
+                settings = choose_settings(TeacherOptions(number=ensemble.n_teachers), means)
                 for number in range(options.votings):
                     job = _job(
                         models,
@@ -121,7 +122,7 @@ def own_students(models: TrainedModels, ensembles: Sequence[Ensemble], options: 
 def _job(
     models: TrainedModels,
     ensemble: Ensemble,
-    settings: Settings,
+    settings: TeacherSettings,
     counts: NDArray[Any],
     *,
     student: str,

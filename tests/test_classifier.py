@@ -184,7 +184,7 @@ CLASSES = ["ape", "bee", "cat"]
         ({"epsilon": 1.0, "stop": "later"}, {"X_public": "pool"}, "'later'"),
         ({"epsilon": 1.0, "stop": "count"}, {"X_public": "pool"}, "max_labels"),
         ({"epsilon": 1.0, "sigma": -1.0}, {"X_public": "pool"}, "sigma is -1"),
-        ({"epsilon": 1.0, "n_teachers": 2.5}, {"X_public": "pool"}, "n_teachers is 2.5"),
+        ({"epsilon": 1.0, "n_teachers": 2.5}, {"X_public": "pool"}, "number is 2.5"),
         ({"max_groups": "few"}, {"X_public": "pool", "budgets": np.linspace(1, 2, 600)}, "max_groups is 'few'"),
         ({"min_group_size": 0}, {"X_public": "pool", "budgets": np.linspace(1, 2, 600)}, "min_group_size is 0"),
         ({"epsilon": 1e-4, "sigma": 0.5, "check_sigma": 0.5}, {"X_public": "pool"}, "nothing was trained"),
@@ -384,7 +384,7 @@ def test_fits_on_one_ledger_share_the_budgets(tmp_path):
     assert first.guarantees_[0].cost < second.guarantees_[0].cost <= 6.0
     given = first.labels_ >= 0
     np.testing.assert_array_equal(second.labels_[given], first.labels_[given])
-    with SqliteLedger.open(tmp_path / "ledger.sqlite", readonly=True) as book:
+    with SqliteLedger.read(tmp_path / "ledger.sqlite") as book:
         assert book.epsilon("eps=6") == second.guarantees_[0].cost
         assert [entry.labels for entry in book.person("p7")] == [2, 2]
     second.report(tmp_path / "report.html")
@@ -605,7 +605,7 @@ def test_interactive_serves_every_variant_and_stop(options):
         counted = found.step > 0
         np.testing.assert_array_equal(counted, found.answered)
         np.testing.assert_array_equal(found.noisy_votes[counted].argmax(axis=1), found.labels[counted])
-    charged = sum(len(charge.queries) for charge in model.ledger_.charges)
+    charged = sum(len(charge.keys) for charge in model.ledger_.charges)
     assert charged == found.n_queries
 
 

@@ -43,7 +43,7 @@ def test_ballots_label_whole_pool_within_budgets():
     assert model.vote_accuracy_ > 0.9
     assert model.score(X, Y) > 0.9
     assert model.guarantee_.kind == "releasable"
-    assert model.choice_.voting == "ballots"
+    assert model.choice_.engine == "ballots"
     assert {group.budget.epsilon for group in model.guarantees_} == {0.2, 1.0, 3.0}
     for group in model.guarantees_:
         assert 0.95 * group.budget.epsilon < group.cost <= group.budget.epsilon
@@ -155,16 +155,16 @@ def test_report_and_deployed_student_of_ballots(tmp_path):
 
 def test_auto_says_why_it_chose():
     model = fitted(voting="auto")
-    assert model.choice_.voting == "ballots"
+    assert model.choice_.engine == "ballots"
     assert model.choice_.reason.startswith("auto chose ballots")
 
 
 def test_invalid_engine_or_embedding_is_refused():
-    with pytest.raises(InputError, match=r"voting is 'ballot'.*nearest is 'ballots'"):
+    with pytest.raises(InputError, match=r"engine is 'ballot'.*nearest is 'ballots'"):
         fitted(voting="ballot")
     with pytest.raises(InputError, match="embedding is 'learned'"):
         fitted(embedding="learned")
-    with pytest.raises(InputError, match="n_teachers is 30: it is for teachers"):
+    with pytest.raises(InputError, match="number is 30: it is for teachers"):
         fitted(n_teachers=30)
 
 

@@ -18,10 +18,10 @@ from ipate.allocation.layout import Layout
 from ipate.cli.app import _run
 from ipate.engines.teachers.aggregators import AGGREGATORS, NamedAggregator
 from ipate.engines.teachers.influence import Variant
+from ipate.engines.teachers.plan import make_plan
 from ipate.engines.teachers.variants import VARIANTS, blocs_of
 from ipate.errors import InputError
 from ipate.people.budgets import Budget, Group
-from ipate.planning.plan import make_plan
 from ipate.release.noise import make_noise
 from ipate.report.exports import recipe
 from ipate.runs.folder import RunFolder
@@ -142,7 +142,9 @@ def test_registered_bound_fits_the_classifier(dearer):
 def test_bound_names_are_unique_and_misspellings_corrected(dearer):
     with pytest.raises(InputError, match="bound 'dearer' exists already"):
         register(Dearer())
-    with pytest.raises(InputError, match=r"bound is 'deerer': allowed are .*dearer; nearest is 'dearer'"):
+    with pytest.raises(
+        InputError, match=r"bound is 'deerer': allowed are .*dearer, module:attribute; nearest is 'dearer'"
+    ):
         find_bound("deerer")
 
 
@@ -395,3 +397,58 @@ def test_unregistered_names_are_refused_with_what_exists(tmp_path, capsys):
 def test_scaled_aggregator_keeps_its_kind(registered):
     made = AGGREGATORS["majority"].build(sigma=3.0, check_sigma=6.0, threshold=3.0)
     assert made.scaled(2.0) == Majority(mechanism=replace(made.mechanism, sigma=6.0, check_sigma=12.0, threshold=6.0))
+
+
+COUNTS = """
+[data]
+name = "synthetic"
+[budgets]
+policy = { high = 1.0, average = 2.0, low = 3.0 }
+[labelling]
+voting = "counting:Counts"
+[student]
+model = "bayes"
+"""
+
+
+def test_engine_from_outside_runs_plans_and_reports(tmp_path, capsys):
+    config, out = tmp_path / "run.toml", tmp_path / "out"
+    config.write_text(COUNTS)
+    assert _run(["plan", str(config)]) == 0
+    assert "plans do not cover this engine" in " ".join(capsys.readouterr().out.split())
+    assert _run(["run", str(config), "--out", str(out), "--json"]) == 0
+    summary = flat(json.loads(capsys.readouterr().out))
+    assert (summary["engine"], summary["guarantee"], summary["labels"]) == ("counting:Counts", "releasable", 5000)
+    assert all(0.99 < group["epsilon"] / group["budget"] <= 1 for group in summary["groups"])
+    text = (out / "public" / "report.html").read_text()
+    assert "From outside, not proven: engine counting:Counts" in text
+    with reading(RunFolder.open(out)) as ledger:
+        assert [charge.codec for charge in ledger.charges] == ["counts"]
+        ledger.verify()
+    assert _run(["run", "--resume", str(out), "--json"]) == 0
+    assert flat(json.loads(capsys.readouterr().out))["groups"] == summary["groups"]
+    assert _run(["audit", str(out)]) == 2
+    assert "does not cover" in capsys.readouterr().err
+
+
+def test_run_of_engine_from_outside_resumes_without_second_draw(tmp_path, capsys):
+    config, out = tmp_path / "run.toml", tmp_path / "out"
+    config.write_text(COUNTS)
+    assert _run(["run", str(config), "--out", str(out), "--json"]) == 0
+    before = (out / "public" / "labels.csv").read_text()
+    (out / "private" / "labelling.json").unlink()
+    (out / "private" / "metrics.json").unlink()
+    assert _run(["run", "--resume", str(out), "--json"]) == 0
+    assert (out / "public" / "labels.csv").read_text() == before
+    with reading(RunFolder.open(out)) as ledger:
+        assert len(ledger.charges) == 1
+
+
+def test_classifier_uses_engine_from_outside():
+    X, y = task(1500, 0)
+    pool, _ = task(400, 1)
+    model = PATEClassifier(student="bayes", voting="counting:Counts", classes=[0, 1, 2], verbose=0)
+    model.fit(X, np.where(y == 2, 2, y % 2), budgets=np.where(np.arange(1500) % 3, 1.0, 2.0), X_public=pool)
+    assert (model.labels_ == model.labels_[0]).all()
+    assert model.guarantee_.kind == "releasable"
+    assert all(0.99 < group.cost / group.budget.epsilon <= 1 for group in model.guarantees_)

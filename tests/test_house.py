@@ -17,15 +17,15 @@ ROOT_MODULES = {
     *("__init__", "__main__", "_types", "_version", "classifier", "config", "errors", "files", "options", "pipeline"),
 }
 
-MODULES = 185
-LINES = 40_400
-STATEMENTS = 20_900
+MODULES = 187
+LINES = 42_300
+STATEMENTS = 21_750
 LONGEST_MODULE = 600
-PARAMETERS = 44  # functions with more than eight
-REPEATED_NAMES = 9  # module names that occur twice, outside cli and engines
-ENGINE_NAMES = 35  # comparisons with the name of an engine, outside engines
+PARAMETERS = 40  # functions with more than eight
+REPEATED_NAMES = 3  # module names that occur twice, outside cli and engines
+ENGINE_NAMES = 7  # comparisons with the name of an engine, outside engines
 WORDS_BEFORE_CODE = 403  # in README.md
-STATEMENTS_PER_ROOM = 2_200
+STATEMENTS_PER_ROOM = 4_100
 
 
 def parsed():

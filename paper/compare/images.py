@@ -12,18 +12,20 @@ from numpy.typing import NDArray
 from ipate._types import Ints
 from ipate.engines.ballots.design import allocate_ballots, voters
 from ipate.engines.ballots.release import release
+from ipate.engines.base import Means
+from ipate.engines.teachers.asking import ask, plan_queries
+from ipate.engines.teachers.loop import account_terms, label
+from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.settings import TeacherOptions, TeacherSettings, choose_settings
 from ipate.engines.teachers.variants import allocate
 from ipate.engines.teachers.votes import Votes
 from ipate.ledger.base import MemoryLedger
 from ipate.models.named import DEFAULT, make_model
 from ipate.people.people import People
-from ipate.planning.settings import Settings, choose_settings
 from ipate.public.features import fit_features, pool_encoder
 from ipate.release.noise import SeededNoise
 from ipate.release.results import Labelling, Record
-from ipate.runs.asking import ask, plan_queries
-from ipate.runs.fitting import charged_terms, run_labelling
-from ipate.students.confidence import ballot_lesson, lesson
+from ipate.students.confidence import label_distributions
 from ipate.students.student import STUDENTS, Student
 from paper.compare import dpsgd
 from paper.compare.outcome import Clock, Outcome, Studio, scored
@@ -112,16 +114,16 @@ def _people(world: World, mix: Mix | None) -> People:
     return People.from_budgets(epsilon, delta=world.delta)
 
 
-def _chosen(world: World, mix: Mix | None, student: Student) -> Settings:
+def _chosen(world: World, mix: Mix | None, student: Student) -> TeacherSettings:
     """Return the settings that a run chooses for itself."""
-    return choose_settings(
+    means = Means(
         groups=_people(world, mix).groups,
-        n_public=len(world.pool[1]),
+        n_pool=len(world.pool[1]),
         n_classes=world.n_classes,
         student=student,
-        nets=student.name == SEMI,
         seed=world.seed,
     )
+    return choose_settings(TeacherOptions(), means)
 
 
 def teachers_semi(world: World, mix: Mix, studio: Studio) -> Outcome:
@@ -142,22 +144,33 @@ def _by_teachers(world: World, mix: Mix, studio: Studio, *, votes: str, student:
         pool_encoder(world.pool[0], encoder=_encoder(world, studio))
     kind = own.embedding(world.pool[0].shape[1:])
     asking = plan_queries(world.pool[0], settings, n_classes=world.n_classes, seed=world.seed, kind=kind)
-    ballot = Votes(votes=_votes(world, studio, votes), n_classes=world.n_classes)
-    book = MemoryLedger(charged_terms(allocation, settings))
+    ballot = Votes(
+        votes=_votes(world, studio, votes),
+        n_classes=world.n_classes,
+        groups=allocation.teacher_groups,
+        weights=allocation.weights,
+    )
+    panel, aggregator = Panel.of(allocation.layout), settings.aggregator(allocation.scale)
+    book = MemoryLedger(account_terms(panel, settings.meter, aggregator))
 
     def answered(order: Ints, after: Labelling | None = None) -> Labelling:
-        given: dict[str, Any] = {"noise_seed": world.seed, "order": order, "after": after}
-        return run_labelling(ballot, allocation, settings, ledger=book, **given)[0]
+        noise = SeededNoise(world.seed)
+        return label(ballot, panel, aggregator, settings.meter, order=order, noise=noise, ledger=book, after=after)
 
     weight = float(allocation.weights.sum())
     result = ask(asking, answered, n_classes=world.n_classes, total_weight=weight)
     record = Record.of(result, n_public=len(world.pool[1]))
     if not record.n_labels:
         return clock.on(Outcome(accuracy=None), note=REFUSED)
-    known = lesson(own, record, n_classes=world.n_classes, total_weight=weight)
-    return _taught(
-        world, mix, studio, student=own, labels=record.labels, clock=clock, note=f"{record.n_labels} labels", **known
+    known = label_distributions(
+        record.labels,
+        n_classes=world.n_classes,
+        noisy_votes=record.noisy_votes,
+        step=record.step,
+        total_weight=weight,
     )
+    note = f"{record.n_labels} labels"
+    return _taught(world, mix, studio, student=own, labels=record.labels, clock=clock, note=note, targets=known)
 
 
 def ballots_semi(world: World, mix: Mix, studio: Studio) -> Outcome:
@@ -183,7 +196,8 @@ def _by_ballots(world: World, mix: Mix, studio: Studio, student: str) -> Outcome
         noise=SeededNoise(world.seed),
         features=features,
     )
-    known = ballot_lesson(own, found.decoded)
+    known: dict[str, Any] = {"sample_weight": found.decoded.sample_weight}
+    known |= {"review": found.decoded.review} if own.reviews and found.decoded.reviewable else {}
     return _taught(world, mix, studio, student=own, labels=found.labelling.labels, clock=clock, **known)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ipate.engines.teachers.aggregators import Confident, GNMax, Interactive, LNMax, Mechanism
     from ipate.engines.teachers.loop import label
     from ipate.engines.teachers.panel import Panel
+    from ipate.engines.teachers.plan import Plan, make_plan
+    from ipate.engines.teachers.settings import TeacherSettings, choose_settings
     from ipate.engines.teachers.tested import label_tested
     from ipate.engines.teachers.variants import allocate
     from ipate.engines.teachers.votes import Votes, read_votes
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
     from ipate.people.budgets import Account, Budget, Group
     from ipate.people.people import People
     from ipate.people.policy import Policy
-    from ipate.planning.plan import Plan, make_plan
-    from ipate.planning.settings import Settings, choose_settings
     from ipate.release.results import GroupResult, Guarantee, Labelling
     from ipate.report.figures import plot_costs
     from ipate.runs.reporting import write_report
@@ -65,8 +65,8 @@ _HOMES = {
     "ipate.people.budgets": "Account Budget Group",
     "ipate.people.people": "People",
     "ipate.people.policy": "Policy",
-    "ipate.planning.plan": "Plan make_plan",
-    "ipate.planning.settings": "Settings choose_settings",
+    "ipate.engines.teachers.plan": "Plan make_plan",
+    "ipate.engines.teachers.settings": "TeacherSettings choose_settings",
     "ipate.report.figures": "plot_costs",
     "ipate.runs.reporting": "write_report",
     "ipate.students.deployed": "DeployedStudent load_student",
@@ -107,8 +107,8 @@ __all__ = [
     "PublicRowsWarning",
     "RepeatedFitWarning",
     "ReproductionWarning",
-    "Settings",
     "SqliteLedger",
+    "TeacherSettings",
     "Votes",
     "account_for",
     "allocate",

@@ -1,5 +1,6 @@
 """`PATEClassifier`: Individualized PATE as a scikit-learn classifier."""
 
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -15,40 +16,29 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ipate._version import library_versions
 from ipate.data import cells
 from ipate.data.frames import check_form, check_shared, is_frame, matched, n_rows, parts, take, without
-from ipate.errors import InputError
+from ipate.engines.ballots.engine import Ballots
+from ipate.engines.choose import Request
+from ipate.engines.context import MemoryBook
+from ipate.engines.teachers.engine import Teachers
+from ipate.errors import InputError, IpateError
 from ipate.files import fingerprint
 from ipate.ledger.records import noise_kind
 from ipate.models.named import as_teacher
 from ipate.models.training import allows_missing, check_public
-from ipate.people.budgets import MIN_GROUP_SIZE, Group
-from ipate.people.people import People
+from ipate.models.workers import Backend
+from ipate.people.budgets import MIN_GROUP_SIZE
 from ipate.people.policy import Policy
-from ipate.planning.choose import group_limit
-from ipate.planning.outlook import check_useful
-from ipate.planning.reference import as_reference
-from ipate.planning.settings import Settings, choose_settings
-from ipate.release.results import Record
-from ipate.runs import fitting
-from ipate.runs.engines import by_ballots, by_teachers
+from ipate.pipeline import Options, Pupil, train
+from ipate.release.history import Extract
+from ipate.runs import fits
+from ipate.runs.fits import ArrayTask, FitBook, FitStore
+from ipate.students.deployed import describe
 from ipate.students.fitted import StudentMethods, student_of
 from ipate.students.student import usual_student
 
-_CHOSEN = (  # parameters that the chooser of settings takes as they are
-    "variant",
-    "n_teachers",
-    "aggregator",
-    "sigma",
-    "check_sigma",
-    "threshold",
-    "scale",
-    "points_per_teacher",
-    "bound",
-    "conversion",
-    "stop",
-    "max_labels",
-    "voting",
-    "queries",
-    "counts",
+_TEACHERS = (  # parameters that are options of teachers under the same name
+    *("variant", "aggregator", "sigma", "check_sigma", "threshold", "scale", "bound", "conversion", "stop"),
+    *("max_labels", "queries", "counts", "embedding"),
 )
 
 
@@ -100,7 +90,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
     bound, conversion : str
         The privacy bound and its conversion to (ε, δ). "gdp" (the default), "loose", "sup" and "ptr" are releasable;
         "ptr" makes one private test before all labels, benefits from teachers that agree, and needs a `reference`.
-    reference : float, ipate.planning.reference.Reference, optional
+    reference : float, ipate.engines.teachers.reference.Reference, optional
         For "ptr": the expected accuracy of a teacher, from public knowledge, or a complete reference.
     stop : {"budget", "drop", "count"}
         The stopping rule of the labelling; "count" needs `max_labels`.
@@ -256,12 +246,12 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         -------
         self
         """
-        fitting.refuse_parameters(unsupported)
-        fitting.warn_in_search(shared=self.ledger is not None)
+        fits.refuse_parameters(unsupported)
+        fits.warn_in_search(shared=self.ledger is not None)
         y = y if self.classes is None else cells.alone(y)
         given = {"y": y, "budgets": budgets, "levels": levels, "person_id": person_id}
         X, self._not_features, by_row = matched(X, given)
-        X, codes = fitting.hiding_values(partial(self._private_rows, X, by_row.pop("y")))
+        X, codes = fits.hiding_values(partial(self._private_rows, X, by_row.pop("y")))
         uniform = self.epsilon if budgets is None and levels is None else None
         rules: dict[str, Any] = {
             "policy": policy,
@@ -269,60 +259,103 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
             "delta": self.delta,
             "merge_within": self.merge_within,
         }
-        fitting.check_ledger_use(self.ledger, seeded=self.noise_seed is not None, named=person_id is not None)
-        people = fitting.make_people(len(codes), **by_row, **rules)  # refuses bad budgets before anything else
-        everybody = fitting.check_ids(people, named=person_id is not None)
+        fits.check_ledger_use(self.ledger, seeded=self.noise_seed is not None, named=person_id is not None)
+        people = fits.make_people(len(codes), **by_row, **rules)  # refuses bad budgets before anything else
+        everybody = fits.check_ids(people, named=person_id is not None)
         self._ids = (person_id, everybody) if isinstance(person_id, str) else None
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         if X_public is not None:
             pool, truth = self._public(X_public, y_public, "X_public", like=X)
-            self._unprotected = 0
         else:
-            private, public = fitting.split_public(people, self.public_fraction, seed=seed)
-            self._unprotected = np.unique(people.person_of_row[public]).size
+            private, public = fits.split_public(people, self.public_fraction, seed=seed)
             pool, truth = take(X, public), codes[public]
             X, codes = take(X, private), codes[private]
             by_row = {name: None if values is None else values[private] for name, values in by_row.items()}
-            people = fitting.make_people(len(codes), **by_row, **rules)
+            people = fits.make_people(len(codes), **by_row, **rules)
         extra = None if labelled is None else self._public(*labelled, "labelled X", like=X)
         self._usual_student = usual_student(getattr(pool, "shape", ())[1:])
-        people = self._merged(people)
-        known: dict[str, Any] = {
-            "n_public": n_rows(pool),
-            "n_classes": len(self.classes_),
-            "seed": seed,
-            "standing": fitting.standing_of(self, people, everybody),
-        }
-        choose = partial(self._settings, X=X, known=known)
-        settings = self.choice_ = choose(people.groups)
-        if self.min_labels != "auto" or (extra is None and n_rows(pool) > len(self.classes_)):
-            check_useful(choose, people.groups, needed=self.min_labels, **known)
-        untrained = student_of(self).make({}, seed=seed)
-        fitting.try_student(student_of(self), untrained, pool, settings=settings, n_classes=len(self.classes_))
-        label = (by_ballots if settings.ballots else by_teachers)(self, X, codes, people, pool, seed=seed)
-        self.labelling_, self.ledger_, self._extract = fitting.charge_labels(
-            label,
-            fitting.charged_terms(self.allocation_, self.choice_),
-            path=self.ledger,
-            pool=fingerprint(self.classes_, *parts(pool)),
-            fresh=self.fresh_ledger,
-            noise=noise_kind(seeded=self.noise_seed is not None),
-            roster=fitting.roster_of(self, everybody),
+        task = ArrayTask(
+            name=type(self).__name__,
+            people=people,
+            classes=tuple(self.classes_.tolist()),
+            fingerprint=fingerprint(self.classes_, *parts(pool)),
+            X=X,
+            y=codes,
+            points_given=pool,
+            known=truth,
+            extra=extra,
+            unprotected=tuple(sorted(set(everybody) - set(people.ids.tolist()))),
+            everybody=everybody,
+            overlap=self.allow_overlap,
+            seed=seed,
+            new_people=self.new_people,
+            accept_larger_budgets=self.accept_larger_budgets,
         )
-        if self.allow_overlap:
-            self.labelling_ = self.labelling_.overlapping()
-        self._record = Record.of(self.labelling_, n_public=n_rows(pool), ledger_head=self._extract.head)
-        self.labels_, given_label = self._record.labels, self._record.labels >= 0
-        self.noisy_votes_ = self._record.noisy_votes
-        fitting.check_passed(self._record, self.labelling_.passed)
+        return self._trained(task, by_level=levels is not None, by_row=person_id is None)
+
+    def _trained(self, task: ArrayTask, *, by_level: bool, by_row: bool) -> Self:
+        """Train on a task, and keep what came of it."""
+        noise = noise_kind(seeded=self.noise_seed is not None)
+        book: FitBook | MemoryBook = MemoryBook()
+        if self.ledger is not None:
+            book = FitBook(self.ledger, task, noise=noise, fresh=self.fresh_ledger)
+        store = FitStore(book, self._tell)
+        trained = train(task, self._options(task), book=book, store=store)
+        if book.ledger is None:
+            raise InputError("the fit charged nothing")
+        record = self._record = trained.lesson.record
+        self.ledger_ = book.ledger
+        self._extract = (book.extract if isinstance(book, FitBook) else None) or Extract.of(book.ledger)
+        self.allocation_, self.choice_, self.labelling_ = trained.allocation, trained.settings, store.labelling
+        self._engine = trained.engine
+        self.private_notes_ = {**store.notes, "rows_without_class": int((task.codes < 0).sum())}
+        self.labels_, given_label = record.labels, record.labels >= 0
+        self.noisy_votes_ = record.noisy_votes
+        if trained.lesson.failed:
+            raise IpateError(
+                "the private test was not passed: no label was released, but the budgets are spent as after a pass; "
+                "fitting the same people again would spend them twice"
+            )
         self.vote_accuracy_ = None
-        if truth is not None and given_label.any():
-            self.vote_accuracy_ = float(np.mean(self.labels_[given_label] == truth[given_label]))
-        self._teach(pool, extra, seed=seed)
+        if task.truth is not None and given_label.any():
+            self.vote_accuracy_ = float(np.mean(self.labels_[given_label] == task.truth[given_label]))
+        self.student_, self._frame = trained.student, describe(task.pool())
+        for note in self._notes() if record.publishable else ():
+            logging.getLogger("ipate").warning("warning: %s", note)
         self._tell("notes for the data owner alone are in private_notes_: read them before the student is used")
-        self.guarantee_, self.guarantees_ = self.labelling_.guarantee, self.labelling_.groups
-        self._by_level, self._by_row, self._versions = levels is not None, person_id is None, library_versions()
+        self.guarantee_, self.guarantees_ = record.guarantee, record.groups
+        self._unprotected = len(task.unprotected)
+        self._by_level, self._by_row, self._versions = by_level, by_row, library_versions()
         return self
+
+    def _options(self, task: ArrayTask) -> Options:
+        """Return what the parameters ask of a run."""
+        few = task.labelled is not None or task.shape[0] <= task.n_classes  # nothing to expect, or no need to
+        teachers = Teachers(
+            model=self._teacher(),
+            number=self.n_teachers,
+            points=self.points_per_teacher,
+            reference=self.reference,
+            proxy=None if self.proxy is None else self._public(*self.proxy, "proxy X", like=task.rows()),
+            **{name: getattr(self, name) for name in _TEACHERS},
+        )
+        ballots = Ballots(**{name: getattr(self, name) for name in ("variant", "embedding", "bound", "conversion")})
+        student = student_of(self)
+        return Options(
+            request=Request(
+                engine=self.voting,
+                teachers=teachers,
+                ballots=ballots,
+                needed=0 if few and self.min_labels == "auto" else self.min_labels,
+            ),
+            pupil=Pupil(student=student, model=student.make({}, seed=task.seed)),
+            noise_seed=self.noise_seed,
+            max_groups=self.max_groups,
+            min_group_size=self.min_group_size,
+            compute=Backend(
+                backend=self.backend, n_jobs=self.n_jobs, address=self.address, cpu_seconds=self.cpu_seconds
+            ),
+        )
 
     def report(
         self,
@@ -346,10 +379,35 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         controller, contact : str, optional
             Who is responsible for the data and the fit, and how to reach them.
         """
+        from ipate.report.assemble import Source
         from ipate.runs.reporting import report_fit
 
         check_is_fitted(self)
-        return report_fit(self, path, private=private, name=name, controller=controller, contact=contact)
+        source = Source(
+            record=self._record,
+            described=self._engine.report(self.choice_, self.allocation_),
+            extract=self._extract,
+            allocation=self.allocation_,
+            student_model=type(self.student_).__name__,
+            data_name=name,
+            unprotected=self._unprotected,
+            min_group_size=self.min_group_size,
+            classes=tuple(str(label) for label in self.classes_.tolist()),
+            noise_seed=self.noise_seed,
+            split_seed=self.random_state if isinstance(self.random_state, int) else None,
+            versions=self._versions,
+            levels=self._by_level,
+            by_row=self._by_row,
+            overlap=self.allow_overlap,
+        )
+        return report_fit(
+            source,
+            path,
+            private=private,
+            label_accuracy=self.vote_accuracy_,
+            controller=controller,
+            contact=contact,
+        )
 
     def __sklearn_tags__(self) -> Any:
         """Declare noisy labels, and results that are not deterministic unless the noise is seeded."""
@@ -364,7 +422,7 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         """Validate X (and y) with scikit-learn; without y, X must match the fitted data. Frames stay as they are."""
         first = "y" in options
         if first:
-            options["y"] = fitting.check_targets(check_form(X, "X"), options["y"])
+            options["y"] = fits.check_targets(check_form(X, "X"), options["y"])
         if is_frame(X):
             return validate_data(self, X, reset=first, skip_check_array=True, **options)
         if first:
@@ -393,44 +451,20 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         if truth is not None and truth.shape != (n_rows(X),):
             raise InputError(f"{target} has the shape {truth.shape} and {what} {n_rows(X)} rows: one per row is needed")
         if not self.allow_overlap:
-            fitting.check_copies(like, X, table, what=what, ids=self._ids)
-        return X, None if truth is None else fitting.encode(self.classes_, truth, target)
+            fits.check_copies(like, X, table, what=what, ids=self._ids)
+        return X, None if truth is None else fits.encode(self.classes_, truth, target)
 
     def _private_rows(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Return private rows and class ids; where the classes are declared, no cell of them is refused."""
         if self.classes is not None:
-            X, self.classes_, y = fitting.declared_rows(self, X, y, self.classes)
+            X, self.classes_, y = fits.declared_rows(self, X, y, self.classes)
             return X, y
         X, y = self._validated(X, y=y)
-        self.classes_ = fitting.find_classes(y, None)
-        return X, fitting.encode(self.classes_, y, "y")
+        self.classes_ = fits.find_classes(y, None)
+        return X, fits.encode(self.classes_, y, "y")
 
     def _tell(self, *notes: str) -> None:
         sys.stderr.writelines(f"ipate: {note}\n" for note in notes if self.verbose)
 
     def _teacher(self) -> Any:
         return as_teacher(self.teacher)
-
-    def _merged(self, people: People) -> People:
-        """Merge groups downwards so that each can have its teachers."""
-        most = group_limit(
-            self.max_groups,
-            n_people=people.n_people,
-            n_classes=len(self.classes_),
-            n_teachers=self.n_teachers,
-            points_per_teacher=self.points_per_teacher,
-            voting=self.voting,
-        )
-        return people.merged(max_groups=most, min_group_size=self.min_group_size)
-
-    def _settings(self, groups: Sequence[Group], *, X: Any, known: Mapping[str, Any]) -> Settings:
-        proxy = None if self.proxy is None else self._public(*self.proxy, "proxy X", like=X)
-        return choose_settings(
-            groups=groups,
-            teacher=self._teacher(),
-            proxy=proxy,
-            reference=as_reference(self.reference),
-            student=student_of(self),
-            **known,
-            **{name: getattr(self, name) for name in _CHOSEN},
-        )

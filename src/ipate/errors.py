@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NoReturn
 
 
@@ -13,6 +14,10 @@ class IpateError(Exception):
 
 class InputError(IpateError, ValueError):
     """An invalid value; the message names it and says what is allowed."""
+
+
+class TooFewLabelsError(InputError):
+    """Budgets and pool afford too few labels for a student."""
 
 
 class BudgetExceededError(IpateError):
@@ -156,3 +161,20 @@ def check_count(what: str, value: object, *, least: int = 1) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or int(value.__index__()) < least:
         raise InputError(f"{what} is {show(value)}: it must be a whole number, {least} or above")
     return int(value.__index__())
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def import_part(what: str, name: str) -> Any:
+    """Return the object that module:attribute names, such as an engine or a model that is not part of this package."""
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"{what} is {name!r}: it cannot be imported ({error}); a module is looked for on Python's path and in the "
+            "folder of the TOML file"
+        ) from None

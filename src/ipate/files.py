@@ -407,8 +407,8 @@ _UNREADABLE = (
 )
 
 
-def read_npz(file: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an npz file that have one of `names`; arrays that need pickle are refused.
+def read_npz(file: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an npz file that have one of `names`, or all; arrays that need pickle are refused.
 
     Large uncompressed members are memory-mapped; compressed `votes` of wide integers are narrowed to int16 while
     they are read, so that a million queries fit into memory.
@@ -417,7 +417,7 @@ def read_npz(file: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
         return {
             name: _read_member(file, archive, info, name)
             for info in archive.infolist()
-            if (name := info.filename.removesuffix(".npy")) in names
+            if (name := info.filename.removesuffix(".npy")) and (names is None or name in names)
         }
 
 
@@ -520,3 +520,35 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_ids(name: str, array: NDArray[Any] | None) -> tuple[str, ...] | None:
+    """Return ids as strings, so that 1 and '1' are the same id; floats are refused, their text is not stable."""
+    if array is None:
+        return None
+    if array.ndim != 1 or array.dtype.kind not in "iuUS":
+        raise InputError(f"{name} are {array.dtype} of shape {array.shape}: they must be a list of ids")
+    if array.dtype.kind == "S":
+        try:
+            array = np.char.decode(array, "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name} contain {error.object!r}: ids must be text in UTF-8") from None
+    return tuple(str(value).strip() for value in array.tolist())
+
+
+def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return arrays of numbers or text as bytes, the same on every platform."""
+    plain = {name: np.asarray(array, dtype=array.dtype.newbyteorder("<")) for name, array in arrays.items()}
+    stated = json.dumps({name: [array.dtype.str, array.shape] for name, array in plain.items()})
+    return stated.encode() + b"\n" + zlib.compress(b"".join(array.tobytes() for array in plain.values()), 1)
+
+
+def unpack_arrays(raw: bytes) -> dict[str, NDArray[Any]]:
+    """Return the arrays that `pack_arrays` was given."""
+    stated, _, packed = raw.partition(b"\n")
+    body, start, found = zlib.decompress(packed), 0, {}
+    for name, (kind, shape) in json.loads(stated).items():
+        size = math.prod(shape) * np.dtype(kind).itemsize
+        found[name] = np.frombuffer(body[start : start + size], dtype=kind).reshape(shape)
+        start += size
+    return found

@@ -228,8 +228,8 @@ class LabellingConfig(Section):
     their labels; "auto" is what suits the student.
     """
 
-    voting: Literal["teachers", "ballots", "auto"] = "teachers"
-    """Who votes: teachers, one ballot per person, or the engine that public figures suggest."""
+    voting: Annotated[str, Field(pattern=r"^(teachers|ballots|auto|[\w.]+:\w+)$")] = "teachers"
+    """Who votes: teachers, one ballot per person, auto (what public figures suggest), or module:attribute."""
     embedding: Literal["auto", "given", "learnt"] = "auto"
     """The features in which cells of ballots are cut."""
     queries: str = "auto"

@@ -106,8 +106,8 @@ def test_failing_teacher_is_not_visible(tmp_path):
     assert found[0] == 0
     assert run(other) == found
     notes = json.loads((other / "out" / "private" / "notes.json").read_text())
-    assert "only 1 sample" in notes["votes"]["0"][0]
-    assert "0" not in json.loads((one / "out" / "private" / "notes.json").read_text())["votes"]
+    assert "only 1 sample" in notes["teachers"]["0"][0]
+    assert "0" not in json.loads((one / "out" / "private" / "notes.json").read_text())["teachers"]
 
 
 BOOM = '''
@@ -143,7 +143,7 @@ options = { solver = "eigen", shrinkage = 0.1 }"""
     config = CONFIG.replace(kind, 'boom:Boom"')
     assert found[0] == 0
     assert run_with_path(loud, config) == found
-    notes = json.loads((loud / "out" / "private" / "notes.json").read_text())["votes"]
+    notes = json.loads((loud / "out" / "private" / "notes.json").read_text())["teachers"]
     said = json.dumps(notes)
     assert "secret" in said
     assert "worker process died" in said

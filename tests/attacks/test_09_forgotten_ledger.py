@@ -24,7 +24,7 @@ def test_labelling_to_other_file_names_spends_nothing_more(tmp_path):
     shutil.copy(tmp_path / "votes.npz", tmp_path / "copy.npz")
     found = label(tmp_path, "four.csv", "--stop", "drop", votes="copy.npz")
     assert "charging votes.ledger.sqlite: 1 earlier run" in found.err
-    with SqliteLedger.open(ledger, readonly=True) as book:
+    with SqliteLedger.read(ledger) as book:
         for account, terms in book.terms.items():
             assert book.epsilon(account) <= terms.account.epsilon
 
@@ -172,7 +172,7 @@ def test_walk_of_four_runs_adds_up(tmp_path):
     codes = [run(file, name, labelling=more).code for name, more in (("a", FEW), ("b", "max_labels = 2"), ("c", ""))]
     assert codes == [0, 0, 0]
     assert run(file, "d").code == 1
-    with SqliteLedger.open(tmp_path / "people.ledger.sqlite", readonly=True) as book:
+    with SqliteLedger.read(tmp_path / "people.ledger.sqlite") as book:
         person = next(person for person, _ in book._run.members)
         assert [record.labels for record in book.person(person)][:2] == [1, 1]  # the stored label is paid once
         total = book.epsilon(book.person(person)[-1].account)

@@ -8,7 +8,7 @@ from ipate.ledger.sqlite import SqliteLedger
 
 def orders(ledger):
     """Return the orders of the last run's accounts, by account id."""
-    with SqliteLedger.open(ledger, readonly=True) as book:
+    with SqliteLedger.read(ledger) as book:
         return {account: set(terms.meter.orders) for account, terms in book.terms.items()}
 
 
@@ -30,7 +30,7 @@ def test_later_labelling_keeps_the_first_order(tmp_path, later):
     found = label(tmp_path, "two.csv", "--ledger", shared, "--max-labels", "2", *later)
     assert found.code == 0, found.err
     assert orders(shared) == first
-    with SqliteLedger.open(shared, readonly=True) as book:
+    with SqliteLedger.read(shared) as book:
         assert len(book.runs) == 2
         for account, terms in book.terms.items():
             (order,) = first[account]

@@ -11,8 +11,8 @@ from ipate.engines.teachers.loop import account_terms, label
 from ipate.engines.teachers.panel import Panel
 from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError
-from ipate.ledger.sqlite import SqliteLedger
 from ipate.release.noise import SecureNoise, SeededNoise
+from ledger.making import begin
 
 LOUD = GNMax(mechanism=Mechanism(sigma=20.0))
 KINDS = {"secure": SecureNoise(), "seeded": SeededNoise(3)}
@@ -29,7 +29,7 @@ def made():
 def test_label_refuses_the_other_kind_of_noise(tmp_path, first, second, name):
     votes, panel = made()
     terms = account_terms(panel, Meter(), LOUD)
-    with SqliteLedger.open(tmp_path / "l.sqlite", terms, run="run", noise=first) as book:
+    with begin(tmp_path / "l.sqlite", terms, run="run", noise=first) as book:
         label(votes, panel, LOUD, Meter(), noise=KINDS[first], ledger=book, max_queries=2)
         with pytest.raises(InputError, match="must not share a ledger"):
             label(votes, panel, LOUD, Meter(), noise=KINDS[second], ledger=book, max_queries=4)
@@ -37,7 +37,7 @@ def test_label_refuses_the_other_kind_of_noise(tmp_path, first, second, name):
     for noise in (first, second):
         with (
             pytest.raises(InputError, match=r"must not share a ledger|noise"),
-            SqliteLedger.open(tmp_path / "l.sqlite", terms, run=name, noise=noise) as book,
+            begin(tmp_path / "l.sqlite", terms, run=name, noise=noise) as book,
         ):
             label(votes, panel, LOUD, Meter(), noise=KINDS[second], ledger=book, max_queries=4)
     with sqlite3.connect(tmp_path / "l.sqlite") as connection:

@@ -2,23 +2,23 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from ipate.allocation import allocation as allocating
 from ipate.allocation.allocation import Allocation
-from ipate.audit import student as attacking_student
-from ipate.audit.auditing import audit
-from ipate.audit.subject import FOUND, PASSED
+from ipate.audit.auditing import FOUND, PASSED, audit
 from ipate.cli.app import _run
 from ipate.engines.ballots import counting, design, release
 from ipate.engines.ballots.design import GRID, SIGMA, Design
+from ipate.engines.teachers import engine as teaching
 from ipate.engines.teachers.aggregators import NamedAggregator
-from ipate.engines.teachers.loop import Engine
-from ipate.engines.teachers.variants import allocation as allocating
+from ipate.engines.teachers.loop import LabellingState
 from ipate.errors import InputError
+from ipate.pipeline import Pupil
 from ipate.release.noise import SecureNoise, SeededNoise
-from ipate.runs import fitting
 from ipate.runs.folder import RunFolder
 from runs import hospital, making
 
@@ -104,7 +104,7 @@ def test_one_draw_for_all_classes_is_found(runs, monkeypatch):
 
 
 def test_noise_that_repeats_in_every_run_is_found(runs, monkeypatch):
-    monkeypatch.setattr(fitting, "make_noise", _secret)
+    monkeypatch.setattr(teaching, "make_noise", _secret)
     found = audit(runs / "labels", draws=DRAWS)
     assert found.found
     assert not any(measured.fresh for measured in found.noise)
@@ -118,13 +118,13 @@ def _secret(seed):
 
 
 def test_uncharged_checks_are_found(runs, monkeypatch):
-    sound = Engine._costs
+    sound = LabellingState._costs
 
     def free(self, tally, probs):
         checks, labels = sound(self, tally, probs)
         return 0 * checks, labels
 
-    monkeypatch.setattr(Engine, "_costs", free)
+    monkeypatch.setattr(LabellingState, "_costs", free)
     for kind in ("labels", "counts"):
         found = audit(runs / kind, draws=DRAWS)
         assert found.found
@@ -208,14 +208,14 @@ def test_budgets_of_ballots_swapped_are_found(runs, monkeypatch):
 
 
 def test_student_that_sees_private_rows_is_found(runs, monkeypatch):
-    sound = attacking_student.teach
+    sound = Pupil.taught
 
-    def leaky(task, config, rows, labels):
-        own = np.full(len(labels), task.data.y[task.parts.private[0]])
+    def leaky(self, task, lesson):
+        own = np.full(len(lesson.record.labels), task.codes[0])
         own[0] = 1 - own[0]
-        return sound(task, config, rows, own)
+        return sound(self, task, replace(lesson, record=replace(lesson.record, labels=own)))
 
-    monkeypatch.setattr(attacking_student, "teach", leaky)
+    monkeypatch.setattr(Pupil, "taught", leaky)
     found = audit(runs / "labels", draws=2000, student_runs=30, confidence=0.9)
     student = [attack for group in found.groups for attack in group.attacks if attack.name == "student"]
     assert all(attack.reached > 1 for attack in student)
@@ -278,6 +278,17 @@ def test_run_without_a_guarantee_is_refused(tmp_path):
     making.run(tmp_path / "tight", labelling={"bound": "tight"})
     with pytest.raises(InputError, match="'tight', which ipate audit does not cover"):
         audit(tmp_path / "tight")
+
+
+def test_engine_without_attacks_is_refused(runs, monkeypatch):
+    monkeypatch.setattr(teaching.Teachers, "attacks", None)
+    with pytest.raises(InputError, match="engine is 'teachers', which ipate audit does not cover"):
+        audit(runs / "labels")
+
+
+def test_real_people_are_refused_where_engine_deals_none(runs):
+    with pytest.raises(InputError, match="ballots are audited on made-up people"):
+        audit(runs / "ballots", on_real_people=True)
 
 
 def test_unfinished_run_is_refused(tmp_path):

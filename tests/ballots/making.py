@@ -3,8 +3,8 @@
 import numpy as np
 
 from ipate.engines.ballots.design import ballot_terms
-from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
+from ledger.making import begin
 
 RNG = np.random.default_rng(0)
 CENTRES = np.array([[0.0, 0.0, 0.0], [5.0, 0.0, 0.0], [0.0, 5.0, 5.0]])
@@ -17,4 +17,4 @@ PEOPLE = People.from_budgets(np.tile([0.5, 1.0, 2.0], 300), delta=1e-4)
 
 def on_disk(path, *, people=PEOPLE, noise="seeded", meter=None, **more):
     members = {str(name): people.groups[g].id for name, g in zip(people.ids, people.group_of_person, strict=True)}
-    return SqliteLedger.open(path, ballot_terms(people.groups, meter), people=members, noise=noise, **more)
+    return begin(path, ballot_terms(people.groups, meter), people=members, noise=noise, **more)

@@ -10,6 +10,7 @@ import pytest
 
 from ballots.making import PEOPLE, POOL, X, Y, on_disk
 from ipate.engines.ballots import release as module
+from ipate.engines.ballots.counting import Histogram
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "ballots.py"
 KNOWN = {"n_classes": 3, "partitions": 4}
@@ -32,7 +33,7 @@ def test_death_before_the_charge_leaves_nothing(tmp_path, monkeypatch):
     path = tmp_path / "l.sqlite"
     die_at("charge_ballots", path, monkeypatch)
     with on_disk(path, noise="secure") as book:
-        assert book.stored("ballots").histogram is None
+        assert Histogram.of(book) is None
         assert not any(book.spent(account).any() for account in book.terms)
         assert module.release(POOL, X, Y, PEOPLE, ledger=book, **KNOWN).labelling.n_labels == len(POOL)
 
@@ -41,7 +42,7 @@ def test_death_after_the_charge_keeps_the_draw(tmp_path, monkeypatch):
     path = tmp_path / "l.sqlite"
     die_at("_result", path, monkeypatch)
     with on_disk(path, noise="secure") as book:
-        stored, spent = book.stored("ballots").histogram, [book.spent(account) for account in book.terms]
+        stored, spent = Histogram.of(book), [book.spent(account) for account in book.terms]
         assert all(own.any() for own in spent)
         found = module.release(POOL, X, Y, PEOPLE, ledger=book, **KNOWN)
         np.testing.assert_array_equal(found.histogram.counts, stored.counts)

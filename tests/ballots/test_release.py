@@ -9,17 +9,17 @@ import pytest
 from ballots.making import PEOPLE, POOL, POOL_Y, RNG, X, Y, on_disk
 from ipate.accounting import gdp
 from ipate.accounting.bounds import Meter
-from ipate.engines.ballots.counting import add_noise
+from ipate.engines.ballots.counting import Histogram, add_noise
 from ipate.engines.ballots.design import SIGMA, ballot_terms, make_design
 from ipate.engines.ballots.release import PublicMaps, charge_ballots, release, sum_private
 from ipate.errors import BudgetExceededError, InputError, IpateError
 from ipate.ledger.base import MemoryLedger
-from ipate.ledger.records import Histogram
-from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account, Group
 from ipate.people.people import People
+from ipate.release.answers import paid_answers
 from ipate.release.noise import SeededNoise
 from ipate.release.results import Record
+from ledger.making import begin
 
 KNOWN = {"n_classes": 3, "partitions": 4}
 
@@ -142,14 +142,12 @@ def test_rest_of_the_budget_pays_for_later_runs(tmp_path):
     panel = Panel.from_votes(votes, rows, weights=np.ones(3))
     members = {str(name): names[g] for name, g in zip(PEOPLE.ids, PEOPLE.group_of_person, strict=True)}
     voting, meter = GNMax(mechanism=Mechanism(sigma=30.0)), Meter("gdp")
-    with SqliteLedger.open(
-        path, account_terms(panel, meter, voting), run="teachers", people=members, noise="seeded"
-    ) as book:
+    with begin(path, account_terms(panel, meter, voting), run="teachers", people=members, noise="seeded") as book:
         assert {name: book.opening(name)[0] for name in names} == pytest.approx(paid)
-        assert book.stored().answers == {}
-        assert book.stored("ballots").histogram is None
+        assert paid_answers(book).answers == {}
+        assert Histogram.of(book) is None
         assert label(votes, panel, voting, meter, noise=SeededNoise(2), ledger=book).n_labels > 0
-        assert {record.run: (record.ballots, record.labels > 0) for record in book.person(str(PEOPLE.ids[0]))} == {
+        assert {record.run: (record.vectors, record.labels > 0) for record in book.person(str(PEOPLE.ids[0]))} == {
             "ballots": (1, False),
             "teachers": (0, True),
         }
@@ -206,11 +204,11 @@ def test_changed_histogram_in_the_file_is_noticed(tmp_path):
         release(POOL, X, Y, PEOPLE, ledger=book, noise=SeededNoise(1), **KNOWN)
     file = sqlite3.connect(path)
     with file:
-        file.execute("DROP TRIGGER histograms_no_update")
-        raw = Histogram(counts=np.zeros((4, 3, 3), dtype=np.int64), cells="x").columns()[2]
-        file.execute("UPDATE histograms SET counts = ?", (raw,))
+        file.execute("DROP TRIGGER batches_no_update")
+        raw = Histogram(counts=np.zeros((4, 3, 3), dtype=np.int64), cells="x").payload
+        file.execute("UPDATE batches SET payload = ?", (raw,))
         file.execute(
-            "CREATE TRIGGER histograms_no_update BEFORE UPDATE ON histograms "
+            "CREATE TRIGGER batches_no_update BEFORE UPDATE ON batches "
             "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
         )
     file.close()
@@ -221,11 +219,12 @@ def test_changed_histogram_in_the_file_is_noticed(tmp_path):
 def test_failed_charge_releases_and_stores_nothing(tmp_path, monkeypatch):
     with on_disk(tmp_path / "l.sqlite") as book:
         monkeypatch.setattr(
-            "ipate.ledger.sqlite.append", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("disk"))
+            "ipate.ledger.sqlite.SqliteStorage.append",
+            lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("disk")),
         )
         with pytest.raises(IpateError):
             release(POOL, X, Y, PEOPLE, ledger=book, noise=SeededNoise(1), **KNOWN)
-        assert book.stored("ballots").histogram is None
+        assert Histogram.of(book) is None
         monkeypatch.undo()
         assert not any(book.spent(account).any() for account in book.terms)
 
@@ -235,7 +234,7 @@ def test_transcript_lists_the_release_by_account(tmp_path):
     with on_disk(path) as book:
         found = release(POOL, X, Y, PEOPLE, ledger=book, noise=SeededNoise(1), **KNOWN)
     file = sqlite3.connect(path)
-    rows = file.execute("SELECT account, kind, sigma, sensitivity FROM transcript ORDER BY account").fetchall()
+    rows = file.execute("SELECT account, mechanism, sigma, sensitivity FROM transcript ORDER BY account").fetchall()
     file.close()
-    wanted = sorted((group.id, "ballots", 1.0, group.weight) for group in found.labelling.groups)
+    wanted = sorted((group.id, "vector", 1.0, group.weight) for group in found.labelling.groups)
     assert rows == wanted

@@ -113,7 +113,7 @@ CASES = {  # name: (spoil the files, command line, what the message must name)
         "--bound is not an option: set bound in [labelling] of a TOML file",
     ),
     "run: key of two sections": (nothing, "run run.toml --options a", "set options in [teachers] or [student]"),
-    "plan: key that is no option": (nothing, "plan run.toml --rule gdp", "set rule in [labelling] of a TOML file"),
+    "plan: key that is no option": (nothing, "plan run.toml --embedding given", "set embedding in [labelling]"),
     "run: negative budget": (_changed("strict = 1.0", "strict = -1.0"), "run run.toml", "strict"),
     "run: huge budget": (_changed("strict = 1.0", "strict = 1e308"), "run run.toml", "1e+308"),
     "run: delta of one": (_changed("[budgets]", "[budgets]\ndelta = 1.0"), "run run.toml", "delta"),

@@ -15,6 +15,7 @@ from blocks import flat
 from imaginary import GROUPS, synthetic_votes
 from ipate.cli.app import _run
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.release.answers import paid_answers
 
 CHECKED = ["--sigma", "10", "--check-sigma", "30", "--threshold", "30"]
 
@@ -142,9 +143,9 @@ def test_repeated_command_returns_stored_labels_without_charge(files, capsys):
     (files / "labels.csv").unlink()
     assert run_json(files, capsys) == first
     assert read_labels(files) == labels
-    with SqliteLedger.open(first["ledger"], readonly=True) as book:
+    with SqliteLedger.read(first["ledger"]) as book:
         assert str(book.verify()) == first["ledger_head"]
-        answers = book.stored().answers
+        answers = paid_answers(book).answers
     assert {row["query"]: row["label"] for row in labels} == {
         query: str(label) if label >= 0 else "" for query, (label, _, _) in answers.items()
     }
@@ -167,7 +168,7 @@ def test_second_request_starts_from_remaining_budget(files, capsys):
 def test_stored_answers_name_their_run_and_noise(files, capsys):
     plain = ["--sigma", "20", "--max-queries", "20"]
     assert run_json(files, capsys, *plain, checked=False)["stored"] == []
-    with SqliteLedger.open(files / "votes.ledger.sqlite", readonly=True) as ledger:
+    with SqliteLedger.read(files / "votes.ledger.sqlite") as ledger:
         (first,) = ledger.runs
     other = [*plain[2:], "--sigma", "9", "--out", str(files / "again.csv")]
     assert run_json(files, capsys, *other, checked=False)["stored"] == [
@@ -203,7 +204,7 @@ def test_name_of_a_run_is_the_same_in_every_version(tmp_path, capsys):
     np.savez(tmp_path / "votes.npz", votes=np.arange(60).reshape(6, 10) % 3, groups=np.array(list("aabbcc")), classes=3)
     write_groups(tmp_path, [("a", 1.0), ("b", 2.0), ("c", 4.0)])
     found = run_json(tmp_path, capsys, "--max-labels", "1")
-    with SqliteLedger.open(found["ledger"], readonly=True) as book:
+    with SqliteLedger.read(found["ledger"]) as book:
         assert book.runs == ("label eea2b5995b633b76",)
 
 
@@ -430,7 +431,7 @@ def test_interruption_message_says_how_to_continue(files, capsys, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ipate.engines.teachers.loop.label", stopped)
+    monkeypatch.setattr("ipate.engines.teachers.given.label", stopped)
     assert _run(arguments(files)) == 130
     charged, told = capsys.readouterr().err.splitlines()
     assert charged == "ipate: charging votes.ledger.sqlite: new"
@@ -441,7 +442,7 @@ def test_interrupt_while_a_module_loads_ends_like_any_other(files, capsys, monke
     def load(*_, **__):
         raise ImportError("initialization failed") from KeyboardInterrupt()
 
-    monkeypatch.setattr("ipate.engines.teachers.loop.label", load)
+    monkeypatch.setattr("ipate.engines.teachers.given.label", load)
     assert _run(arguments(files)) == 130
     assert "ipate: interrupted; run the same command again" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ from ballots.making import PEOPLE, POOL_Y
 from ballots.test_given import GIVEN, IDS
 from blocks import flat
 from ipate.cli.app import _run
-from ipate.engines.ballots.counting import decode
+from ipate.engines.ballots.counting import Histogram, decode
 from ipate.ledger.sqlite import SqliteLedger
 
 
@@ -55,7 +55,7 @@ def test_every_point_gets_a_label_within_all_budgets(files, run):
     found, rows = labelled(run)
     assert [row["query"] for row in rows] == [str(point) for point in range(120)]
     assert {row["answered"] for row in rows} == {"1"}
-    assert (found["labels"], found["queries"], found["voting"], found["variant"]) == (120, 120, "ballots", None)
+    assert (found["labels"], found["queries"], found["engine"], found["variant"]) == (120, 120, "ballots", None)
     assert found["guarantee"] == "releasable"
     assert found["accuracy"] == np.mean([int(row["label"]) == own for row, own in zip(rows, POOL_Y, strict=True)]) > 0.9
     for group in found["groups"]:
@@ -88,9 +88,9 @@ def test_labelling_again_uses_the_stored_draw(files, run):
         assert [row["label"] for row in csv.DictReader(stream)] == [row["label"] for row in labels[::-1]]
     assert (files / first["confidence"]).read_bytes() == held
     assert [file.name for file in files.glob("*.sqlite")] == ["ballots.ledger.sqlite"]
-    with SqliteLedger.open("ballots.ledger.sqlite", readonly=True) as book:
+    with SqliteLedger.read("ballots.ledger.sqlite") as book:
         assert len(book.charges) == 1
-        drawn = book.stored("ballots").histogram
+        drawn = Histogram.of(book)
     assert decode(drawn.counts, GIVEN["cells"]).labels.tolist() == [int(row["label"]) for row in labels]
 
 
@@ -109,13 +109,13 @@ def die_at(name, monkeypatch):
 def test_death_after_the_charge_keeps_the_draw(files, run, monkeypatch):
     die_at("ipate.cli.label._finish", monkeypatch)
     assert not (files / "labels.csv").exists()
-    with SqliteLedger.open("ballots.ledger.sqlite", readonly=True) as book:
-        drawn = book.stored("ballots").histogram
+    with SqliteLedger.read("ballots.ledger.sqlite") as book:
+        drawn = Histogram.of(book)
         spent = [book.epsilon(name) for name in IDS]
     found, rows = labelled(run)
     assert [int(row["label"]) for row in rows] == decode(drawn.counts, GIVEN["cells"]).labels.tolist()
     assert [group["epsilon"] for group in found["groups"]] == spent
-    with SqliteLedger.open("ballots.ledger.sqlite", readonly=True) as book:
+    with SqliteLedger.read("ballots.ledger.sqlite") as book:
         assert len(book.charges) == 1
 
 

@@ -139,7 +139,7 @@ def test_other_merge_of_the_same_cells_finds_its_ledger(merged, run):
     ok(run("parties", "merge", *(f"{site}.npz" for site in SITES), "--cells", "cells.npz", "--out", "second"))
     again = ["second/ballots.npz" if part == "merged/ballots.npz" else part for part in LABEL]
     ran = run(*again)
-    with SqliteLedger.open("merged/ballots.ledger.sqlite", readonly=True) as book:
+    with SqliteLedger.read("merged/ballots.ledger.sqlite") as book:
         assert len(book.runs) == 2
     assert not list((merged / "second").glob("*.sqlite"))
     assert ran.code == 1

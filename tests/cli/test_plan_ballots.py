@@ -48,4 +48,4 @@ def test_listing_names_the_engine_of_runs(folder, run):
     ran = run("run", "run.toml", "--out", "runs/one")
     assert ran.code == 0, ran.err
     listed = json.loads(run("runs", "runs", "--json").out)["runs"]
-    assert [(entry["voting"], entry["state"]) for entry in listed] == [("ballots", "complete")]
+    assert [(entry["engine"], entry["state"]) for entry in listed] == [("ballots", "complete")]

@@ -1,20 +1,18 @@
 """What a labelling charges to its ledger, and when it stops."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from ipate.accounting.bounds import Meter
 from ipate.engines.teachers.aggregators import Confident, GNMax, Mechanism
-from ipate.engines.teachers.loop import Engine, label, open_ledger
+from ipate.engines.teachers.loop import LabellingState, label, open_ledger
 from ipate.engines.teachers.panel import Panel
 from ipate.engines.teachers.votes import Votes
 from ipate.errors import BudgetExceededError
 from ipate.ledger.base import MemoryLedger
 from ipate.people.budgets import Account, Budget, Group
 from ipate.release.noise import SeededNoise
-from ledger.making import BUDGETS, CONFIDENT, DELTA, GROUPS, WEIGHTS, voting
+from ledger.making import BUDGETS, CONFIDENT, DELTA, GROUPS, WEIGHTS, charge, voting
 
 GNMAX = GNMax(mechanism=Mechanism(sigma=20.0))
 
@@ -69,7 +67,7 @@ def test_all_checks_and_released_labels_are_charged(batch):
     assert 0 < labels < run.n_queries == 40
     for name, weight in {"strict": 0.5, "lax": 1.5, "middle": 1.0}.items():
         assert book.spent(name)[0] == pytest.approx(mu2(weight, checks=40, labels=labels), rel=1e-9)
-    assert [query for entry in book.charges for query in entry.queries] == [str(i) for i in range(40)]
+    assert [query for entry in book.charges for query in entry.keys] == [str(i) for i in range(40)]
     np.testing.assert_array_equal(np.concatenate([entry.answered for entry in book.charges]), run.answered)
 
 
@@ -98,7 +96,7 @@ class Refusing(MemoryLedger):
 def test_refused_charge_releases_no_label():
     votes, panel = voting(4, queries=("a", "b", "a", "c"))
     book = Refusing(list(open_ledger(panel, Meter(), GNMAX).terms.values()))
-    run = Engine(
+    run = LabellingState(
         votes=votes,
         panel=panel,
         aggregator=GNMAX,
@@ -117,7 +115,7 @@ def test_repeated_query_is_charged_only_once():
     votes, panel = voting(6, queries=("a", "b", "a", "a", "c", "b"))
     book = open_ledger(panel, Meter(), CONFIDENT)
     run = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(4), ledger=book, batch=2)
-    assert [query for entry in book.charges for query in entry.queries] == ["a", "b", "c"]
+    assert [query for entry in book.charges for query in entry.keys] == ["a", "b", "c"]
     labels = int(run.answered[[0, 1, 4]].sum())
     assert book.spent("lax")[0] == pytest.approx(mu2(1.5, checks=3, labels=labels), rel=1e-9)
 
@@ -153,7 +151,7 @@ def test_remaining_groups_are_charged_for_their_scaled_weight():
     total = dict.fromkeys(BUDGETS, 0.0)
     for entry in book.charges:
         for name in BUDGETS:
-            total[name] += len(entry.queries) * 2 * (float(entry.sensitivity[name]) / 25) ** 2
+            total[name] += len(entry.keys) * 2 * (float(entry.sensitivity[name]) / 25) ** 2
     assert {name: book.spent(name)[0] for name in BUDGETS} == pytest.approx(total, rel=1e-9)
 
 
@@ -204,7 +202,7 @@ def test_charges_of_others_between_batches_end_a_run():
 
     def spend(_):
         half = {name: 0.5 * (book.limit(name) - book.spent(name)) for name in BUDGETS}
-        book.charge(replace(book.charges[-1], cost=half, queries=(), answered=np.zeros(0, bool), labels=None))
+        book.charge(charge(half, seeded=True))
 
     found = label(votes, panel, GNMAX, Meter(), noise=SeededNoise(1), ledger=book, batch=5, progress=spend)
     assert found.stopped_by == "budget"

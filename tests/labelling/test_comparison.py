@@ -5,8 +5,8 @@ import pytest
 
 from ipate import Mechanism, Meter, Panel, account_for, compare_bounds, plot_costs
 from ipate.accounting.bounds import BOUNDS
+from ipate.engines.teachers.reference import Simulator
 from ipate.errors import InputError
-from ipate.planning.reference import Simulator
 from ipate.report.figures import PRIVATE
 
 VOTES = Simulator(accuracy=0.8, queries=12, seed=3).votes(n_teachers=40, n_classes=3)

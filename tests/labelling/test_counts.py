@@ -27,11 +27,11 @@ from ipate.engines.teachers.panel import Panel
 from ipate.engines.teachers.tested import label_tested
 from ipate.engines.teachers.votes import Votes
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.sqlite import SqliteLedger
+from ipate.release.answers import paid_answers
 from ipate.release.history import Extract
 from ipate.release.noise import SecureNoise, SeededNoise, in_steps
 from ipate.release.results import Record
-from ledger.making import BUDGETS, DELTA, voting
+from ledger.making import BUDGETS, DELTA, begin, voting
 
 SIGMA, CHECK_SIGMA = 20.0, 30.0
 COUNTED = GNMax(mechanism=Mechanism(sigma=SIGMA, counts=True))
@@ -41,7 +41,7 @@ WEIGHT = {"strict": 0.5, "lax": 1.5, "middle": 1.0}
 
 
 def on_disk(path, panel, aggregator=COUNTED, *, noise="seeded", **more):
-    return SqliteLedger.open(path, account_terms(panel, Meter(), aggregator), noise=noise, **more)
+    return begin(path, account_terms(panel, Meter(), aggregator), noise=noise, **more)
 
 
 def expected(votes, panel, ids, seed):
@@ -139,7 +139,7 @@ def test_weighting_charges_each_weight_for_the_vector(aggregator):
     for name, weight in WEIGHT.items():
         cost = run.n_labels * 2 * (weight / SIGMA) ** 2 + checks * (weight / CHECK_SIGMA) ** 2
         assert book.spent(name)[0] == pytest.approx(cost, rel=1e-12)
-    assert {entry.kind for entry in book.charges} == {"counts"}
+    assert {entry.draws[-1].mechanism for entry in book.charges} == {"vector"}
 
 
 def test_upsampling_charges_all_copies_of_a_person():
@@ -195,7 +195,7 @@ def test_repeated_query_returns_the_same_counts():
     run = label(votes, panel, COUNTED, Meter(), ledger=book, batch=2)
     np.testing.assert_array_equal(run.noisy_votes[[2, 3, 5]], run.noisy_votes[[0, 0, 1]])
     np.testing.assert_array_equal(run.step, SIGMA / 8)
-    assert [len(entry.counts) for entry in book.charges] == [2, 1]
+    assert [int(entry.answered.sum()) for entry in book.charges] == [2, 1]
 
 
 def test_second_call_returns_stored_counts_at_no_cost(tmp_path):
@@ -216,7 +216,7 @@ def test_second_call_returns_stored_counts_at_no_cost(tmp_path):
 def test_resumed_run_returns_counts_of_killed_process(tmp_path, monkeypatch, dies_at, stored):
     votes, panel = voting(8)
     path = tmp_path / "l.sqlite"
-    monkeypatch.setattr(engine.Engine, dies_at, lambda *_: os._exit(9))
+    monkeypatch.setattr(engine.LabellingState, dies_at, lambda *_: os._exit(9))
     child = os.fork()
     if child == 0:
         with on_disk(path, panel, noise="secure") as book:
@@ -225,7 +225,7 @@ def test_resumed_run_returns_counts_of_killed_process(tmp_path, monkeypatch, die
     assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 9
     monkeypatch.undo()
     with on_disk(path, panel, noise="secure") as book:
-        kept, spent = book.stored(), book.spent("lax")[0]
+        kept, spent = paid_answers(book), book.spent("lax")[0]
         assert len(kept.answers) == len(kept.noisy_votes) == stored
         assert spent == pytest.approx(stored * 2 * (1.5 / SIGMA) ** 2, abs=0)
         run = label(votes, panel, COUNTED, Meter(), ledger=book)
@@ -254,8 +254,8 @@ def test_label_without_counts_is_never_drawn_again(tmp_path):
         first = label(votes, panel, PLAIN, Meter(), noise=SeededNoise(1), ledger=book, max_queries=4)
     with on_disk(tmp_path / "l.sqlite", panel, run="two", pool="p") as book:
         again = label(votes, panel, COUNTED, Meter(), noise=SeededNoise(2), ledger=book)
-        assert [entry.queries for entry in book.charges] == [("4", "5")]
-        assert set(book.stored().noisy_votes) == {"4", "5"}
+        assert [entry.keys for entry in book.charges] == [("4", "5")]
+        assert set(paid_answers(book).noisy_votes) == {"4", "5"}
     np.testing.assert_array_equal(again.labels[:4], first.labels)
     np.testing.assert_array_equal(again.step, [0, 0, 0, 0, SIGMA / 8, SIGMA / 8])
     assert not again.noisy_votes[:4].any()
@@ -289,7 +289,7 @@ def test_carried_counts_cost_the_whole_vector_under_any_bound(tmp_path, bound):
         told = book.person("lax")[0]
     vector = 5 * (1.5 / SIGMA) ** 2
     np.testing.assert_allclose(cost, 2 * vector if bound == "gdp" else vector * np.array(meter.orders), rtol=1e-12)
-    assert (told.labels, told.checks, told.ballots) == (5, 0, 0)
+    assert (told.labels, told.checks, told.vectors) == (5, 0, 0)
     if bound == "sup":
         assert np.all(cost > 1.1 * 5 * meter.worst_label(sensitivity=1.5, sigma=SIGMA))
 
@@ -302,13 +302,11 @@ def test_later_run_opens_at_the_vectors_price(tmp_path):
     assert 0 < run.n_labels < 6
     check = Meter("sup", orders=(8.0,)).worst_check(sensitivity=1.5, check_sigma=CHECK_SIGMA)
     np.testing.assert_allclose(sup, 6 * check + run.n_labels * 8.0 * (1.5 / SIGMA) ** 2, rtol=1e-12)
-    with SqliteLedger.open(
-        tmp_path / "l.sqlite", account_terms(panel, Meter(), PLAIN), run="two", noise="seeded"
-    ) as book:
+    with begin(tmp_path / "l.sqlite", account_terms(panel, Meter(), PLAIN), run="two", noise="seeded") as book:
         wanted = 6 * (1.5 / CHECK_SIGMA) ** 2 + run.n_labels * 2 * (1.5 / SIGMA) ** 2
         np.testing.assert_allclose(book.opening("lax"), wanted, rtol=1e-12)
     with pytest.raises(BudgetExceededError, match="charged under gdp, and this run charges sup"):
-        SqliteLedger.open(tmp_path / "l.sqlite", account_terms(panel, Meter("sup"), PLAIN), run="three", noise="seeded")
+        begin(tmp_path / "l.sqlite", account_terms(panel, Meter("sup"), PLAIN), run="three", noise="seeded")
 
 
 @pytest.mark.parametrize("bound", ["loose", "sup", "tight", "exact"])
@@ -363,7 +361,7 @@ def test_no_noisy_double_leaves_the_process(tmp_path):
     noise = Recorder()
     with on_disk(tmp_path / "l.sqlite", panel, noise="secure") as book:
         run = label(votes, panel, COUNTED, Meter(), noise=noise, ledger=book)
-        written = repr((book, run, book.charges)).encode() + pickle.dumps((run, book.charges, book.stored()))
+        written = repr((book, run, book.charges)).encode() + pickle.dumps((run, book.charges, paid_answers(book)))
     written += b"".join(file.read_bytes() for file in tmp_path.iterdir())
     noisy = panel.tally(votes.votes, 3).counts + SIGMA * np.concatenate(noise.drawn)
     for form in (noisy, noisy / SIGMA, noisy * 8 / SIGMA, np.concatenate(noise.drawn)):
@@ -411,6 +409,6 @@ def test_transcript_tells_labels_with_counts_apart(tmp_path):
     with on_disk(tmp_path / "l.sqlite", panel) as book:
         label(votes, panel, COUNTED, Meter(), noise=SeededNoise(1), ledger=book)
     with sqlite3.connect(tmp_path / "l.sqlite") as file:
-        assert set(file.execute("SELECT kind, count(*) FROM transcript GROUP BY kind")) == {
-            ("counts", 2 * len(BUDGETS))
+        assert set(file.execute("SELECT mechanism, count(*) FROM transcript GROUP BY mechanism")) == {
+            ("vector", 2 * len(BUDGETS))
         }

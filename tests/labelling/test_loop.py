@@ -261,7 +261,7 @@ def test_drop_removes_exhausted_groups_and_rescales_charges(rng):
     by_hand = dict.fromkeys(budgets, 0.0)
     for charge in ledger.charges:
         for name in budgets:
-            by_hand[name] += len(charge.queries) * 2 * float(charge.sensitivity[name]) ** 2 / 8.0**2
+            by_hand[name] += len(charge.keys) * 2 * float(charge.sensitivity[name]) ** 2 / 8.0**2
     alone = panel.n_teachers / Counter(votes.groups)["c"]
     assert float(ledger.charges[-1].sensitivity["c"]) == pytest.approx(alone)
     assert float(ledger.charges[-1].sensitivity["a"]) == 0.0
@@ -326,8 +326,8 @@ def test_labelling_releases_nothing_when_the_ledger_refuses(rng):
     """A ledger with less than the loop believes: the charge fails, and with it the whole batch."""
 
     class Short(MemoryLedger):
-        def standing(self, accounts):
-            spent, limit = super().standing(accounts)
+        def balances(self, accounts):
+            spent, limit = super().balances(accounts)
             return spent, limit * 10
 
     votes = make_votes(rng, queries=500)

@@ -1,5 +1,7 @@
 """Small ledgers, charges and votes for the tests of ledgers."""
 
+from itertools import count
+
 import numpy as np
 
 from ipate.accounting import gdp
@@ -10,13 +12,15 @@ from ipate.engines.teachers.panel import Panel
 from ipate.engines.teachers.votes import Votes
 from ipate.errors import IpateError
 from ipate.ledger.admission import Roster
-from ipate.ledger.base import MemoryLedger
-from ipate.ledger.records import Charge, Terms
+from ipate.ledger.base import MemoryLedger, Opening
+from ipate.ledger.records import Charge, Draw, Terms
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account, Budget, Group
+from ipate.release.answers import CODEC, Answers
 from ipate.release.noise import SeededNoise
 
 DELTA = 1e-5
+_NUMBERS = count()
 BUDGETS = {"strict": 1.0, "lax": 3.0, "middle": 2.0}
 LIMITS = {name: float(gdp.mu_of(epsilon, DELTA)) ** 2 for name, epsilon in BUDGETS.items()}
 GROUPS = ("strict", "strict", "lax", "lax", "middle")
@@ -38,22 +42,58 @@ def all_terms(names=tuple(BUDGETS)):
     return [terms(name, BUDGETS[name]) for name in names]
 
 
-def charge(cost, *, queries=("q",), labels=None, answered=None, sensitivity=1.0, **more):
-    given = np.ones(len(queries), dtype=bool) if answered is None else np.asarray(answered, dtype=bool)
+def charge(
+    cost,
+    *,
+    queries=None,
+    labels=None,
+    answered=None,
+    reinforced=None,
+    counts=None,
+    sensitivity=1.0,
+    sigma=40.0,
+    check_sigma=None,
+    noise="gaussian",
+    **more,
+):
+    """A charge for labels of queries; without `queries` it has a key of its own."""
+    keys = (f"key {next(_NUMBERS)}",) if queries is None else tuple(queries)
+    given = np.ones(len(keys), dtype=bool) if answered is None else np.asarray(answered, dtype=bool)
+    own = np.zeros(len(keys), dtype=bool) if reinforced is None else reinforced
+    check = () if check_sigma is None else (Draw(mechanism="check", sigma=check_sigma),)
+    if labels is not None:
+        found = Answers(labels=np.asarray(labels), answered=given, reinforced=own, counts=counts, sigma=sigma)
+        more = {"codec": CODEC, "payload": found.payload, **more}
+    mechanism = "argmax" if counts is None else "vector"
     return Charge(
         **{
             "cost": {name: np.atleast_1d(np.asarray(value, dtype=float)) for name, value in cost.items()},
-            "queries": tuple(queries),
-            "answered": given,
             "sensitivity": dict.fromkeys(cost, np.asarray(sensitivity)),
-            "sigma": 40.0,
-            "check_sigma": None,
+            "draws": (*check, Draw(mechanism=mechanism, sigma=sigma, noise=noise, where=given)),
+            "keys": keys,
             "bound": "gdp",
             "seeded": False,
-            "labels": None if labels is None else np.asarray(labels),
             **more,
         }
     )
+
+
+def whole(cost, **more):
+    """The charge of a release that is tested as a whole."""
+    draws = (Draw(mechanism="whole", sigma=40.0),)
+    return charge(cost, **{"queries": ("test",), "scope": "run", "draws": draws, "payload": b"d v", **more})
+
+
+def bit(cost, **more):
+    """What the charge of `whole` pays for."""
+    free = dict.fromkeys(cost, 0.0)
+    return charge(free, **{"queries": ("bit",), "scope": "run", "draws": (), "paid_by": "test", **more})
+
+
+def begin(path, entries, *, people=None, head=None, timeout=30.0, ledger=SqliteLedger, **opening):
+    """Begin or continue a run on disk; `people` may be a mapping or a roster."""
+    roster = people if isinstance(people, Roster) else Roster(people=people)
+    return ledger.begin(path, Opening(terms=entries, roster=roster, **opening), head=head, timeout=timeout)
 
 
 def in_memory(entries, path, **more):
@@ -61,7 +101,7 @@ def in_memory(entries, path, **more):
 
 
 def on_disk(entries, path, **more):
-    return SqliteLedger.open(path, entries, **more)
+    return begin(path, entries, **more)
 
 
 def voting(size, *, seed=0, names=("middle", "strict", "lax"), budgets=BUDGETS, **more):
@@ -73,7 +113,7 @@ def voting(size, *, seed=0, names=("middle", "strict", "lax"), budgets=BUDGETS, 
 
 
 def opened(path, panel, meter=None, aggregator=CONFIDENT, *, noise="seeded", **more):
-    return SqliteLedger.open(path, account_terms(panel, meter or Meter(), aggregator), noise=noise, **more)
+    return begin(path, account_terms(panel, meter or Meter(), aggregator), noise=noise, **more)
 
 
 def label_into(path, wait, queue):

@@ -1,7 +1,6 @@
 """What every ledger does, in memory and on disk."""
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,11 @@ from ipate.accounting import gdp
 from ipate.accounting.bounds import Meter
 from ipate.engines.teachers.loop import account_terms, label
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.records import ReleaseTest, noise_kind
+from ipate.files import unpack_arrays
+from ipate.ledger.records import Draw, noise_kind
+from ipate.release.answers import paid_answers
 from ipate.release.noise import SeededNoise
-from ledger.making import BUDGETS, CONFIDENT, LIMITS, all_terms, charge, in_memory, on_disk, terms, voting
+from ledger.making import BUDGETS, CONFIDENT, LIMITS, all_terms, bit, charge, in_memory, on_disk, terms, voting, whole
 
 DELTA = 1e-5
 EMPTY = {name: [0.0] for name in BUDGETS}
@@ -44,7 +45,7 @@ def test_account_opens_empty_with_its_own_limit(make):
     assert tuple(book.terms) == tuple(BUDGETS)
     for name, limit in LIMITS.items():
         assert (book.spent(name).tolist(), book.limit(name).tolist(), book.epsilon(name)) == ([0.0], [limit], 0.0)
-    assert dict(book.stored().answers) == {}
+    assert dict(paid_answers(book).answers) == {}
 
 
 def test_affordable_charge_is_counted_as_spent(make):
@@ -59,11 +60,11 @@ def test_affordable_charge_is_counted_as_spent(make):
 def test_standing_has_all_balances_and_limits_in_order(make):
     book, names = make(), ("middle", "strict")
     book.charge(charge({"strict": 0.01, "lax": 0.02}))
-    spent, limit = book.standing(names)
+    spent, limit = book.balances(names)
     assert spent.tolist() == [book.spent(name).tolist() for name in names] == [[0.0], [0.01]]
     assert limit.tolist() == [book.limit(name).tolist() for name in names]
     spent[:], limit[:] = 9.0, 9.0
-    assert book.standing(names)[0].tolist() == [[0.0], [0.01]]
+    assert book.balances(names)[0].tolist() == [[0.0], [0.01]]
     assert book.limit("strict").tolist() == [LIMITS["strict"]]
 
 
@@ -127,7 +128,7 @@ def test_unknown_account_is_refused_by_every_method(make):
         lambda: book.unaffordable({"nobody": np.array([0.01])}),
         lambda: book.spent("nobody"),
         lambda: book.limit("nobody"),
-        lambda: book.standing(("lax", "nobody")),
+        lambda: book.balances(("lax", "nobody")),
         lambda: book.epsilon("nobody"),
         lambda: in_memory(all_terms(), None, opening={"nobody": np.array([0.01])}),
     ):
@@ -241,42 +242,51 @@ def test_memory_ledger_takes_noise_from_first_charge():
         book.charge(charge({"lax": 0.01}, seeded=False))
 
 
-def test_charges_are_kept_in_order_with_their_kind(make):
-    book, test = make(), ReleaseTest(design="d", votes="v")
+def test_charges_are_kept_in_order_with_their_keys(make):
+    book = make()
     book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
-    book.charge(charge({"lax": 0.02}, queries=(), kind="test", test=test))
-    book.charge(charge({"lax": 0.0}, queries=(), kind="test", test=replace(test, passed=False)))
-    assert [(entry.kind, entry.queries) for entry in book.charges] == [("labels", ("a",)), ("test", ()), ("test", ())]
-    assert [entry.test for entry in book.charges] == [None, test, replace(test, passed=False)]
+    book.charge(whole({"lax": 0.02}))
+    book.charge(bit({"lax": 0.02}))
+    assert [(entry.scope, entry.keys) for entry in book.charges] == [
+        ("pool", ("a",)),
+        ("run", ("test",)),
+        ("run", ("bit",)),
+    ]
     assert float(sum(entry.cost["lax"] for entry in book.charges)[0]) == book.spent("lax")[0]
     assert book.person("lax")[0].labels == 1
 
 
-def test_unknown_kind_of_release_is_refused():
-    with pytest.raises(InputError, match="kind is 'gossip': the kinds of release are labels, counts, test"):
-        charge({"lax": 0.01}, kind="gossip")
-    for wrong in (
-        {"kind": "test"},
-        {"test": ReleaseTest(design="d", votes="v")},
-        {"kind": "test", "test": ReleaseTest(design="d", votes="v")},  # with a query
-    ):
-        with pytest.raises(InputError, match="has a test and no queries"):
-            charge({"lax": 0.01}, **wrong)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"draws": (("gossip", "gaussian"),)},
+            "mechanism is 'gossip': the mechanisms are check, argmax, vector, whole",
+        ),
+        ({"draws": (("vector", "laplace"),)}, "a release by vector has Gaussian noise"),
+        ({"queries": ()}, "has no key"),
+        ({"sensitivity": np.ones(3)}, r"Δ has the shape \(3,\)"),
+        ({"queries": ("a", "b"), "answered": [True]}, "marked for"),
+    ],
+    ids=str,
+)
+def test_release_that_no_rule_prices_is_refused(change, words):
+    def made():
+        draws = [Draw(mechanism=name, sigma=1.0, noise=noise) for name, noise in change.get("draws", ())]
+        return charge({"lax": 0.01}, **{**change, **({"draws": tuple(draws)} if draws else {})})
+
+    with pytest.raises(InputError, match=words):
+        made()
 
 
 def test_test_is_charged_before_its_only_bit(make):
-    test = ReleaseTest(design="d", votes="v")
-    passed, failed = replace(test, passed=True), replace(test, passed=False)
     for steps, words in (
-        ([passed], "was not charged"),
-        ([test, test], "drawn only once"),
-        ([test, replace(passed, design="e")], "another design or of other votes"),
-        ([test, replace(passed, votes="w")], "another design or of other votes"),
-        ([test, passed, failed], "drawn only once"),
-        ([test, failed, failed], "drawn only once"),
+        ([bit], "'test' was not charged: charge it first"),
+        ([whole, whole], "drawn only once"),
+        ([whole, bit, bit], "drawn only once"),
     ):
         book = make()
-        *good, bad = (charge({"lax": 0.01}, queries=(), kind="test", test=step) for step in steps)
+        *good, bad = (step({"lax": 0.01}) for step in steps)
         for entry in good:
             book.charge(entry)
         with pytest.raises(InputError, match=words):
@@ -351,33 +361,27 @@ def test_terms_are_matched_by_id_not_position(order, sequence):
     assert balances(books[0]) == balances(books[1])
 
 
-def counted(**more):
-    given = {"queries": ("a", "b", "c"), "answered": [1, 0, 1], "labels": [1, -1, 0], "kind": "counts"}
-    return charge({"lax": 0.01}, **{**given, "counts": np.array([[3, 8, -2], [5, 5, 1]]), **more})
-
-
-def test_charge_of_counts_is_recorded_as_given(make):
+def test_counts_are_recorded_as_given(make):
     book = make()
-    book.charge(counted())
+    counts = np.array([[3, 8, -2], [5, 5, 1]])
+    book.charge(charge({"lax": 0.01}, queries=("a", "b", "c"), answered=[1, 0, 1], labels=[1, -1, 0], counts=counts))
     (found,) = book.charges
-    assert found.kind == "counts"
-    np.testing.assert_array_equal(found.counts, [[3, 8, -2], [5, 5, 1]])
+    assert [draw.mechanism for draw in found.draws] == ["vector"]
+    np.testing.assert_array_equal(unpack_arrays(found.payload)["counts"], counts)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"counts": np.array([[3.5, 8.0, -2.0], [5.0, 5.0, 1.0]])}, "whole numbers .* not float64"),
-        ({"counts": np.array([[3, 8, -2]])}, r"\(2 answers, classes\) .* not int64 of the shape \(1, 3\)"),
-        ({"noise": "laplace"}, "with Gaussian noise, not .* laplace noise"),
+        ({"counts": np.array([[3, 8, -2]])}, r"\(2 answers, classes\), not int64 of the shape \(1, 3\)"),
+        ({"noise": "laplace"}, "a release by vector has Gaussian noise"),
         ({"labels": [0, -1, 0]}, "labels and counts differ"),
         ({"labels": [1, -1, 1]}, "labels and counts differ: .* on a tie the lower"),
-        ({"labels": None}, "labels and counts differ"),
-        ({"counts": None}, "a charge of kind 'counts' has noisy counts"),
-        ({"kind": "labels"}, "no other charge has them"),
     ],
     ids=str,
 )
 def test_counts_that_contradict_their_charge_are_refused(change, message):
+    given = {"answered": [1, 0, 1], "labels": [1, -1, 0], "counts": np.array([[3, 8, -2], [5, 5, 1]])}
     with pytest.raises(InputError, match=message):
-        counted(**change)
+        charge({"lax": 0.01}, queries=("a", "b", "c"), **{**given, **change})

@@ -11,10 +11,11 @@ from ipate.engines.teachers.loop import account_terms, label
 from ipate.engines.teachers.panel import Panel
 from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError, IpateError
-from ipate.ledger.records import Head, ReleaseTest
+from ipate.ledger.records import Draw, Head
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.release.answers import paid_answers
 from ipate.release.noise import SecureNoise, SeededNoise
-from ledger.making import BUDGETS, CONFIDENT, all_terms, charge, opened, terms, voting
+from ledger.making import BUDGETS, CONFIDENT, all_terms, begin, bit, charge, opened, terms, voting, whole
 
 
 class CrashError(Exception):
@@ -149,7 +150,7 @@ def test_teachers_in_other_rows_are_not_charged_twice(tmp_path):
     for run, here in (("one", present), ("two", present[::-1])):
         votes = Votes(votes=np.zeros((6, 200), np.int64), n_classes=2, groups=("all",) * 6, participation=here)
         panel = Panel.from_votes(votes, [("all", 1.0, 1e-5, None)])
-        with SqliteLedger.open(tmp_path / "l", account_terms(panel, Meter(), aggregator), run=run) as book:
+        with begin(tmp_path / "l", account_terms(panel, Meter(), aggregator), run=run) as book:
             label(votes, panel, aggregator, Meter(), ledger=book, max_queries=9)
             now = [float(book.spent(account)[0]) for account in panel.account_ids]
             assert min(now) == spent  # those who did not vote start where the others ended
@@ -158,22 +159,22 @@ def test_teachers_in_other_rows_are_not_charged_twice(tmp_path):
     votes = Votes(votes=votes.votes, n_classes=2, groups=("other",) * 6, participation=present)
     terms = account_terms(Panel.from_votes(votes, [("other", 1.0, 1e-5, None)]), Meter(), aggregator)
     with pytest.raises(InputError, match="'other' is new"):
-        SqliteLedger.open(tmp_path / "l", terms, run="three")
+        begin(tmp_path / "l", terms, run="three")
 
 
 def test_charge_that_contradicts_its_answers_is_refused(tmp_path):
-    with SqliteLedger.open(tmp_path / "ledger.sqlite", all_terms()) as book:
+    with begin(tmp_path / "ledger.sqlite", all_terms()) as book:
         wrong = [
-            charge({"lax": 0.01}, queries=("a", "b"), labels=[1, 2], answered=[True, False]),
-            charge({"lax": 0.01}, queries=("a", "b"), labels=[1, -1]),
-            charge({"lax": 0.01}, queries=("a", "a"), labels=[1, 1]),
-            charge({"lax": 0.01}, queries=("a", "b"), labels=[1]),
-            charge({"lax": 0.01}, queries=("a", "b"), answered=[True]),
-            charge({"lax": 0.01}, queries=("a", "b"), sensitivity=[1.0, 1.0, 1.0]),
+            {"queries": ("a", "b"), "labels": [1, 2], "answered": [True, False]},
+            {"queries": ("a", "b"), "labels": [1, -1]},
+            {"queries": ("a", "a"), "labels": [1, 1]},
+            {"queries": ("a", "b"), "labels": [1]},
+            {"queries": ("a", "b"), "answered": [True]},
+            {"queries": ("a", "b"), "sensitivity": [1.0, 1.0, 1.0]},
         ]
         for bad in wrong:
             with pytest.raises(InputError):
-                book.charge(bad)
+                book.charge(charge({"lax": 0.01}, **bad))
         book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
         with pytest.raises(InputError, match="duplicate query 'a'"):
             book.charge(charge({"lax": 0.01}, queries=("b", "a"), labels=[1, 1]))
@@ -187,13 +188,13 @@ def test_transcript_view_lists_every_release(tmp_path):
     with opened(path, panel) as book:
         run = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(1), ledger=book, batch=5)
     with sqlite3.connect(path) as file:
-        rows = file.execute("SELECT query, account, kind, sigma, sensitivity, bound FROM transcript").fetchall()
+        rows = file.execute("SELECT key, account, mechanism, sigma, sensitivity, bound FROM transcript").fetchall()
     file.close()
     expected = {
         (str(query), group, kind, sigma, weight, "gdp")
         for query, given in zip(run.queries, run.answered, strict=True)
         for group, weight in (("strict", 0.5), ("middle", 1.0), ("lax", 1.5))
-        for kind, sigma in (("check", 30.0), ("label", 20.0))
+        for kind, sigma in (("check", 30.0), ("argmax", 20.0))
         if kind == "check" or given
     }
     assert set(rows) == expected
@@ -202,12 +203,12 @@ def test_transcript_view_lists_every_release(tmp_path):
     assert path.with_name(f"{path.name}.head").stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("table", ["entries", "runs", "accounts", "batches", "charges", "releases", "members", "tests"])
+@pytest.mark.parametrize("table", ["entries", "runs", "accounts", "batches", "charges", "draws", "keys", "members"])
 def test_triggers_refuse_updates_and_deletes(tmp_path, table):
     path = tmp_path / "ledger.sqlite"
-    with SqliteLedger.open(path, all_terms(), people={"ada": "strict"}) as book:
+    with begin(path, all_terms(), people={"ada": "strict"}) as book:
         book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
-        book.charge(charge({"lax": 0.01}, queries=(), kind="test", test=ReleaseTest(design="d", votes="v")))
+        book.charge(whole({"lax": 0.01}))
     file = sqlite3.connect(path)
     column = file.execute(f"SELECT * FROM {table}").description[0][0]
     for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET {column} = {column}"):
@@ -217,7 +218,7 @@ def test_triggers_refuse_updates_and_deletes(tmp_path, table):
 
 
 def test_head_survives_writing_and_reading_back(tmp_path):
-    with SqliteLedger.open(tmp_path / "ledger.sqlite", all_terms()) as book:
+    with begin(tmp_path / "ledger.sqlite", all_terms()) as book:
         book.charge(charge({"lax": 0.01}))
         head = book.head
     assert (head.entries, head.charges) == (2, 1)
@@ -229,7 +230,7 @@ def test_head_survives_writing_and_reading_back(tmp_path):
 
 def test_run_cannot_be_continued_with_other_settings(tmp_path):
     path = tmp_path / "ledger.sqlite"
-    SqliteLedger.open(path, all_terms(), people={"ada": "strict"}, pool="images").close()
+    begin(path, all_terms(), people={"ada": "strict"}, pool="images").close()
     for terms_, more in (
         (all_terms(("strict", "lax")), {}),
         ([*all_terms(("strict", "lax")), terms("middle", 2.5)], {}),
@@ -238,20 +239,20 @@ def test_run_cannot_be_continued_with_other_settings(tmp_path):
         (all_terms(), {"people": {"ada": "lax"}}),
     ):
         with pytest.raises(InputError, match="begin a new run"):
-            SqliteLedger.open(path, terms_, **more)
+            begin(path, terms_, **more)
     with SqliteLedger.open(path) as book:
         assert tuple(book.terms) == tuple(BUDGETS)
         assert book.run == "run"
     with pytest.raises(InputError, match="'other' is not in this ledger"):
-        SqliteLedger.open(path, run="other")
+        SqliteLedger.open(path, "other")
 
 
 def test_readers_see_committed_charges_and_cannot_charge(tmp_path):
     path = tmp_path / "ledger.sqlite"
-    with SqliteLedger.open(path, all_terms()) as writer:
+    with begin(path, all_terms()) as writer:
         writer.charge(charge({"lax": 0.01}, queries=("a",), labels=[2]))
-        with SqliteLedger.open(path, readonly=True) as reader:
-            assert dict(reader.stored().answers) == {"a": (2, True, False)}
+        with SqliteLedger.read(path) as reader:
+            assert dict(paid_answers(reader).answers) == {"a": (2, True, False)}
             assert reader.head == writer.head
             with pytest.raises(IpateError, match="read-only"):
                 reader.charge(charge({"lax": 0.01}))
@@ -260,10 +261,10 @@ def test_readers_see_committed_charges_and_cannot_charge(tmp_path):
 def test_terms_and_answers_survive_unusual_names(tmp_path):
     path = tmp_path / "a ledger ünd more?#.sqlite"
     odd = [terms("größe 'x' — \"y\"", 1.0), terms("", 2.0, group="empty")]
-    with SqliteLedger.open(path, odd) as book:
+    with begin(path, odd) as book:
         book.charge(charge({entry.account.id: 0.01 for entry in odd}, queries=("é\n\0z", "日本"), labels=[0, 1]))
-    with SqliteLedger.open(path, odd) as book:
-        assert set(book.stored().answers) == {"é\n\0z", "日本"}
+    with begin(path, odd) as book:
+        assert set(paid_answers(book).answers) == {"é\n\0z", "日本"}
 
 
 def test_open_ledger_uses_the_terms_of_the_panel():
@@ -279,37 +280,37 @@ def test_open_ledger_uses_the_terms_of_the_panel():
 def test_run_with_the_other_noise_is_refused(tmp_path, first, second):
     """Two commands may have looked at the same time, before either began: who holds the lock looks again."""
     path = tmp_path / "shared.sqlite"
-    SqliteLedger.open(path, all_terms(), run="a", noise=first).close()
+    begin(path, all_terms(), run="a", noise=first).close()
     before = path.read_bytes()
     with pytest.raises(InputError, match=rf"run 'a' of this ledger has {first} noise and this run has {second} noise"):
-        SqliteLedger.open(path, all_terms(), run="b", noise=second)
+        begin(path, all_terms(), run="b", noise=second)
     with pytest.raises(InputError, match=rf"run 'a' has {first} noise"):
-        SqliteLedger.open(path, all_terms(), run="a", noise=second)
-    with SqliteLedger.open(path, readonly=True) as book:
+        begin(path, all_terms(), run="a", noise=second)
+    with SqliteLedger.read(path) as book:
         assert (book.runs, book.noise) == (("a",), first)
     assert len(path.read_bytes()) == len(before)
 
 
 def test_continued_run_reports_parts_charges_and_opening(tmp_path):
     path, one = tmp_path / "ledger.sqlite", Meter().worst_label(sensitivity=1.0, sigma=40.0)
-    with SqliteLedger.open(path, all_terms(), run="other", pool="pool") as book:
+    with begin(path, all_terms(), run="other", pool="pool") as book:
         book.charge(charge({"lax": one}, queries=("a",), labels=[1]))
-    with SqliteLedger.open(path, all_terms(), run="one", pool="pool") as book:
+    with begin(path, all_terms(), run="one", pool="pool") as book:
         book.charge(charge({"lax": one}, queries=("b",), labels=[2]))
     how = {"run": "two", "pool": "pool", "parent": "one", "reason": "withdrawal"}
-    with SqliteLedger.open(path, all_terms(), **how) as book:
+    with begin(path, all_terms(), **how) as book:
         book.charge(charge({"lax": one}, queries=("c",), labels=[0]))
-    with SqliteLedger.open(path, readonly=True) as book:
+    with SqliteLedger.read(path) as book:
         assert (book.parts(), book.parts("other")) == (("one", "two"), ("other",))
-        assert [entry.queries for entry in book.charges] == [("b",), ("c",)]
+        assert [entry.keys for entry in book.charges] == [("b",), ("c",)]
         assert book.inherited() == {"a"}
         np.testing.assert_allclose(book.opening("lax"), one)
         np.testing.assert_allclose(book.spent("lax"), 3 * one)
     for wrong in ({"parent": "nobody"}, {"reason": "boredom"}, {"reason": None}):
         with pytest.raises(InputError, match=r"parent is 'nobody'|reason is"):
-            SqliteLedger.open(path, all_terms(), **{**how, "run": "three", **wrong})
+            begin(path, all_terms(), **{**how, "run": "three", **wrong})
     with pytest.raises(InputError, match="parent is 'other', not 'one'"):
-        SqliteLedger.open(path, all_terms(), **{**how, "parent": "other"})
+        begin(path, all_terms(), **{**how, "parent": "other"})
 
 
 def test_charges_are_read_back_as_they_were_made(tmp_path):
@@ -318,54 +319,66 @@ def test_charges_are_read_back_as_they_were_made(tmp_path):
         charge({"lax": 0.01, "strict": 0.0}, queries=("a", "b"), labels=[2, -1], answered=[True, False]),
         charge({"lax": 0.01}, queries=("c", "d"), sensitivity=[1.0, 0.5], check_sigma=30.0, noise="laplace"),
         charge({"lax": 0.01}, queries=("e",), labels=[1], answered=[False], reinforced=np.array([True])),
+        whole({"lax": 0.01}),
+        bit({"lax": 0.01}),
     ]
-    with SqliteLedger.open(path, all_terms()) as book:
+    with begin(path, all_terms()) as book:
         for entry in made:
             book.charge(entry)
-    with SqliteLedger.open(path, readonly=True) as book:
+    with SqliteLedger.read(path) as book:
         for found, entry in zip(book.charges, made, strict=True):
-            for name in ("queries", "sigma", "check_sigma", "bound", "noise", "kind", "seeded", "test"):
+            for name in ("keys", "bound", "seeded", "scope", "codec", "payload", "paid_by"):
                 assert getattr(found, name) == getattr(entry, name)
-            np.testing.assert_array_equal(found.answered, entry.answered)
+            for mine, its in zip(found.draws, entry.draws, strict=True):
+                assert (mine.mechanism, mine.sigma, mine.noise) == (its.mechanism, its.sigma, its.noise)
+                np.testing.assert_array_equal(found.drawn(mine), entry.drawn(its))
             np.testing.assert_equal(dict(found.cost), dict(entry.cost))
             np.testing.assert_equal(dict(found.sensitivity), dict(entry.sensitivity))
-            assert (found.labels is None) == (entry.labels is None)
-            if entry.labels is not None:
-                np.testing.assert_array_equal(found.labels, entry.labels)
-                own = np.zeros(len(entry.queries), bool) if entry.reinforced is None else entry.reinforced
-                np.testing.assert_array_equal(found.reinforced, own)
+        assert paid_answers(book).answers == {"a": (2, True, False), "b": (-1, False, False), "e": (1, False, True)}
 
 
 @pytest.mark.parametrize("first", ["labels", "counts"])
 def test_query_is_answered_with_or_without_counts_once(tmp_path, first):
-    given = {"labels": {}, "counts": {"kind": "counts", "counts": np.array([[1, 4, 2]])}}
+    given = {"labels": {}, "counts": {"counts": np.array([[1, 4, 2]])}}
     second = "counts" if first == "labels" else "labels"
-    with SqliteLedger.open(tmp_path / "l.sqlite", all_terms(), run="one", pool="pool") as book:
+    with begin(tmp_path / "l.sqlite", all_terms(), run="one", pool="pool") as book:
         book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1], **given[first]))
-    with SqliteLedger.open(tmp_path / "l.sqlite", all_terms(), run="two", pool="pool") as book:
+    with begin(tmp_path / "l.sqlite", all_terms(), run="two", pool="pool") as book:
         with pytest.raises(InputError, match="duplicate query 'a'"):
             book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1], **given[second]))
-        assert book.stored().answers == {"a": (1, True, False)}
-        assert {query: (sigma, votes.tolist()) for query, (sigma, votes) in book.stored().noisy_votes.items()} == (
+        assert paid_answers(book).answers == {"a": (1, True, False)}
+        assert {query: (sigma, votes.tolist()) for query, (sigma, votes) in paid_answers(book).noisy_votes.items()} == (
             {"a": (40.0, [1, 4, 2])} if first == "counts" else {}
         )
         assert book.inherited() == {"a"}
 
 
-def test_answers_of_another_kind_are_not_shared(tmp_path, monkeypatch):
-    kinds = ("labels", "test", "ballots", "later")
-    monkeypatch.setattr("ipate.ledger.records.RELEASES", kinds)
-    monkeypatch.setattr("ipate.ledger.chain.RELEASES", kinds)
-    path = tmp_path / "ledger.sqlite"
-    with SqliteLedger.open(path, all_terms(), run="one", pool="pool") as book:
+def test_keys_of_a_run_are_not_those_of_its_pool(tmp_path):
+    """A release with the scope of a run is refused twice within it and its parts, and is not shared with others."""
+    path, own = tmp_path / "ledger.sqlite", {"scope": "run", "codec": "own", "payload": b"1"}
+    with begin(path, all_terms(), run="one", pool="pool") as book:
         book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
-        book.charge(charge({"lax": 0.01}, queries=("a",), labels=[2], kind="later"))
-    with SqliteLedger.open(path, all_terms(), run="two", pool="pool") as book:
-        assert {kind: dict(book.stored(kind).answers) for kind in ("labels", "later")} == {
-            "labels": {"a": (1, True, False)},
-            "later": {"a": (2, True, False)},
-        }
-        assert book.inherited("later") == book.inherited() == {"a"}
+        book.charge(charge({"lax": 0.01}, queries=("b",), codec="other"))
+        book.charge(charge({"lax": 0.01}, queries=("a",), **own))
+        with pytest.raises(InputError, match="this run has released 'a' already, and noise is drawn only once"):
+            book.charge(charge({"lax": 0.01}, queries=("a",), **own))
+    with begin(path, all_terms(), run="two", pool="pool", parent="one", reason="withdrawal") as book:
+        assert [found.payload for found in book.released("own", "run")] == [b"1"]
+        with pytest.raises(InputError, match="this run has released 'a' already"):
+            book.charge(charge({"lax": 0.01}, queries=("a",), **own))
+    with begin(path, all_terms(), run="three", pool="pool") as book:
+        assert book.released("own", "run") == book.released("own") == ()
+        assert paid_answers(book).answers == {"a": (1, True, False)}
+        assert book.inherited() == {"a", "b"}
+        book.charge(charge({"lax": 0.01}, queries=("a",), **own))
+
+
+def test_mechanism_of_a_later_version_is_refused_by_name(tmp_path, monkeypatch):
+    path = tmp_path / "ledger.sqlite"
+    with begin(path, all_terms()) as book:
+        for module in ("records", "chain"):
+            monkeypatch.setattr(f"ipate.ledger.{module}.MECHANISMS", ("argmax", "later"))
+        book.charge(charge({"lax": 0.01}, queries=("a",), draws=(Draw(mechanism="later", sigma=1.0),)))
     monkeypatch.undo()
-    with pytest.raises(IpateError, match=r"entry 3 is of the kind 'later', unknown to this ipate"):
+    with pytest.raises(IpateError, match=r"entry 2 has the mechanism 'later', unknown to this ipate"):
         SqliteLedger.open(path)

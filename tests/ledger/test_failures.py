@@ -16,10 +16,10 @@ import pytest
 from ipate.accounting.bounds import Meter
 from ipate.engines.teachers.loop import label
 from ipate.errors import IpateError
-from ipate.ledger.file import connect, plain_errors
-from ipate.ledger.sqlite import SqliteLedger, runs_on
+from ipate.ledger.sqlite import SqliteLedger, connect, plain_errors
+from ipate.release.answers import paid_answers
 from ipate.release.noise import SeededNoise
-from ledger.making import CONFIDENT, all_terms, charge, label_into, opened, voting
+from ledger.making import CONFIDENT, all_terms, begin, charge, label_into, opened, voting
 
 
 @pytest.fixture
@@ -45,18 +45,18 @@ def charges(count, *, start=0):
 def test_full_disk_releases_nothing_and_can_resume(small_disk):
     path = small_disk / "ledger.sqlite"
     ballast = small_disk / "ballast"
-    with SqliteLedger.open(path, all_terms()) as book:
+    with begin(path, all_terms()) as book:
         ballast.write_bytes(bytes(200_000))
         with pytest.raises(IpateError, match=r"the disk (is full|failed)"):
             deque(map(book.charge, charges(2000)), maxlen=0)
         done = book.head.charges
         assert 0 < done < 2000
         spent = book.spent("lax")[0]
-        assert len(book.stored().answers) == 50 * done
+        assert len(paid_answers(book).answers) == 50 * done
         ballast.unlink()
         book.charge(next(charges(1, start=5000)))
         assert book.spent("lax")[0] == spent + 1e-5
-    with SqliteLedger.open(path, all_terms()) as book:
+    with begin(path, all_terms()) as book:
         assert book.head.charges == done + 1
 
 
@@ -65,8 +65,8 @@ def test_ledger_without_free_pages_refuses_and_verifies(tmp_path):
     path = tmp_path / "ledger.sqlite"
     undisturbed = label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(3), batch=1)
     with opened(path, panel) as book:
-        pages = book._connection.execute("PRAGMA page_count").fetchone()[0]
-        book._connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+        pages = book._file._connection.execute("PRAGMA page_count").fetchone()[0]
+        book._file._connection.execute(f"PRAGMA max_page_count = {pages + 1}")
         with pytest.raises(IpateError, match=r"the disk is full.*nothing of it was released"):
             label(votes, panel, CONFIDENT, Meter(), noise=SeededNoise(3), ledger=book, batch=1)
         assert 0 < book.head.charges < undisturbed.n_queries
@@ -79,13 +79,13 @@ def test_ledger_without_free_pages_refuses_and_verifies(tmp_path):
 
 def test_read_only_disk_refuses_charges_but_allows_reading(small_disk):
     path = small_disk / "ledger.sqlite"
-    with SqliteLedger.open(path, all_terms()) as book:
+    with begin(path, all_terms()) as book:
         book.charge(charge({"lax": 0.01}, queries=("a",), labels=[1]))
         head = book.head
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(IpateError, match=r"cannot be written.*read-only"):
-        SqliteLedger.open(path, all_terms())
-    with SqliteLedger.open(path, readonly=True) as book:
+        begin(path, all_terms())
+    with SqliteLedger.read(path) as book:
         assert book.head == head
 
 
@@ -104,36 +104,36 @@ def test_sqlite_errors_become_one_line_messages():
 
 def test_missing_folder_raises_a_clear_error(tmp_path):
     with pytest.raises(IpateError, match="its folder cannot be written"):
-        SqliteLedger.open(tmp_path / "nowhere" / "ledger.sqlite", all_terms())
+        begin(tmp_path / "nowhere" / "ledger.sqlite", all_terms())
 
 
 def test_second_writer_is_refused_until_the_first_ends(tmp_path):
     path = tmp_path / "ledger.sqlite"
-    first = SqliteLedger.open(path, all_terms())
+    first = begin(path, all_terms())
     start = time.monotonic()
     with pytest.raises(IpateError, match=r"another process writes this ledger.*0\.2 s.*nothing was charged"):
-        SqliteLedger.open(path, all_terms(), timeout=0.2)
+        begin(path, all_terms(), timeout=0.2)
     assert 0.2 <= time.monotonic() - start < 5
     first.close()
-    SqliteLedger.open(path, all_terms(), timeout=0.2).close()
+    begin(path, all_terms(), timeout=0.2).close()
 
 
 def test_writer_without_the_lock_cannot_spend_twice(tmp_path):
     path = tmp_path / "ledger.sqlite"
-    with SqliteLedger.open(path, all_terms()) as one:
+    with begin(path, all_terms()) as one:
         one._lock.path.unlink()  # somebody cleans up
-        with SqliteLedger.open(path, all_terms()) as two:
+        with begin(path, all_terms()) as two:
             one.charge(charge({"strict": 0.04}))
             with pytest.raises(IpateError, match="has changed since it was opened"):
                 two.charge(charge({"strict": 0.04}))
             assert two.spent("strict").tolist() == [0.0]
-    with SqliteLedger.open(path, all_terms()) as book:
+    with begin(path, all_terms()) as book:
         assert book.spent("strict").tolist() == [0.04]
 
 
 def test_file_locked_by_another_tool_refuses_charges(tmp_path):
     path = tmp_path / "ledger.sqlite"
-    with SqliteLedger.open(path, all_terms(), timeout=0.2) as book:
+    with begin(path, all_terms(), timeout=0.2) as book:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(IpateError, match="another process holds the ledger; nothing was charged"):
@@ -156,8 +156,8 @@ def test_two_processes_release_the_same_as_one(tmp_path):
     for worker in workers:
         worker.join()
     assert told == [alone.n_labels] * 2  # the second waited and was given the stored answers
-    with SqliteLedger.open(tmp_path / "ledger.sqlite", readonly=True) as book:
-        assert len(book.stored().answers) == alone.n_queries
+    with SqliteLedger.read(tmp_path / "ledger.sqlite") as book:
+        assert len(paid_answers(book).answers) == alone.n_queries
         assert book.epsilon("lax") == pytest.approx(next(g.cost for g in alone.groups if g.id == "lax"))
 
 
@@ -185,20 +185,20 @@ def test_hot_journal_is_rolled_back_by_a_reader(tmp_path):
 
 
 def test_ledger_interrupted_during_creation_is_created_again(tmp_path):
-    begin = time.perf_counter()
-    SqliteLedger.open(tmp_path / "whole.sqlite", all_terms()).close()
-    unit, rng = time.perf_counter() - begin, random.Random(0)
+    start = time.perf_counter()
+    begin(tmp_path / "whole.sqlite", all_terms()).close()
+    unit, rng = time.perf_counter() - start, random.Random(0)
     for number in range(60):
         path = tmp_path / f"{number}.sqlite"
         child = os.fork()
         if not child:
             try:
-                SqliteLedger.open(path, all_terms()).close()
+                begin(path, all_terms()).close()
             finally:
                 os._exit(0)
         time.sleep(unit * rng.random())
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        assert tuple(run.name for run in runs_on(path)) in ((), ("run",))
-        with SqliteLedger.open(path, all_terms()) as book:
+        assert tuple(run.name for run in SqliteLedger.runs_on(path)) in ((), ("run",))
+        with begin(path, all_terms()) as book:
             assert book.runs == ("run",)

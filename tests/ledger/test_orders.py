@@ -7,8 +7,7 @@ from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
 from ipate.ledger.admission import Roster
 from ipate.ledger.carry import first_orders, keep_orders, usual_order
-from ipate.ledger.sqlite import SqliteLedger
-from ledger.making import DELTA, charge, larger, terms
+from ledger.making import DELTA, begin, charge, larger, terms
 
 LOOSE = Meter("loose")
 
@@ -22,14 +21,14 @@ def path(tmp_path):
     """A first run in which Ada fixed the order 20 and Bob the order 9."""
     file = tmp_path / "ledger.sqlite"
     accounts = [entry("strict", 1.0, 20.0), entry("lax", 3.0, 9.0)]
-    with SqliteLedger.open(file, accounts, people={"ada": "strict", "bob": "lax"}) as book:
+    with begin(file, accounts, people={"ada": "strict", "bob": "lax"}) as book:
         book.charge(charge({"strict": 20 / 40.0**2, "lax": 9 / 40.0**2}, labels=[0], bound="loose"))
     return file
 
 
 def test_account_is_limited_at_every_members_order(path):
     people = larger({"ada": "all", "bob": "all", "eve": "all"})
-    with SqliteLedger.open(path, [entry("all", 3.0, 5.0)], run="second", people=people) as book:
+    with begin(path, [entry("all", 3.0, 5.0)], run="second", people=people) as book:
         held = book.terms["all"]
         assert held.meter.orders == (20.0, 9.0)  # the order 5 that the run has chosen is nobody's
         np.testing.assert_allclose(book.spent("all"), np.array([20.0, 9.0]) / 40.0**2)
@@ -49,16 +48,14 @@ def test_account_is_limited_at_every_members_order(path):
 
 def test_all_accounts_of_a_run_have_one_width(path):
     people = larger({"ada": "mixed", "bob": "mixed", "eve": "new"}, new_people=True)
-    with SqliteLedger.open(
-        path, [entry("mixed", 3.0, 5.0), entry("new", 3.0, 7.0)], run="second", people=people
-    ) as book:
+    with begin(path, [entry("mixed", 3.0, 5.0), entry("new", 3.0, 7.0)], run="second", people=people) as book:
         assert book.terms["new"].meter.orders == (7.0, 7.0)
-        spent, limit = book.standing(["mixed", "new"])
+        spent, limit = book.balances(["mixed", "new"])
         assert spent.shape == limit.shape == (2, 2)
 
 
 def test_people_of_other_bounds_get_the_usual_order(tmp_path):
-    with SqliteLedger.open(tmp_path / "l.sqlite", [terms("all", 2.0)], people={"ada": "all"}) as book:
+    with begin(tmp_path / "l.sqlite", [terms("all", 2.0)], people={"ada": "all"}) as book:
         runs = dict(book._runs)
     for chosen in (3.0, 40.0):
         (kept,) = keep_orders([entry("all", 1.0, chosen)], {"ada": "all"}, runs)
@@ -76,6 +73,6 @@ def test_roster_brings_ids_into_one_form(tmp_path):
         Roster(people={"1": "all"}, unprotected=["1.0"])
     with pytest.raises(InputError, match=r"person is '  ': it must be a whole number or text"):
         Roster(people={"  ": "all"})
-    with SqliteLedger.open(tmp_path / "l.sqlite", [terms("all", 2.0)], people=made) as book:
+    with begin(tmp_path / "l.sqlite", [terms("all", 2.0)], people=made) as book:
         assert book.person("1.0")[0].account == "all"
         assert book.unprotected == {"2"}

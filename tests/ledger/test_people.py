@@ -14,8 +14,9 @@ from ipate.ledger.admission import Roster
 from ipate.ledger.records import PolicyTerms
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.people import People
+from ipate.release.answers import paid_answers
 from ipate.release.noise import SeededNoise
-from ledger.making import BUDGETS, CONFIDENT, DELTA, LIMITS, all_terms, charge, larger, opened, terms, voting
+from ledger.making import BUDGETS, CONFIDENT, DELTA, LIMITS, all_terms, begin, charge, larger, opened, terms, voting
 
 PEOPLE = {"ada": "strict", "bob": "strict", "cem": "lax", "dia": "middle"}
 
@@ -38,7 +39,7 @@ def mu2(*pairs):
 def path(tmp_path):
     """A first run in which strict people moved 1, lax people 3 and middle ones 2, ten times."""
     file = tmp_path / "ledger.sqlite"
-    with SqliteLedger.open(file, all_terms(), people=PEOPLE, pool="images") as book:
+    with begin(file, all_terms(), people=PEOPLE, pool="images") as book:
         book.charge(labels_charge({"strict": 1.0, "lax": 3.0, "middle": 2.0}, 10))
     return file
 
@@ -46,14 +47,14 @@ def path(tmp_path):
 def test_new_account_starts_from_its_worst_member(path):
     mixed = [terms("one", 3.0), terms("two", 3.0), terms("new", 3.0)]
     people = {"ada": "one", "cem": "one", "bob": "two", "eve": "new", "dia": "two"}
-    with SqliteLedger.open(path, mixed, run="second", people=larger(people)) as book:
+    with begin(path, mixed, run="second", people=larger(people)) as book:
         assert book.spent("one")[0] == pytest.approx(mu2((10, 3.0)))
         assert book.spent("two")[0] == pytest.approx(mu2((10, 2.0)))
         assert book.spent("new").tolist() == [0.0]
         book.charge(labels_charge({"one": 1.0, "two": 2.0, "new": 1.0}, 5))
         assert book.verify() == book.head
     third = [terms(name, 3.0) for name in ("a", "b", "c")]
-    with SqliteLedger.open(path, third, run="third", people={"ada": "a", "cem": "b", "bob": "c", "eve": "c"}) as book:
+    with begin(path, third, run="third", people={"ada": "a", "cem": "b", "bob": "c", "eve": "c"}) as book:
         assert book.spent("a")[0] == pytest.approx(mu2((10, 1.0), (5, 1.0)))  # her own history, not her group's worst
         assert book.spent("b")[0] == pytest.approx(mu2((10, 3.0), (5, 1.0)))
         assert book.spent("c")[0] == pytest.approx(mu2((10, 1.0), (5, 2.0)))
@@ -62,7 +63,7 @@ def test_new_account_starts_from_its_worst_member(path):
 
 def test_worst_member_limits_a_new_account(path):
     small = terms("one", 1.0)
-    with SqliteLedger.open(path, [small], run="second", people={"ada": "one", "dia": "one"}) as book:
+    with begin(path, [small], run="second", people={"ada": "one", "dia": "one"}) as book:
         left = book.limit("one")[0] - book.spent("one")[0]
         assert left == pytest.approx(LIMITS["strict"] - mu2((10, 2.0)))
         with pytest.raises(BudgetExceededError):
@@ -72,17 +73,17 @@ def test_worst_member_limits_a_new_account(path):
 
 def test_run_without_remaining_budget_names_the_group(path):
     with pytest.raises(BudgetExceededError, match=r"group 'careful' has nothing left.*of the budget 0\.2"):
-        SqliteLedger.open(path, [terms("careful", 0.2)], run="second", people={"cem": "careful"})
+        begin(path, [terms("careful", 0.2)], run="second", people={"cem": "careful"})
     with SqliteLedger.open(path) as book:  # nothing was written
         assert (book.run, book.head.entries) == ("run", 2)
 
 
 def test_changed_consent_applies_from_the_next_run(path):
     before = mu2((10, 3.0))
-    with SqliteLedger.open(path, [terms("lax", 1.5)], run="stricter", people={"cem": "lax"}) as book:
+    with begin(path, [terms("lax", 1.5)], run="stricter", people={"cem": "lax"}) as book:
         assert book.limit("lax") == Meter().limit(1.5, DELTA)
         assert book.spent("lax")[0] == pytest.approx(before)
-    with SqliteLedger.open(path, [terms("lax", 9.0)], run="laxer", people=larger({"cem": "lax"})) as book:
+    with begin(path, [terms("lax", 9.0)], run="laxer", people=larger({"cem": "lax"})) as book:
         book.charge(labels_charge({"lax": 3.0}, 5))
         assert book.spent("lax")[0] == pytest.approx(before + mu2((5, 3.0)))
         records = book.person("cem")
@@ -98,35 +99,35 @@ def test_changed_consent_applies_from_the_next_run(path):
 
 def test_earlier_run_can_no_longer_be_charged(path):
     people = larger({"ada": "strict", "cem": "strict"})
-    SqliteLedger.open(path, [terms("strict", 3.0)], run="second", people=people).close()
-    with SqliteLedger.open(path, all_terms(), run="run") as book:
-        assert len(book.stored().answers) == 10
+    begin(path, [terms("strict", 3.0)], run="second", people=people).close()
+    with begin(path, all_terms(), run="run") as book:
+        assert len(paid_answers(book).answers) == 10
         with pytest.raises(IpateError, match=r"run 'run' has ended.*nothing was charged"):
             book.charge(labels_charge({"lax": 1.0}, 1, start=50))
 
 
 def test_only_runs_on_the_same_pool_share_answers(path):
     people = larger({"ada": "strict"})
-    with SqliteLedger.open(path, [terms("strict", 3.0)], run="second", people=people, pool="images") as book:
-        assert len(book.stored().answers) == 10
-    with SqliteLedger.open(path, [terms("strict", 3.0)], run="third", people=people) as book:
-        assert len(book.stored().answers) == 0
+    with begin(path, [terms("strict", 3.0)], run="second", people=people, pool="images") as book:
+        assert len(paid_answers(book).answers) == 10
+    with begin(path, [terms("strict", 3.0)], run="third", people=people) as book:
+        assert len(paid_answers(book).answers) == 0
 
 
 def test_accounts_with_unknown_people_are_refused(path, tmp_path):
     with pytest.raises(InputError, match="names its people"):
-        SqliteLedger.open(path, all_terms(), run="second")
+        begin(path, all_terms(), run="second")
     with pytest.raises(InputError, match="account 'nowhere' is unknown"):
-        SqliteLedger.open(path, all_terms(), run="second", people={"ada": "nowhere"})
+        begin(path, all_terms(), run="second", people={"ada": "nowhere"})
     nameless = tmp_path / "nameless.sqlite"
-    with SqliteLedger.open(nameless, all_terms()) as book:
+    with begin(nameless, all_terms()) as book:
         book.charge(labels_charge({"strict": 1.0, "lax": 3.0}, 10))
     with pytest.raises(InputError, match="'one' is new and this ledger names no people"):
-        SqliteLedger.open(nameless, [terms("one", 3.0)], run="second")
+        begin(nameless, [terms("one", 3.0)], run="second")
     with pytest.raises(InputError, match="names no people"):
-        SqliteLedger.open(nameless, all_terms(), run="second", people=PEOPLE)
+        begin(nameless, all_terms(), run="second", people=PEOPLE)
     entries = [terms("lax", 4.0), terms("strict", 1.0)]
-    with SqliteLedger.open(nameless, entries, run="second", people=larger()) as book:
+    with begin(nameless, entries, run="second", people=larger()) as book:
         assert book.spent("lax")[0] == pytest.approx(mu2((10, 3.0)))
         assert book.spent("strict")[0] == pytest.approx(mu2((10, 1.0)))
 
@@ -146,14 +147,14 @@ def test_carried_costs_equal_those_of_account_for(tmp_path, old, new, aggregator
     entries = account_terms(wide, Meter(new), aggregator)
     if old != new and "gdp" in (old, new) and old not in ("exact", "tight"):
         with pytest.raises(BudgetExceededError, match=f"charged under {old}, .* stays with the one that it began with"):
-            SqliteLedger.open(tmp_path / "ledger.sqlite", entries, run="now", noise="seeded", people=larger())
-        with SqliteLedger.open(tmp_path / "ledger.sqlite", readonly=True) as book:
+            begin(tmp_path / "ledger.sqlite", entries, run="now", noise="seeded", people=larger())
+        with SqliteLedger.read(tmp_path / "ledger.sqlite") as book:
             for name in BUDGETS:
                 account = account_for(votes, wide, aggregator.mechanism, Meter(new), answered=asked)
                 cost = next(group.cost for group in account.groups if group.id == name)
                 assert float(Meter(new).epsilon(book.cost_of(name, Meter(new)), DELTA)[0]) == pytest.approx(cost)
         return
-    with SqliteLedger.open(tmp_path / "ledger.sqlite", entries, run="now", noise="seeded", people=larger()) as book:
+    with begin(tmp_path / "ledger.sqlite", entries, run="now", noise="seeded", people=larger()) as book:
         for name, held in book.terms.items():  # every group at the order that it keeps
             unit = Meter(new, orders=held.meter.orders)
             account = account_for(votes, wide, aggregator.mechanism, unit, answered=asked)
@@ -167,13 +168,13 @@ def test_people_stay_with_their_first_privacy_filter(tmp_path, old, new):
     path, first, later = tmp_path / "l.sqlite", Meter(old), Meter(new)
     own, other = (meter.at_order(8.0) if meter.fixes_order else meter for meter in (first, later))
     people = {"ada": "one", "bob": "two"}
-    with SqliteLedger.open(path, [terms("one", 3.0, meter=own), terms("two", 3.0, meter=own)], people=people) as book:
+    with begin(path, [terms("one", 3.0, meter=own), terms("two", 3.0, meter=own)], people=people) as book:
         book.charge(labels_charge({"one": 1.0, "two": 0.0}, 10, bound=old, meter=own))
     with pytest.raises(BudgetExceededError, match=f"group 'one' has people who were charged under {old}"):
-        SqliteLedger.open(path, [terms("one", 3.0, meter=other)], run="next", people={"ada": "one"})
-    with SqliteLedger.open(path, [terms("two", 3.0, meter=other)], run="free", people={"bob": "two"}) as book:
+        begin(path, [terms("one", 3.0, meter=other)], run="next", people={"ada": "one"})
+    with begin(path, [terms("two", 3.0, meter=other)], run="free", people={"bob": "two"}) as book:
         assert book.spent("two").tolist() == [0.0]  # nothing of theirs was released
-    with SqliteLedger.open(path, [terms("one", 3.0, meter=own)], run="same", people={"ada": "one"}) as book:
+    with begin(path, [terms("one", 3.0, meter=own)], run="same", people={"ada": "one"}) as book:
         assert book.spent("one")[0] > 0
 
 
@@ -199,7 +200,7 @@ def test_laplace_labels_are_carried_at_laplace_costs(tmp_path):
         label(votes, panel, aggregator, Meter("tight"), noise=SeededNoise(1), ledger=book)
     for bound in ("gdp", "loose"):
         account = account_for(votes, panel, aggregator.mechanism, Meter(bound))
-        with SqliteLedger.open(tmp_path / "ledger.sqlite", readonly=True) as book:
+        with SqliteLedger.read(tmp_path / "ledger.sqlite") as book:
             for group in account.groups:
                 cost = book.cost_of(group.id, Meter(bound))
                 assert float(Meter(bound).epsilon(cost, DELTA)[0]) == pytest.approx(group.cost, rel=1e-9)
@@ -235,10 +236,10 @@ def test_version_of_a_policy_keeps_its_meaning(tmp_path, version, levels, delta,
         return Roster(people={"ada": "strict"}, policy=PolicyTerms(*terms), accept_larger_budgets=True)
 
     path = tmp_path / "ledger.sqlite"
-    SqliteLedger.open(path, all_terms(), run="one", people=roster("2", (("high", 1.0), ("low", 3.0)), 1e-5)).close()
+    begin(path, all_terms(), run="one", people=roster("2", (("high", 1.0), ("low", 3.0)), 1e-5)).close()
     again = roster(version, tuple(levels.items()), delta)
     if said is None:
-        SqliteLedger.open(path, all_terms(), run="two", people=again).close()
+        begin(path, all_terms(), run="two", people=again).close()
         return
     with pytest.raises(InputError, match=f"version '2' of the policy was {said}.*new version and date"):
-        SqliteLedger.open(path, all_terms(), run="two", people=again)
+        begin(path, all_terms(), run="two", people=again)

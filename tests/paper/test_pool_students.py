@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from choosing import choose_settings
+from ipate.engines.teachers.asking import plan_queries
 from ipate.errors import InputError
-from ipate.planning.settings import choose_settings
 from ipate.public import queries
-from ipate.runs.asking import plan_queries
 from ipate.students.student import STUDENTS
 from paper import pool_students
 from paper.jobs import Counts, Job

@@ -5,14 +5,18 @@ import re
 import numpy as np
 import pytest
 
+from choosing import choose_settings, foresee, prospect, teachers
 from ipate.accounting.bounds import Meter
+from ipate.engines.ballots.engine import Ballots
+from ipate.engines.choose import Request
+from ipate.engines.context import Facts
 from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.outlook import more_consent
+from ipate.engines.teachers.plan import afforded
 from ipate.errors import InputError
+from ipate.ledger.standing import Left, Standing
 from ipate.people.budgets import Account, Budget, Group
-from ipate.planning.outlook import check_useful, foresee, more_consent, prospect
-from ipate.planning.plan import afforded
-from ipate.planning.settings import choose_settings
-from ipate.planning.standing import Left, Standing
+from ipate.people.people import People
 
 GROUPS = tuple(
     Group(id=name, budget=Budget(epsilon, 1e-6), people=people)
@@ -100,24 +104,66 @@ def test_left_budget_under_loose_pays_at_every_settled_order():
     assert afforded(account, noise, meter, 1.0, left=free) > 0
 
 
+FEW = [Group(id=str(e), budget=Budget(e, 1e-5), people=400) for e in (0.5, 1.0, 3.0)]
+
+
+def settled(*, engine="teachers", groups=FEW, n_pool=300, n_classes=2, needed="auto", **options):
+    """Return the settings of a run with these people and options."""
+    facts = Facts(people=People.of_groups(groups), n_pool=n_pool, n_classes=n_classes)
+    shared = {name: value for name, value in options.items() if name in ("variant", "bound")}
+    request = Request(engine=engine, teachers=teachers(**options), ballots=Ballots(**shared), needed=needed)
+    return request.settle(facts, lambda _people, _meter: None)
+
+
 def test_few_expected_labels_are_refused_with_what_ballots_give():
-    people = [Group(id=str(e), budget=Budget(e, 1e-5), people=400) for e in (0.5, 1.0, 3.0)]
-    sizes = {"n_public": 300, "n_classes": 2, "seed": 0}
-
-    def choose(groups):
-        return choose_settings(groups=groups, n_public=300, n_classes=2)
-
     with pytest.raises(InputError) as told:
-        check_useful(choose, people, **sizes)
+        settled()
     assert re.search(
         r"afford about \d labels? for 2 classes .*needs 6 \(3 per class; set min_labels to accept", str(told.value)
     )
     assert "Ballots (voting = 'ballots') would label all 300 points at once" in str(told.value)
     assert "which is reliable" in str(told.value)
-    check_useful(choose, people, **sizes, needed=2)
+    settled(needed=2)
     for wrong in ("many", -1, 2.5):
         with pytest.raises(InputError, match=r"min_labels is .*: it must be a whole number, 0 or above"):
-            check_useful(choose, people, **sizes, needed=wrong)
+            settled(needed=wrong)
+
+
+def test_auto_takes_ballots_where_teachers_would_be_refused():
+    """136 points for 19 classes are too few for reliable cells, and teachers would give no label."""
+    people = [Group(id="a", budget=Budget(0.5, 1e-5), people=3000)]
+    found = settled(engine="auto", groups=people, n_pool=136, n_classes=19)
+    assert found.engine == "ballots"
+    assert found.reason.startswith("auto chose ballots, because teachers would give too few labels; ballots with")
+    with pytest.raises(InputError, match=r"Ballots \(voting = 'ballots'\) would label all 136 points at once"):
+        settled(engine="teachers", groups=people, n_pool=136, n_classes=19)
+
+
+def test_auto_keeps_teachers_whose_parameters_are_given():
+    people = [Group(id="a", budget=Budget(0.5, 1e-5), people=3000)]
+    with pytest.raises(InputError, match="afford about 1 label for 19 classes"):
+        settled(engine="auto", groups=people, n_pool=136, n_classes=19, number=50)
+    rich = [Group(id="a", budget=Budget(8.0, 1e-5), people=3000)]
+    assert settled(engine="auto", groups=rich, n_pool=136, n_classes=2, number=50).engine == "teachers"
+
+
+def test_auto_refuses_useless_budgets_without_recommending_an_engine():
+    """Ballots would be noise, so that neither engine helps."""
+    tiny = [Group(id="a", budget=Budget(0.001, 1e-5), people=100)]
+    for engine in ("auto", "teachers"):
+        with pytest.raises(InputError, match="a student needs 6") as told:
+            settled(engine=engine, groups=tiny)
+        assert "Ballots" not in str(told.value)
+
+
+@pytest.mark.parametrize("options", [{"variant": "upsampling"}, {"bound": "tight"}, {"rule": "uniform"}])
+def test_auto_takes_teachers_for_what_ballots_lack(options):
+    rich = [Group(id="a", budget=Budget(8.0, 1e-5), people=3000)]
+    found = settled(engine="auto", groups=rich, n_pool=400, **options)
+    assert found.engine == "teachers"
+    assert found.reason.startswith("auto chose teachers, because parameters of teachers are given; ")
+    with pytest.raises(InputError):
+        settled(engine="ballots", groups=rich, n_pool=400, **options)
 
 
 def test_expected_labels_stay_within_pool_and_request():
@@ -144,7 +190,7 @@ def test_more_consent_moves_people_one_level_up():
 
 
 def test_prospect_compares_variants_and_steps_of_consent():
-    found = prospect(GROUPS, **SIZES, request={}, options={"vanishing": {"power": 1.0}})
+    found = prospect(GROUPS, **SIZES)
     assert [found.outlook.variant, *(row.variant for row in found.others)] == [
         "weighting",
         "standard",

@@ -12,22 +12,20 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from allocation.cases import many_groups
-from ipate import PATEClassifier
+from choosing import chosen_by_run
 from ipate.accounting.bounds import Meter
 from ipate.cli import plan as command
 from ipate.cli.app import _run
 from ipate.config import RunConfig
+from ipate.engines.teachers import plan as planning
 from ipate.engines.teachers.aggregators import Mechanism
+from ipate.engines.teachers.plan import RATES, labels_in, plan_variant
 from ipate.engines.teachers.variants import lay_out
 from ipate.errors import InputError, ReproductionWarning
 from ipate.parties.site import SiteOptions, _allocate_people
 from ipate.people.budgets import Budget, Group, sizes_of
 from ipate.people.policy import Policy
-from ipate.planning import plan as planning
-from ipate.planning.plan import RATES, labels_in, plan_variant
-from ipate.runs.folder import RunFolder
-from ipate.runs.stages import resolve_settings
-from ipate.runs.task import DEFAULT_POLICY, prepare
+from ipate.runs.task import DEFAULT_POLICY
 
 PAPER = [
     Group(id=name, budget=Budget(epsilon, 1e-5), people=people)
@@ -325,17 +323,17 @@ def test_plan_command_reads_every_source_of_groups(run):
         ("--groups groups.csv", ["people is not given"]),
         ("--groups groups.csv --people 60000", ["'low'", "no share"]),
         (f"{SHARES} --teachers many", ["teachers is 'many'", "auto"]),
-        (f"{SHARES} --teachers 0", ["teachers is 0"]),
-        (f"{SHARES} --teachers -3", ["teachers is -3"]),
+        (f"{SHARES} --teachers 0", ["number is 0"]),
+        (f"{SHARES} --teachers -3", ["number is -3"]),
         (f"{SHARES} --teachers 2 --max-groups 3", ["3 groups", "2 teachers"]),
-        (f"{SHARES} --weights gdpp", ["rule is 'gdpp'", "nearest is 'gdp'"]),
-        (f"{SHARES} --bound exact", ["bound is 'exact'"]),
+        (f"{SHARES} --rule gdpp", ["rule is 'gdpp'", "nearest is 'gdp'"]),
+        (f"{SHARES} --bound exakt", ["bound is 'exakt'", "'exact'"]),
         (f"{SHARES} --delta 2", ["delta is 2"]),
         (f"{SHARES} --sigma -1", ["sigma is -1"]),
         (f"{SHARES} --aggregator confidant", ["'confidant'", "'confident'"]),
         (f"{SHARES} --aggregator gnmax --threshold 3", ["gnmax has no check"]),
         (f"{SHARES} --share high=x", ["share of 'high' is 'x'"]),
-        (f"{SHARES} --points-per-teacher 0", ["points_per_teacher is 0"]),
+        (f"{SHARES} --points-per-teacher 0", ["points is 0"]),
         (f"{SHARES} --policy policy.toml", ["policy", "--groups"]),
         ("--groups counts.csv --people 7", ["people is 7", "1000"]),
         ("--groups groups.csv --people people.csv", ["people.csv", "whole number"]),
@@ -360,8 +358,7 @@ def test_plan_command_refuses_in_one_line(run, text, parts):
 def test_plan_shows_points_of_first_round(run, tmp_path):
     (tmp_path / "run.toml").write_text(f'{CONFIG}[labelling]\naggregator = "interactive"\n')
     first = json.loads(run("run.toml --json"))["settings"]["n_first"]
-    config = RunConfig.from_file(tmp_path / "run.toml")
-    assert first == resolve_settings(RunFolder.create(tmp_path / "run", config), prepare(config)).n_first > 1
+    assert first == chosen_by_run(RunConfig.from_file(tmp_path / "run.toml"))[1].n_first > 1
     told = "points; then a student of their labels is compared with the votes."
     assert f"Rounds: {first:,} {told}" in " ".join(run("run.toml").split())
     assert told not in " ".join(run("run.toml --aggregator confident").split())
@@ -371,24 +368,21 @@ def test_plan_shows_points_of_first_round(run, tmp_path):
 def test_plan_of_configuration_states_settings_of_run(run, tmp_path, variant):
     (tmp_path / "run.toml").write_text(f'{CONFIG}[labelling]\nvariant = "{variant}"\n')
     out = json.loads(run("run.toml --json"))
-    config = RunConfig.from_file(tmp_path / "run.toml")
-    task = prepare(config)
-    ran = resolve_settings(RunFolder.create(tmp_path / "run", config), task)
+    task, ran = chosen_by_run(RunConfig.from_file(tmp_path / "run.toml"))
     assert (out["n_teachers"], out["reason"], out["variant"]) == (ran.n_teachers, ran.reason, variant)
-    assert out["settings"] == json.loads((tmp_path / "run" / "settings.json").read_text())
+    assert out["settings"] == json.loads(ran.to_json())
     planned = next(entry for entry in out["variants"] if entry["variant"] == variant)
     noise = ran.aggregator(planned["scale"]).mechanism
     stated = (planned["sigma"], planned["check_sigma"], planned["threshold"])
     assert stated == pytest.approx((noise.sigma, noise.check_sigma, noise.threshold))
     assert [group["delta"] for group in out["groups"]] == [group.delta for group in task.people.groups]
-    assert (out["pool"], out["classes"]) == (len(task.parts.public), task.data.n_classes)
+    assert (out["pool"], out["classes"]) == (len(task.parts.public), task.n_classes)
 
 
 def test_every_entry_point_chooses_equal_settings(run, tmp_path):
-    """A run, a plan, the classifier and one site are compared on the people of the demo."""
+    """A run, a plan and one site are compared on the people of the demo."""
     config = RunConfig.from_mapping({"data": {"name": "synthetic"}})
-    task = prepare(config)
-    ran = resolve_settings(RunFolder.create(tmp_path / "run", config), task)
+    task, ran = chosen_by_run(config)
     private = task.parts.private
     (tmp_path / "all.csv").write_text("\n".join(["consent", *task.data.levels[private]]) + "\n")
     (tmp_path / "levels.toml").write_text("".join(f"{name} = {value}\n" for name, value in DEFAULT_POLICY.items()))
@@ -396,11 +390,6 @@ def test_every_entry_point_chooses_equal_settings(run, tmp_path):
     out = json.loads(run(f"{text} {len(task.parts.public)}"))
     planned = next(entry for entry in out["variants"] if entry["variant"] == "weighting")
     assert (out["n_teachers"], planned["sigma"], planned["check_sigma"]) == (ran.n_teachers, ran.sigma, ran.check_sigma)
-    model = PATEClassifier(classes=range(6))
-    model.classes_ = np.arange(6)
-    sizes = {"n_public": len(task.parts.public), "n_classes": 6, "seed": 0}
-    chosen = model._settings(task.people.groups, X=None, known=sizes)
-    assert (chosen.n_teachers, chosen.sigma, chosen.threshold) == (ran.n_teachers, ran.sigma, ran.threshold)
     names = {"levels": task.data.levels[private], "person_id": None}
     rows = replace(task.data, X=task.data.X[private], y=task.data.y[private], **names)
     site = _allocate_people(rows, SiteOptions(policy=Policy.from_mapping(DEFAULT_POLICY)), tmp_path / "rows.csv")

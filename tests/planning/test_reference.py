@@ -8,6 +8,7 @@ import pytest
 from ipate.accounting.ladder import hash_queries, make_design, most_queries
 from ipate.engines.teachers.aggregators import Mechanism
 from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.reference import Simulator, simulated_profile, votes_profile
 from ipate.engines.teachers.tested import (
     check_design,
     on_lattice,
@@ -18,7 +19,6 @@ from ipate.engines.teachers.tested import (
 )
 from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError
-from ipate.planning.reference import Simulator, simulated_profile, votes_profile
 
 MECHANISM = Mechanism(sigma=40.0, check_sigma=150.0, threshold=200.0)
 SIMULATOR = Simulator(accuracy=0.95, spread=1.0, queries=60)

@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from choosing import choose_settings, read_back
 from ipate.accounting.bounds import Meter
+from ipate.engines.choose import read_settings
 from ipate.engines.teachers.aggregators import Confident, GNMax, LNMax
+from ipate.engines.teachers.reference import Reference, Simulator
+from ipate.engines.teachers.settings import TeacherSettings, designed
+from ipate.engines.teachers.tuning import PRICES
 from ipate.engines.teachers.variants import allocate
 from ipate.errors import InputError
 from ipate.people.budgets import Budget, Group
 from ipate.people.people import People
-from ipate.planning.choose import PRICES
-from ipate.planning.reference import Reference, Simulator
-from ipate.planning.settings import Settings, choose_settings, designed
 
 GROUPS = [Group(id="a", budget=Budget(1.0, 1e-5), people=900), Group(id="b", budget=Budget(3.0, 1e-5), people=600)]
 positive = st.floats(min_value=1e-300, max_value=1e300)
@@ -34,7 +36,7 @@ def chosen(**options):
 )
 def test_settings_are_read_back_exactly(sigma, check, orders, reason):
     check_sigma, threshold = check or (None, None)
-    made = Settings(
+    made = TeacherSettings(
         variant="vanishing",
         options={"power": sigma},
         n_teachers=7,
@@ -46,7 +48,7 @@ def test_settings_are_read_back_exactly(sigma, check, orders, reason):
         max_labels=3,
         reason=reason,
     )
-    assert Settings.from_json(made.to_json()) == made
+    assert read_back(made.to_json()) == made
 
 
 def test_design_and_simulator_are_read_back():
@@ -55,18 +57,21 @@ def test_design_and_simulator_are_read_back():
     people = People.from_budgets([1.0] * 900 + [3.0] * 600, delta=1e-5)
     allocation = allocate("weighting", people=people, n_teachers=100, seed=0)
     made = designed(made, allocation, n_classes=3, queries=[str(i) for i in range(50)])
-    again = Settings.from_json(made.to_json())
+    again = read_back(made.to_json())
     assert again == made
     assert again.design.digest == made.design.digest
     assert again.reference == reference
 
 
 @pytest.mark.parametrize("spoil", [lambda v: v.pop("sigma"), lambda v: v.update(sgima=1), lambda v: v.update(sigma=-1)])
-def test_corrupt_settings_are_refused_when_read(spoil):
+def test_corrupt_settings_are_refused_when_read(spoil, tmp_path):
     values = json.loads(chosen().to_json())
+    (tmp_path / "settings.json").write_text(json.dumps(values))
+    assert read_settings(tmp_path / "settings.json") == chosen()
     spoil(values)
-    with pytest.raises(InputError):
-        Settings.from_json(json.dumps(values))
+    (tmp_path / "settings.json").write_text(json.dumps(values))
+    with pytest.raises(InputError, match="cannot be read"):
+        read_settings(tmp_path / "settings.json")
 
 
 def test_auto_aggregator_is_confident_with_check():
@@ -95,7 +100,7 @@ def test_gnmax_settings_have_no_check():
         ({"aggregator": "confidant"}, "'confident'"),
         ({"aggregator": "gnmax", "threshold": 3}, "gnmax has no check"),
         ({"aggregator": "gnmax", "check_sigma": 3}, "gnmax has no check"),
-        ({"points_per_teacher": 0}, "points_per_teacher is 0"),
+        ({"points_per_teacher": 0}, "points is 0"),
         ({"stop": "count"}, "max_labels"),
         ({"bound": "ptr"}, "reference"),
     ],
@@ -112,7 +117,7 @@ def test_scale_of_laplace_noise_is_chosen_from_public_figures():
     assert "Laplace noise with b = " in made.reason
     assert "σ" not in made.reason
     assert made.scale == pytest.approx(0.3 * made.n_teachers)
-    assert Settings.from_json(made.to_json()) == made
+    assert read_back(made.to_json()) == made
     rich = [replace(group, budget=Budget(200.0, 1e-5)) for group in GROUPS]
     less = choose_settings(groups=rich, n_public=100, n_classes=3, aggregator="lnmax")
     assert less.scale < made.scale  # budgets that pay for the whole pool buy better labels

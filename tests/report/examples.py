@@ -1,10 +1,12 @@
 """Hand-made facts for reports: any bound, any stopping rule, seeded or not."""
 
 from ipate.accounting.bounds import Meter
+from ipate.engines.teachers.wording import manner
 from ipate.people.budgets import Account, Budget, Group
+from ipate.release.description import GroupFacts, Parameters
 from ipate.release.history import Point
 from ipate.release.results import GroupResult, state_guarantee
-from ipate.report.facts import Facts, GroupFacts, Outcome, Owner, Parameters, Scores
+from ipate.report.facts import Facts, Outcome, Owner, Scores
 
 SCORES = Scores(label_accuracy=0.8123, student_accuracy=0.7654)
 COSTS = {"high": 0.98765, "low": 2.91234}
@@ -39,6 +41,22 @@ def facts(
     own = groups or (group("high", budget=1.0), group("low", budget=3.0))
     paid = costs or [COSTS.get(entry.id, entry.budget.epsilon / 2) for entry in own]
     ids = [entry.id for entry in own]
+    used = Parameters(
+        variant=variant,
+        rule="gdp",
+        teachers=30,
+        sigma=10.0,
+        check_sigma=20.0 if check else None,
+        threshold=15.0 if check else None,
+        bound=bound,
+        conversion="gdp" if bound == "gdp" else "improved",
+        orders=dict.fromkeys(ids, 12.0) if bound in ("loose", "sup") else {},
+        stop=stop,
+        max_labels=999 if stopped_by == "fixed" else None,
+        teacher_model="bayes",
+        student_model="logistic",
+        reason="parameters as given",
+    )
     made = state_guarantee(Meter(bound), stopped_by=stopped_by, seeded=seeded)
     outcome = Outcome(
         ended="count" if stopped_by == "fixed" else "budget",
@@ -65,22 +83,8 @@ def facts(
         merged=(),
         withdrawn=0,
         notes=(),
-        parameters=Parameters(
-            variant=variant,
-            rule="gdp",
-            teachers=30,
-            sigma=10.0,
-            check_sigma=20.0 if check else None,
-            threshold=15.0 if check else None,
-            bound=bound,
-            conversion="gdp" if bound == "gdp" else "improved",
-            orders=dict.fromkeys(ids, 12.0) if bound in ("loose", "sup") else {},
-            stop=stop,
-            max_labels=999 if stopped_by == "fixed" else None,
-            teacher_model="bayes",
-            student_model="logistic",
-            reason="parameters as given",
-        ),
+        parameters=used,
+        manner=manner(used, copies=max(entry.copies for entry in own)),
         guarantee=made,
         stopped_by=stopped_by,
         noise_seed=77777 if seeded else None,

@@ -9,11 +9,13 @@ from dataclasses import asdict, replace
 import pytest
 
 from ipate.allocation.layout import Merge
+from ipate.engines.ballots import wording as ballots
+from ipate.release.description import DesignFacts
 from ipate.release.results import SEEDED
 from ipate.report import claims
 from ipate.report import odds as spending
 from ipate.report.claims import assured, person_of
-from ipate.report.facts import DesignFacts, for_audience
+from ipate.report.facts import for_audience
 from ipate.report.questions import layers_of
 from ipate.report.registry import registry_record
 from report.examples import COSTS, facts, group
@@ -168,8 +170,7 @@ def test_merged_and_withdrawn_people_are_counted():
 
 
 def test_cast_ballots_of_people_who_left_stay_counted():
-    found = replace(facts(), withdrawn=2)
-    found = replace(found, parameters=replace(found.parameters, voting="ballots"))
+    found = replace(facts(), withdrawn=2, manner=ballots.manner(facts().parameters))
     said = " ".join((*claims.covered(found), *claims.public_facts(found), *claims.leaving(found)))
     assert "a ballot that was cast by then is in the histogram and stays there" in said
     assert "after it the histogram stays as it is" in said

@@ -57,7 +57,7 @@ def test_report_of_laplace_labels_states_their_scale(votes, capsys):
 def test_report_of_labels_has_no_hash_of_votes(votes, capsys):
     assert labelled(votes) == 0
     text = (votes / "report.html").read_text() + (votes / "report.json").read_text()
-    with SqliteLedger.open(votes / "votes.ledger.sqlite", readonly=True) as ledger:
+    with SqliteLedger.read(votes / "votes.ledger.sqlite") as ledger:
         hashes = [ledger.head.hash, ledger.run.removeprefix("label ")]
     assert [len(value) for value in hashes] == [64, 16]
     assert not [value for value in hashes if value in text]

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from ipate.engines.ballots.wording import manner
 from ipate.report.claims import assured
 from ipate.report.statement import Statement, Withdrawal, for_the_person, left, owed, proposed, sentences
+from report.examples import facts
 
 STATEMENT = Statement(
     person="p7",
@@ -79,11 +81,14 @@ def test_statement_without_promise_names_no_cost():
 
 
 def test_ballot_stays_in_a_released_histogram():
-    cast = replace(ENTRY, teachers=(), trained=False, labels=0, checks=0, ballots=1, labelling="complete")
+    said = manner(facts().parameters)
+    cast = replace(
+        ENTRY, teachers=(), place=said.after, trained=False, labels=0, checks=0, ballots=1, labelling="complete"
+    )
     for text in (left(cast, "march")[0], proposed(cast, "march")[0]):
         assert "their ballot is in the released histogram and stays there" in text
         assert "empty" not in text
-    early = replace(cast, ballots=0, labelling="not begun", epsilon=0.0)
+    early = replace(cast, place=said.before, ballots=0, labelling="not begun", epsilon=0.0)
     assert "their ballot stays empty" in left(early, "march")[0]
 
 

@@ -8,8 +8,8 @@ from ipate.config import RunConfig
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path
-from ipate.runs.person import withdraw
 from ipate.runs.stages import allocated, execute
+from ipate.runs.withdrawal import withdraw
 
 N_ROWS = 420
 
@@ -101,5 +101,5 @@ def spent(folder, person):
     """Return the cost of a person over all runs on the ledger, as μ²."""
     from ipate.accounting.bounds import Meter
 
-    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
+    with SqliteLedger.read(ledger_path(folder)) as ledger:
         return float(ledger.cost_of(person, Meter("gdp"))[0])

@@ -10,7 +10,7 @@ SMALL = {
     "data": {"name": "digits", "public": 500, "test": 300},
     "budgets": {"policy": {"high": 6.0, "low": 20.0}, "shares": {"high": 0.6, "low": 0.4}},
     "teachers": {"model": "bayes", "number": 30, "backend": "sequential"},
-    "labelling": {"sigma": 3.0, "check_sigma": 6.0, "threshold": 12.0},
+    "labelling": {"sigma": 3.0, "check_sigma": 6.0, "threshold": 12.0, "min_labels": 0},
     "student": {"model": "bayes"},
 }
 

@@ -1,20 +1,20 @@
 """Which points are asked: a few for students that spread labels, in two rounds, charged like all others."""
 
-import json
-
 import numpy as np
 import pytest
 
+from choosing import choose_settings
 from ipate import PATEClassifier
 from ipate.config import RunConfig
+from ipate.engines.teachers import asking
 from ipate.errors import InputError
 from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Budget, Group
-from ipate.planning.settings import choose_settings
-from ipate.runs import asking, ledgers
+from ipate.release.answers import paid_answers
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path
 from ipate.runs.stages import execute
+from ipate.runs.store import FolderStore
 from ipate.students.student import find_student
 from runs.making import quiet
 
@@ -45,7 +45,8 @@ def test_graph_student_gets_few_labels_with_counts(tmp_path):
     with np.load(public / "counts.npz") as archive:
         assert archive["counts"].shape == (60, 10)
         np.testing.assert_array_equal(archive["counts"].argmax(axis=1), archive["labels"])
-    stored = json.loads((tmp_path / "out" / "queries.json").read_text())["queries"]
+    with np.load(tmp_path / "out" / "queries.npz") as archive:
+        stored = archive["queries"].tolist()
     assert list(record.queries[: len(stored)]) == stored
     assert len(stored) == 45  # three quarters
     text = " ".join((public / "report.html").read_text().split())
@@ -55,10 +56,10 @@ def test_graph_student_gets_few_labels_with_counts(tmp_path):
 
 def test_second_round_of_seeded_run_stays_private(tmp_path):
     found = run(tmp_path / "out", seed=3)
-    later = json.loads((tmp_path / "out" / "private" / "queries-later.json").read_text())["queries"]
-    assert list(found.record.queries[45:]) == later
+    with np.load(tmp_path / "out" / "private" / "queries-later.npz") as archive:
+        assert list(found.record.queries[45:]) == archive["queries"].tolist()
     names = {path.name for path in (tmp_path / "out").iterdir()} - {"private", "public"}
-    assert names == {".lock", "config.json", "data.json", "queries.json", "run.json", "settings.json"}
+    assert names == {".lock", "config.json", "data.json", "queries.npz", "run.json", "settings.json"}
     assert not list((tmp_path / "out" / "public").iterdir())
 
 
@@ -66,24 +67,24 @@ def test_interrupted_second_round_is_charged_once(tmp_path, monkeypatch):
     whole = run(tmp_path / "whole", seed=3)
     folder = RunFolder.create(tmp_path / "out", config(seed=3))
 
-    def crash(path, queries):
-        if path.name == "queries-later.json":
+    def crash(store, name, make, **public):
+        if name == "queries-later":
             raise KeyboardInterrupt
-        return kept(path, queries)
+        return kept(store, name, make, **public)
 
-    kept = ledgers._kept
-    monkeypatch.setattr(ledgers, "_kept", crash)
+    kept = FolderStore.once
+    monkeypatch.setattr(FolderStore, "once", crash)
     with pytest.raises(KeyboardInterrupt):
         execute(folder, bar=quiet)
     monkeypatch.undo()
-    with SqliteLedger.open(ledger_path(folder), readonly=True, run=folder.id) as ledger:
-        assert len(ledger.stored().answers) == 45
+    with SqliteLedger.read(ledger_path(folder), folder.id) as ledger:
+        assert len(paid_answers(ledger).answers) == 45
     found = execute(RunFolder.open(folder.path), bar=quiet)
     assert found.record.queries == whole.record.queries
     np.testing.assert_array_equal(found.record.labels, whole.record.labels)
     np.testing.assert_array_equal(found.record.noisy_votes, whole.record.noisy_votes)
-    with SqliteLedger.open(ledger_path(folder), readonly=True, run=folder.id) as ledger:
-        charged = [query for charge in ledger.charges for query in charge.queries]
+    with SqliteLedger.read(ledger_path(folder), folder.id) as ledger:
+        charged = [query for charge in ledger.charges for query in charge.keys]
     assert len(charged) == len(set(charged)) == 60
 
 

@@ -5,21 +5,20 @@ import json
 import numpy as np
 import pytest
 
+from choosing import chosen_by_run
 from ipate.cli.run import _payload
 from ipate.config import RunConfig
+from ipate.engines.ballots.counting import CODEC
 from ipate.errors import BudgetExceededError, InputError
+from ipate.files import unpack_arrays
 from ipate.ledger.sqlite import SqliteLedger
-from ipate.people.budgets import Budget, Group
-from ipate.planning.voting import choose_voting
-from ipate.runs import ballots
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path, read_record
-from ipate.runs.outlook import check_useful, chosen_settings
-from ipate.runs.person import withdraw
 from ipate.runs.reporting import write_report
 from ipate.runs.stages import allocated, execute
 from ipate.runs.statements import state
-from ipate.runs.task import prepare
+from ipate.runs.store import FolderStore
+from ipate.runs.withdrawal import withdraw
 from runs.leaving import N_ROWS, people_file
 from runs.making import quiet
 
@@ -58,9 +57,9 @@ def run(path, file, **more):
 
 def stored(folder):
     """Return the histogram and the number of charges for ballots in the run's ledger."""
-    with SqliteLedger.open(ledger_path(folder), readonly=True, run=folder.id) as ledger:
-        charges = [charge for _, charge in ledger._charged() if charge.kind == "ballots"]
-        return charges[0].histogram.counts, len(charges)
+    with SqliteLedger.read(ledger_path(folder), folder.id) as ledger:
+        charges = [charge for _, charge in ledger._charged() if charge.codec == CODEC]
+        return unpack_arrays(charges[0].payload)["counts"], len(charges)
 
 
 def test_run_labels_whole_pool_within_everybodys_budget(tmp_path, file):
@@ -94,7 +93,7 @@ def test_release_is_not_drawn_again_after_a_crash(tmp_path, file, monkeypatch):
     def crash(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ballots, "record_labelling", crash)
+    monkeypatch.setattr(FolderStore, "keep_record", crash)
     with pytest.raises(KeyboardInterrupt):
         execute(folder, bar=quiet)
     monkeypatch.undo()
@@ -251,42 +250,35 @@ def test_parameters_of_teachers_are_refused_with_ballots(file):
         ({"labelling": {"sigma": 4.0}}, "sigma is 4.0: it is for teachers"),
         ({"labelling": {"variant": "upsampling"}}, "use weighting or standard"),
         ({"labelling": {"bound": "tight"}}, "ballots have a cost for all data"),
-        ({"teachers": {"number": 7}}, "n_teachers is 7: it is for teachers"),
+        ({"teachers": {"number": 7}}, "number is 7: it is for teachers"),
     ):
         config = settings(file, **wrong)
         with pytest.raises(InputError, match=message):
-            chosen_settings(config, prepare(config))
+            chosen_by_run(config)
 
 
 def test_auto_takes_ballots_only_where_they_are_reliable(file):
     def chosen(**more):
         config = settings(file, **{**more, "labelling": {"voting": "auto", **more.get("labelling", {})}})
-        return chosen_settings(config, prepare(config))
+        return chosen_by_run(config)[1]
 
     small = chosen(policy=(20.0, 50.0))
-    assert small.voting == "teachers"
+    assert small.engine == "teachers"
     assert "the pool has 79 points for 2 classes" in small.reason
-    by_hand = chosen(labelling={"sigma": 3.0})
+    by_hand = chosen(labelling={"sigma": 3.0, "min_labels": 0})
     assert "parameters of teachers are given" in by_hand.reason
-    groups = [Group(id="a", budget=Budget(1.0, 1e-5), people=2000)]
-    assert choose_voting("auto", groups, n_public=400, n_classes=3)[0] == "ballots"
-    assert choose_voting("auto", groups, n_public=400, n_classes=3, nets=True)[0] == "teachers"
-    few = [Group(id="a", budget=Budget(0.1, 1e-5), people=100)]
-    voting, why = choose_voting("auto", few, n_public=400, n_classes=3)
-    assert voting == "teachers"
-    assert "12 are needed" in why
 
 
 def test_refusal_of_teachers_names_what_ballots_afford(file):
     config = settings(file, policy=(0.2, 0.3), labelling={"voting": "teachers"})
     with pytest.raises(InputError, match=r"Ballots \(voting = 'ballots'\) would label all 79 points at once"):
-        check_useful(config, prepare(config))
+        chosen_by_run(config)
 
 
 def test_budgets_too_small_for_ballots_are_refused(tmp_path, file):
     config = settings(file, policy=(0.001, 0.002))
     with pytest.raises(InputError, match="labels are noise"):
-        chosen_settings(config, prepare(config))
+        chosen_by_run(config)
 
 
 def test_report_explains_ballots_and_its_program_recomputes_costs(tmp_path, file):

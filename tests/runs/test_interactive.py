@@ -9,12 +9,13 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from ipate import pipeline
 from ipate.accounting.bounds import Meter
 from ipate.cli.app import _run
+from ipate.engines.teachers.engine import Teachers
 from ipate.errors import InputError
-from ipate.files import write_npz
+from ipate.files import unpack_arrays, write_npz
 from ipate.ledger.sqlite import SqliteLedger
-from ipate.runs import ledgers, teaching
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path
 from ipate.runs.reporting import write_report
@@ -53,7 +54,7 @@ def asked(**more):
 
 def charges(path):
     folder = RunFolder.open(path)
-    with SqliteLedger.open(ledger_path(folder), readonly=True, run=folder.id) as ledger:
+    with SqliteLedger.read(ledger_path(folder), folder.id) as ledger:
         return ledger.charges
 
 
@@ -78,7 +79,7 @@ def test_every_check_and_every_vote_label_is_charged(seeded):
     found, path = seeded
     record, entries = found.record, charges(path)
     answered = np.concatenate([entry.answered for entry in entries])
-    queries = [query for entry in entries for query in entry.queries]
+    queries = [query for entry in entries for query in entry.keys]
     assert len(queries) == len(set(queries)) == record.n_queries > record.n_labels + len(record.reinforced)
     assert int(answered.sum()) == record.n_labels
     assert record.n_labels + len(record.reinforced) == np.count_nonzero(record.labels >= 0)
@@ -100,7 +101,9 @@ def test_reinforced_points_have_the_students_own_class(seeded):
     assert np.all(probs[own].max(axis=1) > 0.9)
     np.testing.assert_array_equal(record.labels[own], probs[own].argmax(axis=1))
     flags = {
-        query: flag for entry in charges(path) for query, flag in zip(entry.queries, entry.reinforced, strict=True)
+        query: flag
+        for entry in charges(path)
+        for query, flag in zip(entry.keys, unpack_arrays(entry.payload)["reinforced"], strict=True)
     }
     assert {int(query) for query, flag in flags.items() if flag} == set(own)
     stored = json.loads((path / "private" / "labelling.json").read_text())
@@ -136,45 +139,44 @@ def test_seeded_runs_of_interactive_are_equal(seeded, tmp_path):
 @pytest.mark.parametrize("batch", [0, 5])
 def test_interrupted_second_round_keeps_its_student(seeded, tmp_path, monkeypatch, batch):
     whole = seeded[0].record
-    labelled = ledgers.run_labelling
+    labelled = Teachers._label
     given = []
 
-    def crash(*args, student_probs=None, progress=None, **more):
-        if student_probs is None:
-            return labelled(*args, progress=progress, **more)
+    def crash(self, run, votes, ledger, order, *, probs, **more):
+        if probs is None:
+            return labelled(self, run, votes, ledger, order, probs=None, **more)
         assert (tmp_path / "out" / PROBS).is_file()  # stored before anything is asked with them
-        given.append(student_probs)
+        given.append(probs)
         if batch:
-            most = {**more, "order": more["order"][:batch]}
-            labelled(*args, student_probs=student_probs, **most)
+            labelled(self, run, votes, ledger, order[:batch], probs=probs, **more)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ledgers, "run_labelling", crash)
+    monkeypatch.setattr(Teachers, "_label", crash)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "out", seed=3, **asked())
     monkeypatch.undo()
     first = seeded[0].settings.n_first
-    assert sum(len(entry.queries) for entry in charges(tmp_path / "out")) == first + batch
-    monkeypatch.setattr(teaching, "guess", None)  # no second student
+    assert sum(len(entry.keys) for entry in charges(tmp_path / "out")) == first + batch
+    monkeypatch.setattr(pipeline, "guess", None)  # no second student
     found = resumed(tmp_path / "out").record
     with np.load(tmp_path / "out" / PROBS) as archive:
         np.testing.assert_array_equal(archive["probs"], given[0])
     assert (found.queries, found.reinforced) == (whole.queries, whole.reinforced)
     np.testing.assert_array_equal(found.labels, whole.labels)
-    asked_once = [query for entry in charges(tmp_path / "out") for query in entry.queries]
+    asked_once = [query for entry in charges(tmp_path / "out") for query in entry.keys]
     assert len(asked_once) == len(set(asked_once)) == whole.n_queries
 
 
 def test_resumed_run_reads_stored_probabilities(seeded, tmp_path, monkeypatch):
-    guessed = teaching.guess
+    guessed = pipeline.guess
 
     def crash(*args, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(teaching, "guess", crash)
+    monkeypatch.setattr(pipeline, "guess", crash)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "out", seed=3, **asked())
-    monkeypatch.setattr(teaching, "guess", guessed)
+    monkeypatch.setattr(pipeline, "guess", guessed)
     write_npz(tmp_path / "out" / PROBS, {"probs": np.eye(10)[np.full(500, 7)]})
     found = resumed(tmp_path / "out").record
     assert found.reinforced

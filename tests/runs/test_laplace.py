@@ -26,10 +26,10 @@ from ipate.report.exports import group_events
 from ipate.report.registry import as_yaml, model_card, registry_record
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import reading
-from ipate.runs.person import withdraw
 from ipate.runs.reporting import write_report
 from ipate.runs.statements import state
-from ipate.runs.task import requested_settings
+from ipate.runs.task import request_of
+from ipate.runs.withdrawal import withdraw
 from runs import making
 
 SCALE = 8.0
@@ -75,8 +75,8 @@ def test_charges_are_those_of_laplace_noise(runs, bound):
         assert group.cost == pytest.approx(expected, rel=1e-6)
         assert 0 < group.cost <= group.budget.epsilon
     assert max(group.used for group in summary.record.groups) > 0.8  # and the run stops for want of budget
-    charged = {(charge.noise, charge.sigma, charge.check_sigma) for charge in _charges(path)}
-    assert charged == {("laplace", SCALE, None)}
+    charged = {(draw.noise, draw.sigma) for charge in _charges(path) for draw in charge.draws}
+    assert charged == {("laplace", SCALE)}
 
 
 def test_tight_costs_of_laplace_noise_stay_private(runs):
@@ -161,7 +161,7 @@ def test_gaussian_and_laplace_runs_add_up_on_a_ledger(tmp_path):
     report, known = write_report(tmp_path / "second"), {}
     with redirect_stdout(StringIO()):
         exec(json.loads(report.json.read_text())["publishable"]["guarantee"]["program"], known)
-    fresh = sum(1 for charge in _charges(tmp_path / "second") for _ in charge.queries)
+    fresh = sum(1 for charge in _charges(tmp_path / "second") for _ in charge.keys)
     assert 0 < fresh <= 10  # answers of the first run are free
     for group in summary.record.groups:
         worst = norm.ppf(1 / (1 + np.exp(-2 * group.sensitivity / 30)))
@@ -247,7 +247,7 @@ def test_options_that_laplace_noise_lacks_are_refused(options, words):
 
 def test_configuration_takes_the_scale_of_laplace_noise():
     read = RunConfig.from_mapping({**making.SMALL, "labelling": {"scale": 5.0}})
-    assert requested_settings(read, n_classes=10)["scale"] == 5.0
+    assert request_of(read).teachers.scale == 5.0
     for wrong in (0.0, "wide"):
         with pytest.raises(InputError, match="scale"):
             RunConfig.from_mapping({**making.SMALL, "labelling": {"scale": wrong}})

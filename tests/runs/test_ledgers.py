@@ -8,6 +8,7 @@ import pytest
 from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError, IpateError
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.release.answers import paid_answers
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_path, newest_head
 from ipate.runs.listing import list_runs
@@ -25,8 +26,8 @@ def cost(summary):
 
 
 def stored(path):
-    with SqliteLedger.open(path, readonly=True) as book:
-        return book.stored().answers
+    with SqliteLedger.read(path) as book:
+        return paid_answers(book).answers
 
 
 def test_run_keeps_own_ledger_and_records_head(tmp_path):
@@ -34,12 +35,12 @@ def test_run_keeps_own_ledger_and_records_head(tmp_path):
     folder = RunFolder.open(tmp_path / "a")
     assert ledger_path(folder) == tmp_path / "a" / "private" / "ledger.sqlite"
     assert ledger_path(folder).stat().st_mode & 0o077 == 0
-    with SqliteLedger.open(ledger_path(folder), readonly=True) as book:
+    with SqliteLedger.read(ledger_path(folder)) as book:
         assert (book.run, str(book.head)) == (folder.id, made.record.ledger_head)
         assert book.person("3")[0].group in ("high", "low")
         for group in made.record.groups:
             assert book.epsilon(group.id) == group.cost <= group.budget.epsilon
-        assert {int(query) for query in book.stored().answers} == set(made.record.queries)
+        assert {int(query) for query in paid_answers(book).answers} == set(made.record.queries)
     shown = json.loads((tmp_path / "a" / "public" / "guarantee.json").read_text())
     assert shown["ledger_head"] == made.record.ledger_head == str(newest_head(folder))
     assert set(made.allocation.members()) == {str(row) for row in made.task.parts.private}
@@ -89,7 +90,7 @@ def test_exhausted_budget_is_refused_before_training(tmp_path):
     strict = {"policy": {"high": 2.0, "low": 20.0}}
     with pytest.raises(BudgetExceededError, match="'high' has nothing left"):
         run(tmp_path / "c", ledger=ledger, budgets=strict)
-    with SqliteLedger.open(ledger, readonly=True) as book:
+    with SqliteLedger.read(ledger) as book:
         assert len(book.runs) == 1
 
 
@@ -118,7 +119,7 @@ def test_changed_consent_applies_to_later_runs(tmp_path):
     laxer = run(tmp_path / "b", **more, accept_larger_budgets=True)
     assert 5 < before(laxer)["high"] <= 6
     assert 6 < cost(laxer)["high"] <= 9
-    with SqliteLedger.open(ledger, readonly=True) as book:
+    with SqliteLedger.read(ledger) as book:
         person = next(iter(laxer.allocation.members()))
         assert [entry.budget for entry in book.person(person)] in ([6.0, 9.0], [20.0, 30.0])
 

@@ -7,15 +7,16 @@ import pytest
 
 from ipate import PATEClassifier
 from ipate.allocation.allocation import Allocation
+from ipate.engines.teachers.engine import Teachers
 from ipate.errors import InputError, IpateError
-from ipate.ledger.sqlite import SqliteLedger, record_withdrawals, withdrawals_on
+from ipate.ledger.sqlite import SqliteLedger
 from ipate.report.letter import letter
 from ipate.report.statement import sentences
-from ipate.runs import person as leaving
+from ipate.runs import withdrawal as leaving
 from ipate.runs.ledgers import ledger_path
-from ipate.runs.person import readmit, withdrawals
 from ipate.runs.stages import allocated
 from ipate.runs.statements import state
+from ipate.runs.withdrawal import readmit, withdrawals
 from runs.leaving import StoppedError, begin, go_on, leave, spent, votes_of
 
 
@@ -37,7 +38,7 @@ def is_out(folder, person):
 
 
 def runs_of(folder, person):
-    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
+    with SqliteLedger.read(ledger_path(folder)) as ledger:
         return [record.run for record in ledger.person(person)]
 
 
@@ -61,7 +62,7 @@ def test_later_run_leaves_out_whoever_withdrew(tmp_path, voting):
     assert spent(may, person) == paid > 0
     assert runs_of(may, person) == [april.id]
     assert not withdrawals(may)
-    with SqliteLedger.open(ledger_path(may), readonly=True) as ledger:
+    with SqliteLedger.read(ledger_path(may)) as ledger:
         assert ledger.runs == (april.id, may.id)
     statement = state(may, person)
     assert statement.withdrawn[:10] == when[:10]
@@ -117,16 +118,14 @@ def test_withdrawal_during_training_is_noticed_before_a_charge(tmp_path, monkeyp
     go_on(april)
     person = somebody(april)
     may = begin(tmp_path, "may", max_labels=3)
-    from ipate.runs import stages
+    inner = Teachers.prepare
 
-    inner = stages.collect_votes
-
-    def train(*given, **more):
-        found = inner(*given, **more)
+    def train(*given):
+        found = inner(*given)
         leave(april, person)
         return found
 
-    monkeypatch.setattr(stages, "collect_votes", train)
+    monkeypatch.setattr(Teachers, "prepare", train)
     with pytest.raises(IpateError, match="has withdrawn; nothing was charged"):
         go_on(may)
     monkeypatch.undo()
@@ -164,7 +163,7 @@ def test_withdrawal_before_first_charge_reaches_other_runs(tmp_path):
     assert is_out(may, person)
     go_on(april)
     assert ledger_path(april) == ledger_path(may)
-    with SqliteLedger.open(ledger_path(may), readonly=True) as ledger, pytest.raises(InputError, match="nobody"):
+    with SqliteLedger.read(ledger_path(may)) as ledger, pytest.raises(InputError, match="nobody"):
         ledger.person(person)
 
 
@@ -173,7 +172,7 @@ def test_new_ledger_receives_withdrawals_of_its_first_run(tmp_path):
     person = somebody(april)
     leave(april, person)
     go_on(april)
-    assert set(withdrawals_on(ledger_path(april)).withdrawn) == {person}
+    assert set(SqliteLedger.withdrawals(ledger_path(april)).withdrawn) == {person}
     fresh = begin(tmp_path, "june", max_labels=3, fresh_ledger=True)  # another ledger, which knows of nobody's leaving
     go_on(fresh)
     assert ledger_path(fresh) != ledger_path(april)
@@ -198,7 +197,7 @@ def test_new_consent_stays_recorded_when_run_resumes(tmp_path, monkeypatch):
     go_on(april, until=4, monkeypatch=monkeypatch)
     readmitted(april, person)
     go_on(april)
-    assert not withdrawals_on(ledger_path(april)).withdrawn
+    assert not SqliteLedger.withdrawals(ledger_path(april)).withdrawn
     assert is_out(april, person)
 
 
@@ -235,11 +234,11 @@ def test_fit_leaves_out_whoever_withdrew_from_its_ledger(tmp_path, voting):
     y = rng.integers(2, size=400)
     X = rng.normal(size=(400, 2)) + 2 * y[:, None]
     ids = [f"p{row}" for row in range(300)]
-    record_withdrawals(tmp_path / "l.sqlite", ["p7"])
+    SqliteLedger.withdraw(tmp_path / "l.sqlite", ["p7"])
     model = PATEClassifier(ledger=tmp_path / "l.sqlite", voting=voting, classes=[0, 1], n_teachers="auto", n_jobs=1)
     model.fit(X[:300], y[:300], budgets=np.full(300, 20.0), person_id=ids, X_public=X[300:])
     assert [model.allocation_.people.ids[index] for index in model.allocation_.withdrawn] == ["p7"]
-    with SqliteLedger.open(tmp_path / "l.sqlite", readonly=True) as book:
+    with SqliteLedger.read(tmp_path / "l.sqlite") as book:
         assert book.person("p8")
         with pytest.raises(InputError, match="nobody in this ledger"):
             book.person("p7")

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from choosing import chosen_by_run
+from ipate.accounting.bounds import Meter
 from ipate.cli.app import _run
 from ipate.config import RunConfig
 from ipate.engines.ballots.design import about
 from ipate.errors import InputError
 from ipate.runs.folder import RunFolder
-from ipate.runs.outlook import check_useful, chosen_settings, standing_of
+from ipate.runs.ledgers import standing_of
 from ipate.runs.stages import execute
-from ipate.runs.task import prepare
 from runs.leaving import people_file
 from runs.making import quiet
 
@@ -123,11 +124,11 @@ def test_private_history_is_told_by_no_figure(write, tmp_path, capsys):
         assert re.search(r"about [\d,]+ labels", made["reason"]) is None
         seen.append(made)
         config = RunConfig.from_file(write('voting = "ballots"', str(number)))
-        task = prepare(config)
-        standing = standing_of(config, task)
+        task, settings = chosen_by_run(config)
+        standing = standing_of(task, task.people, Meter())
         assert standing.private
         assert not standing.groups
-        seen[-1]["ballots"] = chosen_settings(config, task, standing=standing).reason
+        seen[-1]["ballots"] = settings.reason
         assert "weight is not stated" in seen[-1]["ballots"]
     assert seen[0] == seen[1]
 
@@ -139,11 +140,12 @@ def test_private_history_is_told_by_no_refusal(write, tmp_path, capsys):
     for high in (1e-3, 0.1, 6.0):
         write('voting = "teachers"', high=high)
         notes = plan(capsys)["notes"]
-        assert not any("refused" in note for note in notes)
+        counted = "these budgets, counted whole, and this pool afford"
+        assert all(counted in note for note in notes if "refused" in note)
         assert any("These figures are for whole budgets" in note for note in notes)
         config = RunConfig.from_file(write('voting = "teachers"\nmin_labels = 1000', high=high))
         with pytest.raises(InputError, match="these budgets, counted whole, and this pool afford about"):
-            check_useful(config, prepare(config))
+            chosen_by_run(config)
 
 
 def test_plan_under_another_bound_reads_the_ledger_by_it(write, tmp_path, capsys):
@@ -159,7 +161,7 @@ def test_rotating_teachers_without_any_label_left_are_refused(write, tmp_path):
     config = RunConfig.from_file(write('voting = "teachers"\nvariant = "vanishing"'))
     run(tmp_path / "first")
     with pytest.raises(InputError, match=r"^what earlier runs left of these budgets and this pool afford about"):
-        check_useful(config, prepare(config))
+        chosen_by_run(config)
 
 
 def test_refusal_counts_what_earlier_runs_left(write, tmp_path):
@@ -167,4 +169,4 @@ def test_refusal_counts_what_earlier_runs_left(write, tmp_path):
     run(tmp_path / "first")
     config = RunConfig.from_file(write('voting = "teachers"\nmin_labels = 100'))
     with pytest.raises(InputError, match=r"^what earlier runs left of these budgets and this pool afford about"):
-        check_useful(config, prepare(config))
+        chosen_by_run(config)

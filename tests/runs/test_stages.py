@@ -6,15 +6,15 @@ import shutil
 import numpy as np
 import pytest
 
+from ipate.engines.choose import read_settings
+from ipate.engines.teachers import tuning as choose
 from ipate.errors import InputError
-from ipate.planning import choose
-from ipate.planning.settings import Settings
 from ipate.runs.folder import RunFolder
 from ipate.runs.listing import state_of
-from ipate.runs.person import withdraw
 from ipate.runs.reporting import write_report
 from ipate.runs.stages import allocated, execute
 from ipate.runs.statements import state
+from ipate.runs.withdrawal import withdraw
 from runs.leaving import StoppedError, begin, go_on
 from runs.making import quiet, resumed, run
 
@@ -44,7 +44,7 @@ def test_resumed_run_keeps_noise_and_labels(finished, tmp_path, monkeypatch):
     _, whole = finished
     folder = begin(tmp_path, seed=3, **AUTO)
     go_on(folder, until=4, monkeypatch=monkeypatch)
-    before = Settings.read(folder.path / "settings.json")
+    before = read_settings(folder.path / "settings.json")
     change_chooser(monkeypatch)
     again = resumed(folder.path)
     assert again.settings == before == whole.settings
@@ -68,7 +68,7 @@ def test_withdrawal_before_training_resolves_settings(tmp_path, monkeypatch):
     folder = begin(tmp_path, seed=3, **AUTO)
     with folder.locked():
         withdraw(folder, allocated(folder), str(allocated(folder).people.ids[0]))
-    before = Settings.read(folder.path / "settings.json")
+    before = read_settings(folder.path / "settings.json")
     change_chooser(monkeypatch)
     assert go_on(folder).settings == before
 
@@ -77,7 +77,7 @@ def test_settings_are_written_before_training(tmp_path, monkeypatch):
     def stop(*_, **__):
         raise StoppedError
 
-    monkeypatch.setattr("ipate.runs.voting.train_and_vote", stop)
+    monkeypatch.setattr("ipate.engines.teachers.engine.train_and_vote", stop)
     folder = begin(tmp_path, **AUTO)
     with pytest.raises(StoppedError):
         execute(folder, bar=quiet)
@@ -94,7 +94,7 @@ def test_training_is_closed_if_votes_cannot_be_stored(tmp_path, monkeypatch):
         finally:
             closed.append(True)
 
-    monkeypatch.setattr("ipate.runs.voting.train_and_vote", endless)
+    monkeypatch.setattr("ipate.engines.teachers.engine.train_and_vote", endless)
     folder = begin(tmp_path, **AUTO)
     with pytest.raises(AttributeError) as caught:  # the traceback keeps the generator alive unless it is closed
         execute(folder, bar=quiet)
@@ -107,7 +107,7 @@ def test_training_is_closed_if_votes_cannot_be_stored(tmp_path, monkeypatch):
         ("settings.json", None, "settings.json"),
         ("settings.json", "{", "not settings"),
         ("settings.json", '{"format": "ipate settings 0"}', "'ipate settings 0'"),
-        ("settings.json", '{"format": "ipate settings 1"}', "not settings"),
+        ("settings.json", '{"format": "ipate settings 2"}', "not settings"),
         ("run.json", '{"id": "a", "versions": {}}', "its format is None"),
     ],
     ids=["missing", "no JSON", "another format", "incomplete", "another run format"],

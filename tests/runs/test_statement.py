@@ -106,7 +106,7 @@ def test_withdrawn_person_is_charged_until_withdrawal_only(tmp_path, monkeypatch
     text = " ".join(sentences(now))
     assert f"They withdrew on {entry.when}" in text
     assert "is left" not in text
-    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
+    with SqliteLedger.read(ledger_path(folder)) as ledger:
         assert ledger.parts() == (folder.id, f"{folder.id} (part 2)")
     other = state(folder, members(folder)["low"])
     assert other.checks > now.checks
@@ -127,7 +127,7 @@ def test_costs_of_all_runs_are_added(tmp_path):
     found = state(second, person)
     assert [entry.run for entry in found.entries] == [first.id, second.id]
     assert state(first, person).entries == found.entries
-    with SqliteLedger.open(ledger_path(second), readonly=True) as ledger:
+    with SqliteLedger.read(ledger_path(second)) as ledger:
         total = float(Meter("gdp").epsilon(ledger.cost_of(person, Meter("gdp")), found.delta)[0])
     assert found.spent == pytest.approx(total)
     assert alone.spent < found.spent <= found.budget

@@ -4,7 +4,7 @@ import pytest
 
 from ipate.config import RunConfig
 from ipate.errors import InputError
-from ipate.runs.task import prepare
+from ipate.runs.task import options_of, prepare
 from runs.leaving import people_file, settings
 
 
@@ -50,7 +50,10 @@ def test_configuration_limits_number_and_size_of_groups(tmp_path):
     def people(**budgets):
         data = {"file": file, "label": "sick", "epsilon": "eps", "classes": ["0", "1"], "public": 30, "test": 10}
         data["public_without_protection"] = True
-        return prepare(RunConfig.from_mapping({"data": data, "budgets": budgets})).people
+        config = RunConfig.from_mapping({"data": data, "budgets": budgets})
+        task = prepare(config)
+        options = options_of(config, n_classes=task.n_classes)
+        return options.request.teachers.means(options.facts(task), lambda *_: None)
 
     assert len(people().groups) == 8
     assert len(people(max_groups=3).groups) == 3

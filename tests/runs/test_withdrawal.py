@@ -7,13 +7,16 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from ipate.allocation.allocation import Allocation
-from ipate.errors import InputError
+from ipate.engines.teachers.engine import Teachers
+from ipate.errors import InputError, IpateError
+from ipate.ledger.finding import LEDGER
 from ipate.ledger.sqlite import SqliteLedger
+from ipate.release.answers import paid_answers
 from ipate.runs.ledgers import ledger_path
-from ipate.runs.person import withdrawals
 from ipate.runs.reporting import write_report
 from ipate.runs.stages import allocated
 from ipate.runs.task import prepare
+from ipate.runs.withdrawal import withdrawals
 from runs.leaving import StoppedError, begin, go_on, leave, people_file, spent, votes_of
 
 
@@ -61,7 +64,7 @@ def test_withdrawal_before_training_empties_place_without_cost(tmp_path):
     np.testing.assert_array_equal(after.persons, np.where(before.persons == index, -1, before.persons))
     summary = go_on(folder)
     assert summary.record.n_labels > 0
-    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger, pytest.raises(InputError, match=person):
+    with SqliteLedger.read(ledger_path(folder)) as ledger, pytest.raises(InputError, match=person):
         ledger.person(person)  # the person was never in an account
 
 
@@ -74,8 +77,8 @@ def test_withdrawal_retrains_only_teachers_of_that_person(tmp_path, monkeypatch,
     person, other = somebody(folder, rows=2, group=group), somebody(folder, rows=1, group=group)
     before, _ = votes_of(folder)
     owed = spent(folder, person)
-    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
-        released = dict(ledger.stored().answers)
+    with SqliteLedger.read(ledger_path(folder)) as ledger:
+        released = dict(paid_answers(ledger).answers)
     assert len(released) >= 6
     entry = leave(folder, person)
     assert entry.trained
@@ -102,9 +105,9 @@ def test_withdrawal_retrains_only_teachers_of_that_person(tmp_path, monkeypatch,
         assert 0 < paid.cost <= paid.budget.epsilon
 
 
-def test_retrained_teacher_excludes_rows_of_withdrawn_person(tmp_path):
+def test_retrained_teacher_excludes_rows_of_withdrawn_person(tmp_path, monkeypatch):
     folder = begin(tmp_path)
-    go_on(folder)
+    go_on(folder, until=4, monkeypatch=monkeypatch)
     person = somebody(folder, rows=2)
     (teacher,) = leave(folder, person).teachers
     go_on(folder)
@@ -129,7 +132,7 @@ def test_interrupted_withdrawal_is_completed_before_next_release(tmp_path, monke
     def die(*_):
         raise StoppedError
 
-    monkeypatch.setattr(f"ipate.runs.person.{'settle' if where == 'allocation' else '_erase'}", die)
+    monkeypatch.setattr(f"ipate.runs.withdrawal.{'settle' if where == 'allocation' else '_erase'}", die)
     with pytest.raises(StoppedError):
         leave(folder, person)
     monkeypatch.undo()
@@ -153,14 +156,14 @@ def test_interrupted_withdrawal_is_completed_before_next_release(tmp_path, monke
     assert now.shape == before.shape
 
 
-def test_only_rows_of_withdrawn_people_may_change(tmp_path, trained):
+def test_only_rows_of_withdrawn_people_may_change(tmp_path, trained, monkeypatch):
     folder = begin(tmp_path)
-    go_on(folder)
+    go_on(folder, until=4, monkeypatch=monkeypatch)
     person, other = somebody(folder), somebody(folder, rows=2)
     entry = leave(folder, person)
     people_file(tmp_path / "people.csv", blank=[person])
     seen = trained()
-    go_on(folder)
+    go_on(folder, until=6, monkeypatch=monkeypatch)
     assert seen == list(entry.teachers)
     people_file(tmp_path / "people.csv", blank=[person, other])
     with pytest.raises(InputError, match="changed since it voted"):
@@ -203,7 +206,7 @@ def test_public_report_counts_withdrawals_without_identifying_anyone(tmp_path, m
     folder = begin(tmp_path, ledger=ledger)
     go_on(folder, until=6 if moment == "begun" else None, monkeypatch=monkeypatch)
     person = somebody(folder, rows=2)
-    with SqliteLedger.open(ledger_path(folder), readonly=True) as book:
+    with SqliteLedger.read(ledger_path(folder)) as book:
         opened = {
             name: float(terms.meter.epsilon(book.opening(name), terms.account.delta)[0])
             for name, terms in book.terms.items()
@@ -251,10 +254,10 @@ def test_empty_group_keeps_its_earlier_cost(tmp_path, monkeypatch):
     low = [group.id for group in allocation.groups].index("low")
     everybody = tuple(np.flatnonzero(allocation.group_of_person == low).tolist())
     allocation.without(everybody).save(folder.private / "allocation.npz")
-    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
+    with SqliteLedger.read(ledger_path(folder)) as ledger:
         before = ledger.spent("low")
     record = go_on(folder).record
-    with SqliteLedger.open(ledger_path(folder), readonly=True) as ledger:
+    with SqliteLedger.read(ledger_path(folder)) as ledger:
         opening = ledger.spent("low") - ledger.charged_by(ledger.run, "low")
         np.testing.assert_allclose(opening, before, rtol=1e-12)
     assert all(group.cost <= group.budget.epsilon for group in record.groups)
@@ -267,3 +270,28 @@ def test_unreadable_withdrawal_record_stops_the_run(tmp_path):
     (folder.private / "withdrawals.json").write_text('{"withdrawals": [{"person": "x"}]}')
     with pytest.raises(InputError, match=r"withdrawals\.json: not readable"):
         go_on(folder)
+
+
+def test_withdrawal_and_second_run_get_through_while_teachers_train(tmp_path, monkeypatch, trained):
+    """The ledger is locked for the release alone: a withdrawal since the check refuses it, uncharged."""
+    first, second = begin(tmp_path, "first", max_labels=5), begin(tmp_path, "second", max_labels=5)
+    dealt = allocated(first)
+    person, train = somebody(first, rows=1), Teachers._train
+    teachers, other = dealt.teachers_of(dealt.people.index_of(person)), []
+
+    def interrupted(self, run, *given):
+        train(self, run, *given)
+        monkeypatch.setattr(Teachers, "_train", train)
+        other.append(go_on(second))
+        LEDGER.withdraw(ledger_path(second), [person])
+
+    monkeypatch.setattr(Teachers, "_train", interrupted)
+    with pytest.raises(IpateError, match="has withdrawn; nothing was charged"):
+        go_on(first)
+    assert other[0].record.n_labels == 5
+    assert not (first.private / "ledger.json").exists()
+    seen = trained()
+    found = go_on(first)
+    assert found.record.n_labels == 5
+    assert sorted(seen) == sorted(teachers)
+    assert all(group.before > 0 for group in found.record.groups)

@@ -11,7 +11,9 @@ from ipate.accounting.bounds import Meter
 from ipate.engines.teachers.aggregators import GNMax, Mechanism
 from ipate.engines.teachers.loop import label
 from ipate.errors import InputError
+from ipate.release.lesson import Lesson
 from ipate.release.noise import SeededNoise
+from ipate.release.results import Record
 from ipate.students.confidence import confidence, guess, label_distributions, posterior
 from ipate.students.student import find_student
 from ledger.making import voting
@@ -94,7 +96,8 @@ def guessed(labels, student="bayes", classes=("a", "b", "c")):
     pool = np.random.default_rng(0).normal(size=(60, 2))
     pool[found.queries] += 9.0 * np.asarray(labels)[:, None]
     chosen = find_student(student)
-    return guess(chosen, chosen.make({}, seed=0), pool, found, classes=classes, total_weight=5.0)
+    lesson = Lesson(record=Record.of(found, n_public=len(pool)))
+    return guess(chosen, chosen.make({}, seed=0), pool, lesson, classes=classes)
 
 
 @pytest.mark.parametrize("student", ["bayes", "logistic", "graph"])

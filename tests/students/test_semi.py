@@ -8,8 +8,8 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from ipate.errors import InputError
+from ipate.students import student as students
 from ipate.students.student import find_student
-from ipate.students.student import student as students
 
 SEMI = find_student("semi")
 

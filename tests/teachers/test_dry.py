@@ -17,14 +17,14 @@ from sklearn.pipeline import make_pipeline
 from ipate import PATEClassifier
 from ipate.errors import InputError
 from ipate.models.named import dry_fit
-from ipate.models.workers import Engine
+from ipate.models.workers import Backend
 
 GRID = GridSearchCV(KNeighborsClassifier(), {"n_neighbors": [1, 3]}, cv=5)
 POOL = np.random.default_rng(0).normal(size=(300, 4))
 
 
 def tried(estimator, points=POOL, *, n_classes=3, rows=40, **options):
-    dry_fit(estimator, points, n_classes=n_classes, rows=rows, engine=Engine(), **options)
+    dry_fit(estimator, points, n_classes=n_classes, rows=rows, engine=Backend(), **options)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
@@ -73,7 +73,7 @@ def test_crash_of_trial_is_refused_in_worker():
             os._exit(3)
 
     with pytest.raises(InputError, match=r"Crashing: it fails .*worker process died"):
-        dry_fit(Crashing(), POOL, n_classes=2, rows=20, engine=Engine(backend="loky", n_jobs=1))
+        dry_fit(Crashing(), POOL, n_classes=2, rows=20, engine=Backend(backend="loky", n_jobs=1))
 
 
 class Recording(LogisticRegression):

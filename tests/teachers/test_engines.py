@@ -26,7 +26,7 @@ from ipate.engines.teachers.store import VoteStore
 from ipate.errors import InputError
 from ipate.models import workers
 from ipate.models.training import train_and_vote
-from ipate.models.workers import Died, Engine
+from ipate.models.workers import Backend, Died
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
 TEACHERS, MIDDLE = 50, 20
@@ -151,7 +151,7 @@ def _wait_for(address, head):
     for _ in range(60):
         assert head.poll() is None, "the cluster did not start"
         try:
-            Engine(backend="ray", address=address)
+            Backend(backend="ray", address=address)
         except InputError:
             time.sleep(0.5)
             continue
@@ -182,7 +182,7 @@ def test_ray_retrains_only_teachers_of_killed_worker(tmp_path, cluster, by_loky,
 @needs_ray
 def test_ray_names_task_that_kills_every_worker(cluster):
     tasks = dict.fromkeys(range(4)) | {3: 3}
-    engine = Engine(backend="ray", n_jobs=2, address=cluster, retries=1)
+    engine = Backend(backend="ray", n_jobs=2, address=cluster, retries=1)
     done = dict(engine.run(fragile(), tasks, shared={}))
     assert done.pop(3).startswith("its worker died 2 times: ")
     assert done == dict.fromkeys(range(3))
@@ -195,13 +195,13 @@ def test_ray_starts_locally_without_address():
 import os, tempfile
 import numpy as np
 from pathlib import Path
-from ipate.models.workers import Engine
+from ipate.models.workers import Backend
 
 def told(task, *, data):
     return task, int(data.sum()), os.environ.get("RAY_AUTH_MODE"), len(os.environ.get("RAY_AUTH_TOKEN", ""))
 
 before = dict(os.environ)
-engine = Engine(backend="ray", n_jobs=2)
+engine = Backend(backend="ray", n_jobs=2)
 found = dict(engine.run(told, {7: "a", 8: "b"}, shared={"data": np.ones(1000)}))
 assert found == {7: ("a", 1000, "token", 64), 8: ("b", 1000, "token", 64)}, found
 left = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED")}
@@ -232,7 +232,7 @@ def test_loky_replaces_killed_worker(tmp_path, by_loky):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_loky_gives_up_only_task_that_kills_workers(n_jobs):
     tasks = dict.fromkeys(range(4)) | {3: 3}
-    done = dict(Engine(backend="loky", n_jobs=n_jobs).run(fragile(), tasks, shared={}))
+    done = dict(Backend(backend="loky", n_jobs=n_jobs).run(fragile(), tasks, shared={}))
     assert done.pop(3) == Died("its worker process died 2 times")
     assert done == dict.fromkeys(range(3))
 
@@ -242,14 +242,14 @@ def test_exception_of_task_in_worker_is_raised():
         raise OSError(f"disk full at {task}")
 
     with pytest.raises(OSError, match="disk full at 7"):
-        dict(Engine(backend="loky", n_jobs=1).run(failing, {0: 7}, shared={}))
+        dict(Backend(backend="loky", n_jobs=1).run(failing, {0: 7}, shared={}))
 
 
 def test_user_can_use_joblib_before_and_after():
     squares = delayed(pow)
     for _ in range(2):
         assert Parallel(n_jobs=2)(squares(n, 2) for n in range(4)) == [0, 1, 4, 9]
-        assert dict(Engine(backend="loky", n_jobs=2).run(pow, {0: 3}, shared={"exp": 2})) == {0: 9}
+        assert dict(Backend(backend="loky", n_jobs=2).run(pow, {0: 3}, shared={"exp": 2})) == {0: 9}
 
 
 def test_pool_ends_quietly_when_interrupted_after_submission(monkeypatch):
@@ -276,7 +276,7 @@ def test_pool_ends_quietly_when_interrupted_after_submission(monkeypatch):
 ORPHANS = """
 import os, sys, time
 import numpy as np
-from ipate.teachers import workers
+from ipate.models import workers
 
 def work(task, *, rows):
     open(os.path.join(sys.argv[1], str(os.getpid())), "w").close()
@@ -319,7 +319,7 @@ def test_worker_killed_while_idle_is_replaced():
     def process(task):
         return os.getpid()
 
-    engine = Engine(backend="loky", n_jobs=1)
+    engine = Backend(backend="loky", n_jobs=1)
     first, again = (dict(engine.run(process, {0: None}, shared={}))[0] for _ in range(2))
     assert first == again  # workers wait for the next tasks
     os.kill(first, signal.SIGKILL)
@@ -358,7 +358,7 @@ def test_every_registered_backend_gives_same_votes(tmp_path, by_loky, backend):
 )
 def test_impossible_engine_is_refused(options, message):
     with pytest.raises(InputError, match=message):
-        Engine(**options)
+        Backend(**options)
 
 
 @needs_ray
@@ -372,7 +372,7 @@ def test_impossible_engine_is_refused(options, message):
 )
 def test_unreachable_cluster_is_refused_at_construction(address, message):
     with pytest.raises(InputError, match=message):
-        Engine(backend="ray", address=address)
+        Backend(backend="ray", address=address)
 
 
 @pytest.mark.parametrize(("backend", "package"), [("ray", r"ipate\[ray\]"), ("dask", r"dask\[distributed\]")])
@@ -382,7 +382,7 @@ def test_missing_backend_gives_install_hint(monkeypatch, backend, package):
     for name in ("dask", "distributed"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=rf"backend is '{backend}': .*pip install '{package}'"):
-        Engine(backend=backend)
+        Backend(backend=backend)
 
 
 @pytest.mark.parametrize(

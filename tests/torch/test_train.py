@@ -59,7 +59,7 @@ class Nothing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Nothing())
 import ipate.torch, ipate.torch.train
-allowed = ("ipate.torch", "ipate.errors", "ipate._version")
+allowed = ("ipate.torch", "ipate.errors", "ipate._types", "ipate._version")
 ours = {name for name in sys.modules if name.startswith("ipate.") and not name.startswith(allowed)}
 assert not ours, ours
 for name in ("TorchClassifier", "module_classifier"):

@@ -90,7 +90,7 @@ def test_memory_does_not_grow_with_file_size(tmp_path):
     """200 MB of votes are checked, counted and shuffled in much less memory."""
     code = f"""
 import numpy as np
-from ipate.engines.teachers.votes import counting
+from ipate.engines.teachers import votes as counting
 from ipate.engines.teachers.votes import read_votes
 def held():
     return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if "VmHWM" in line)

@@ -9,6 +9,7 @@ numbers that go into a cost come first.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import TypeAlias
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ipate._types import Floats
-from ipate.errors import InputError, check_number, refuse_name
+from ipate.errors import InputError, check_number, import_part, refuse_name
 
 Orders: TypeAlias = Sequence[float]
 CONVERSIONS = ("classic", "improved")
@@ -197,14 +198,26 @@ def register(bound: Bound) -> None:
 
 
 def find_bound(name: str) -> Bound:
-    """Return the bound of this name; refuse an unknown one with the nearest name."""
+    """Return the bound of this name, or the object that module:attribute names; refuse an unknown one."""
     found = BOUNDS.get(name) if isinstance(name, str) else None
+    if found is None and isinstance(name, str) and ":" in name:
+        return _from_outside(name)
     if found is None:
-        refuse_name("bound", name, BOUNDS)
+        refuse_name("bound", name, (*BOUNDS, "module:attribute"))
     if isinstance(found, str):
         loaded: Bound = import_module(found).BOUND
         BOUNDS[name] = found = loaded
     return found
+
+
+@cache
+def _from_outside(name: str) -> Bound:
+    """Return the bound that module:attribute names: an object, or a class without arguments."""
+    found = import_part("bound", name)
+    made = found() if isinstance(found, type) else found
+    if not isinstance(made, Bound):
+        raise InputError(f"bound is {name!r}: it must be a Bound of ipate.accounting.bounds")
+    return made
 
 
 def planning_bounds() -> tuple[str, ...]:
@@ -221,7 +234,7 @@ class Meter:
     ----------
     bound : {"gdp", "loose", "sup", "tight", "exact", "ptr"}
         What a release is charged. Under ptr no single query has a cost: one design is charged as a whole, (ε, δ).
-        A bound of your own is made known by `ipate.accounting.bounds.register`.
+        A bound of your own is named as module:attribute, or made known by `ipate.accounting.bounds.register`.
     conversion : {"improved", "classic"}
         How Rényi costs become ε. gdp and ptr have their own and ignore this.
     orders : sequence of float

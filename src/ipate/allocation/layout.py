@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from ipate._types import Floats
 from ipate.allocation.participation import Participation
 from ipate.errors import InputError, show
-from ipate.people.budgets import Account, Group
+from ipate.people.budgets import Account, Budget, Group
+
+_EVERYONE = "everyone"  # the id of the one group that several groups become at the strictest budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,3 +74,52 @@ def check_distinct(groups: Sequence[Group]) -> None:
     for place, name in enumerate(ids):
         if name in ids[:place]:
             raise InputError(f"duplicate group id {show(name)}: ids must differ")
+
+
+def sizes_by_id(groups: Sequence[Group]) -> dict[str, int]:
+    """Return every group's number of people by id; refuse a duplicate id and a group without a number."""
+    check_distinct(groups)
+    sizes: dict[str, int] = {}
+    for group in groups:
+        if group.people is None:
+            raise InputError(f"group {show(group.id)} has no number of people: every group needs one")
+        sizes[group.id] = group.people
+    return sizes
+
+
+def strictest_of(groups: Sequence[Group]) -> tuple[Group, tuple[str, ...]]:
+    """Return one group of all people with the smallest ε and the smallest δ of any group, and what that loses.
+
+    The group keeps its id if it is the only one.
+    """
+    sizes = sizes_by_id(groups)
+    strictest = Budget(min(group.epsilon for group in groups), min(group.delta for group in groups))
+    name = groups[0].id if len(groups) == 1 else _EVERYONE
+    people, looser = sum(sizes.values()), sum(sizes[group.id] for group in groups if group.budget != strictest)
+    notes: tuple[str, ...] = ()
+    if looser:
+        note = f"Everyone counts with ε = {strictest.epsilon:g} and δ = {strictest.delta:g}, the strictest of all"
+        notes = (f"{note}: {looser} of {people} people would have allowed more.",)
+    return Group(id=name, budget=strictest, people=people), notes
+
+
+def check_charged(layout: Layout) -> None:
+    """Refuse a layout in which a person can move more than their group is charged for, whoever is dealt where.
+
+    A person is in as many teachers as there are copies, never twice in one. Where teachers take turns a person has one
+    vote, whose weight depends on who takes part, and the schedule gives the sensitivity.
+    """
+    weights = layout.weights.tolist()
+    own: dict[str, list[float]] = {account.id: [] for account in layout.groups}
+    for name, weight in zip(layout.teacher_groups or (), weights, strict=False):
+        own[name].append(weight)
+    for account in layout.groups:
+        held = sorted(weights if layout.teacher_groups is None else own[account.id], reverse=True)
+        moved, allowed = sum(held[: layout.copies[account.id]]), account.sensitivity
+        if layout.participation is not None:
+            moved, allowed = float(layout.copies[account.id]), 1.0
+        if moved > allowed:
+            raise InputError(
+                f"variant is {layout.variant!r}: a person of group {show(account.id)} can move the weight {moved:g} "
+                f"and is charged for {allowed:g}; a sensitivity must cover all teachers that hold a person"
+            )

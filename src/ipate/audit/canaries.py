@@ -1,99 +1,165 @@
-"""Made-up rows, teachers and votes: what the audit puts in the place of private data.
+"""Made-up people and rows, the copy of a run on them, and the membership attack on its student.
 
-Every made-up person's row is their number. A teacher of the class `Roll` says which people it was trained on, so its
-votes show whom its training reached, whatever went wrong on the way. The votes that are labelled afterwards are tied
-among all teachers that the canary does not reach: no consensus hides what the canary's own votes do.
+The student is trained again and again in the copy, and asked about the canary. Of the runs on either data set, half
+choose the threshold on the student's confidence and the direction. The other half bound how often it is passed, by
+Clopper and Pearson: (ε, δ)-DP needs p ≤ e^ε·q + δ.
 """
 
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from ipate._types import Floats, Ints
-from ipate.data.dataset import Dataset, Partition
+from ipate.allocation.allocation import Allocation
+from ipate.audit.auditing import Attack, S, Subject, Trials
+from ipate.audit.law import least_success, most_success
+from ipate.engines.base import Round
+from ipate.engines.context import MemoryStore, Task
+from ipate.ledger.admission import Roster
+from ipate.ledger.base import Ledger, Opening
+from ipate.ledger.finding import LEDGER
+from ipate.ledger.records import Terms
+from ipate.models.workers import Backend
 from ipate.people.people import People
-from ipate.runs.task import Task
-
-
-class Roll(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A teacher that votes 1 on a point that is the number of a person among its rows, and 0 on all others."""
-
-    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> Self:
-        """Remember whose rows these are."""
-        self.classes_ = np.unique(y)
-        self.seen_ = np.unique(np.asarray(X)[:, 0])
-        return self
-
-    def predict(self, X: NDArray[Any]) -> Ints:
-        """Return whether each point is the number of somebody in the rows."""
-        return np.isin(np.asarray(X)[:, 0], self.seen_).astype(np.int64)
-
-
-def roll_call(people: People, asked: Ints) -> Task:
-    """Return the input of a run whose rows are the numbers of their people, and whose pool asks for these people."""
-    rows = people.person_of_row.astype(np.float64)
-    data = Dataset(
-        name="made-up rows",
-        X=np.concatenate([rows, asked.astype(np.float64)])[:, None],
-        y=np.concatenate([np.arange(len(rows)) % 2, np.zeros(len(asked), dtype=np.int64)]),
-        classes=("no", "yes"),
-    )
-    return made_up_task(data, people, n_private=len(rows), n_public=len(asked))
-
-
-def made_up_task(data: Dataset, people: People, *, n_private: int, n_public: int) -> Task:
-    """Return the input of a run on made-up rows: private ones first, then the pool, then test rows."""
-    places = np.arange(data.n_rows)
-    parts = Partition(
-        private=places[:n_private],
-        public=places[n_private : n_private + n_public],
-        test=places[n_private + n_public :],
-    )
-    nobody = np.zeros(0, dtype=np.str_)
-    return Task(data=data, parts=parts, people=people, unprotected=nobody, pool="made-up points")
+from ipate.release.lesson import Lesson
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pair:
-    """The votes of all teachers on every query, (k,), with the canary's rows and with its rows replaced."""
+class MadeUp(Task):
+    """Made-up people with their rows and class ids, and made-up public points."""
 
-    here: Ints
-    there: Ints
+    people: People
+    X: NDArray[Any]
+    y: Ints
+    points_: NDArray[Any]
+    classes: tuple[str, ...]
+    name: str = "made-up rows"
+    fingerprint: str = "made-up points"
+    seed: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of public points and the shape of one."""
+        return self.points_.shape
+
+    def pool(self, form: str = "model") -> NDArray[Any]:
+        """Return the public points."""
+        return self.points_
+
+    def rows(self, form: str = "model") -> NDArray[Any]:
+        """Return the made-up rows."""
+        return self.X
+
+    @property
+    def codes(self) -> Ints:
+        """The class id of every row."""
+        return self.y
+
+    def roster(self, allocation: Allocation) -> Roster:
+        """Return the people of the copy for its ledger."""
+        return Roster(people=allocation.members(), withdrawn=allocation.former(), rows=True)
 
 
-def lean(weights: Floats, gap: float) -> Ints:
-    """Return votes for the classes 0 and 1 such that 0 leads by about `gap`, as nearly as the weights permit."""
-    votes, lead = np.ones(len(weights), dtype=np.int64), 0.0
-    for index in np.argsort(-weights, kind="stable"):
-        if lead < gap:
-            votes[index] = 0
-        lead += weights[index] if lead < gap else -weights[index]
-    return votes
+class CopyStore(MemoryStore):
+    """The store of a copy: in memory, but for large files, which lie in a folder as those of a run do."""
+
+    def __init__(self, where: Path) -> None:
+        super().__init__()
+        self.where = where
+
+    def place(self, name: str) -> Path:
+        """Return a folder for large files."""
+        return self.where / name
 
 
-def rise(weights: Floats, top: float, n_classes: int) -> Ints:
-    """Return votes in which class 0 has about `top`, and the others share the rest evenly."""
-    votes, counts = np.zeros(len(weights), dtype=np.int64), np.zeros(n_classes)
-    for index in np.argsort(-weights, kind="stable"):
-        own = 0 if counts[0] + weights[index] / 2 <= top else 1 + int(np.argmin(counts[1:]))
-        votes[index] = own
-        counts[own] += weights[index]
-    return votes
+def copied(
+    subject: Subject[S], task: MadeUp, where: Path, *, allocation: Allocation | None = None, settings: S | None = None
+) -> Round[S]:
+    """Return a round of the run on made-up data, with secure noise and files in a folder of its own."""
+    return Round(
+        task=task,
+        settings=settings or subject.settings,
+        allocation=allocation or subject.allocation,
+        store=CopyStore(where),
+        compute=Backend(backend="sequential", n_jobs=1),
+    )
 
 
-def label_pair(weights: Floats, canary: NDArray[np.bool_], *, gap: float) -> Pair:
-    """Return tied votes (or a lead of `gap`) in which the canary's teachers vote 0, or 1 without its rows."""
-    votes = lean(np.where(canary, 0.0, weights), gap)
-    return Pair(here=np.where(canary, 0, votes), there=np.where(canary, 1, votes))
+@contextmanager
+def charging(run: Round[Any], terms: Sequence[Terms], where: Path) -> Iterator[Ledger]:
+    """Open a new ledger on disk for a copy."""
+    where.mkdir(parents=True)
+    asked = Opening(
+        terms=terms,
+        roster=run.task.roster(run.allocation),
+        pool=run.task.fingerprint,
+        noise=run.noise,
+        run="copy",
+    )
+    with LEDGER.begin(where / "ledger.sqlite", asked) as ledger:
+        yield ledger
 
 
-def check_pair(weights: Floats, canary: NDArray[np.bool_], *, top: float, n_classes: int) -> Pair:
-    """Return votes whose largest count is about `top` with the canary, and smaller by its weight without it."""
-    own = float(weights[canary].sum())
-    rest = np.where(canary, 0.0, weights)
-    votes = rise(rest, top - own, n_classes)
-    counts = np.bincount(votes, weights=rest, minlength=n_classes)
-    return Pair(here=np.where(canary, 0, votes), there=np.where(canary, 1 + int(np.argmin(counts[1:])), votes))
+def attack_student(
+    subject: Subject[Any],
+    pool: Floats,
+    point: Floats,
+    released: Callable[[int], Lesson],
+    *,
+    trials: Trials,
+    delta: float,
+) -> Attack:
+    """Train the run's student on what was released on two neighbouring data sets, and ask it about the canary.
+
+    The canary's private row lies at `point`, with class 0 or 1, for which `released` returns a new lesson; a sound
+    student never sees the row.
+    """
+    people = People.from_budgets([1.0], delta=1e-5)
+    scores = []
+    for label in (0, 1):
+        task = MadeUp(people=people, X=point[None], y=np.array([label]), points_=pool, classes=subject.classes)
+        own = []
+        for _ in range(trials.runs):
+            lesson = released(label)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # students of few labels may not converge
+                model = subject.pupil.taught(task, lesson)
+            own.append(_lead(model, point))
+        scores.append(np.array(own))
+    reached = shown(*scores, error=trials.student_error, delta=delta)
+    return Attack(name="student", releases=trials.runs, charged=None, reached=reached)
+
+
+def _lead(model: Any, point: Floats) -> float:
+    """Return how much more likely the student finds class 0 than class 1 at a point."""
+    classes = [str(name) for name in model.classes_]
+    if hasattr(model, "predict_proba"):
+        chances = dict(zip(classes, model.predict_proba(point[None])[0].tolist(), strict=True))
+        return float(chances.get("0", 0.0) - chances.get("1", 0.0))
+    return {"0": 1.0, "1": -1.0}.get(str(model.predict(point[None])[0]), 0.0)
+
+
+def shown(here: Floats, there: Floats, *, error: float, delta: float) -> float:
+    """Return the lower bound on ε that two samples of scores show."""
+    half = len(here) // 2
+    cuts = np.unique(np.concatenate([here[:half], there[:half]]))
+    choices = [(cut, side) for cut in cuts for side in (1, -1)]
+
+    def hits(scores: Floats, cut: float, side: int) -> int:
+        return int((side * scores >= side * cut).sum())
+
+    best = max(choices, key=lambda c: abs(hits(here[:half], *c) - hits(there[:half], *c)), default=None)
+    if best is None:
+        return 0.0
+    one, other = (here, there) if hits(here[:half], *best) >= hits(there[:half], *best) else (there, here)
+    size = len(here) - half
+    low = least_success(hits(one[half:], *best), size, error=error / 2)
+    high = most_success(hits(other[half:], *best), size, error=error / 2)
+    return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0

@@ -5,8 +5,10 @@ that is read off all of them is a convolution, and the hockey-stick divergence o
 here is a lower bound on the ε of the whole run: reading one number off many is post-processing.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,8 @@ from ipate.accounting import gdp
 from ipate.release.noise import STEPS
 
 MOST = 600.0  # no larger ε is searched for; e^ε stays a finite double
+FAR = 100.0  # no σ above this multiple of the stated one is searched for
+_CHANCE = 6.0  # deviations of a correlation that independent draws do not reach
 _MARGIN = 1e-16  # rounding error of one probability
 _GRID = 16  # the largest privacy loss of one release, in steps of the grid
 _REACH, _BINS = 6.0, 97  # bins of a noisy number, in deviations
@@ -138,3 +142,21 @@ def within_steps(means: Floats, sigma: float, *, step: float, reach: int) -> flo
 def vector_epsilon(distance: float, sigma: float, *, delta: float) -> float:
     """Return the ε of a rounded vector with noise σ whose mean moves by `distance`."""
     return float(gdp.epsilon_of(distance / (sigma * _ROUNDED), delta))
+
+
+def upper_limit(chance: Callable[[float], float], least: float, stated: float) -> float:
+    """Return the largest σ under which the probability, which falls with σ, is at least `least`."""
+    return largest(lambda sigma: chance(sigma) >= least, stated / FAR, stated * FAR)
+
+
+def independent(values: NDArray[Any]) -> bool:
+    """Whether outcomes are uncorrelated from query to query, and between the two halves, which are two labellings."""
+    half = len(values) // 2
+    return uncorrelated(values[:-1], values[1:]) and uncorrelated(values[:half], values[half : 2 * half])
+
+
+def uncorrelated(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two series are correlated no more than independent ones are by chance."""
+    one, other = one - one.mean(), other - other.mean()
+    size = math.sqrt(float((one**2).sum() * (other**2).sum()))
+    return not size or abs(float((one * other).sum())) / size * math.sqrt(len(one)) <= _CHANCE

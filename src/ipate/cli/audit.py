@@ -10,7 +10,7 @@ from ipate.cli.options import AsJson
 from ipate.cli.output import cell, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
-    from ipate.audit.subject import Audit
+    from ipate.audit.auditing import Audit
 
 EXAMPLE = (
     "Examples: ipate audit march; ipate audit march --json; ipate audit march --student-runs 200. Exit code 0: nothing "

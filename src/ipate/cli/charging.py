@@ -75,20 +75,21 @@ def _opened_ledger(
     seeded: bool,
 ) -> "Iterator[Ledger | None]":
     """Open the ledger of a labelling; None for a seeded one without --ledger, which has no guarantee."""
+    from ipate.ledger.base import Opening
+    from ipate.ledger.finding import LEDGER
     from ipate.ledger.records import noise_kind
-    from ipate.ledger.sqlite import SqliteLedger
 
     if named is None and seeded:
         yield None
         return
-    path, seen, noise = where.path, None, noise_kind(seeded=seeded)
+    path, seen = where.path, None
     options.check_out(path, "a ledger")
     if _head_file(out).is_file():
         head, _, charged = _head_file(out).read_text(encoding="utf-8").strip().partition("\n")
         seen = head if charged == str(path.resolve()) else None  # None: another ledger's head
-    with SqliteLedger.open(
-        path, terms, run=run, pool=pool, people=roster, noise=noise, replaces=where.replaces, expected_head=seen
-    ) as book:
+    noise = noise_kind(seeded=seeded)
+    opening = Opening(terms=terms, roster=roster, pool=pool, noise=noise, run=run, replaces=where.replaces)
+    with LEDGER.begin(path, opening, head=seen) as book:
         yield book
 
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipate.errors import InputError
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ipate.accounting.bounds import Meter
     from ipate.ledger.base import Ledger
     from ipate.people.budgets import GroupRow
+    from ipate.release.description import Description
     from ipate.release.results import Labelling
 
 
@@ -52,26 +53,40 @@ class Describer:
         people, sites = {row.group: row.people for row in rows}, () if path is None else _sites(votes)
         return cls(path=path, votes=votes, people=people, sites=sites, controller=controller, contact=contact)
 
-    def write(self, result: "Labelling", ledger: "Ledger | None", **given: Any) -> None:
+    def write(
+        self,
+        result: "Labelling",
+        ledger: "Ledger | None",
+        described: "Description",
+        *,
+        n_pool: int,
+        n_classes: int,
+        queries: Sequence[str] | None,
+    ) -> None:
         """Write the report while the ledger is open; an earlier private labelling leaves none to write."""
         if self.path is None or ledger is None:
             return
-        from ipate.report.assemble import Given, facts_of_labelling, write_facts
+        from ipate.report.assemble import assemble, labelled_source, write_facts
 
         if not result.guarantee.publishable:
             logging.getLogger("ipate").warning(
                 "warning: %s was not written: an earlier labelling on the ledger was charged private costs", self.path
             )
             return
-        about = Given(
+        source = labelled_source(
+            result,
+            ledger,
+            described,
             name=self.votes.name,
             people=self.people,
+            n_pool=n_pool,
+            n_classes=n_classes,
+            queries=queries,
+            sites=self.sites,
             controller=self.controller,
             contact=self.contact,
-            sites=self.sites,
-            **given,
         )
-        write_facts(facts_of_labelling(result, ledger, about), self.path)
+        write_facts(assemble(source, "public"), self.path)
 
 
 def _sites(votes: Path) -> tuple[str, ...]:

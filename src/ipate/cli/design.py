@@ -48,7 +48,7 @@ def command(
     as_json: options.AsJson = False,
 ) -> None:
     """Design the test of the bound ptr from public information, before the votes are used."""
-    from ipate.planning.reference import read_design, write_design
+    from ipate.engines.teachers.reference import read_design, write_design
 
     if check is not None:
         if votes is not None or out is not None:

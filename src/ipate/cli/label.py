@@ -27,10 +27,12 @@ from ipate.cli.output import (
 
 if TYPE_CHECKING:
     from ipate.engines.ballots.given import GivenBallots
+    from ipate.engines.base import Engine
+    from ipate.engines.context import GivenBook, GivenTask
     from ipate.engines.teachers.votes import Votes
     from ipate.ledger.base import Ledger
     from ipate.release.history import StoredAnswers
-    from ipate.release.noise import NoiseSource
+    from ipate.release.lesson import Lesson
     from ipate.release.results import Labelling
 
 EXAMPLE = (
@@ -130,23 +132,24 @@ def command(
 
     from ipate.accounting.bounds import Meter
     from ipate.engines.ballots.given import holds_ballots, read_ballots
+    from ipate.engines.context import GivenBook, GivenTask
     from ipate.engines.teachers.aggregators import build_aggregator
     from ipate.engines.teachers.costs import check_supported
+    from ipate.engines.teachers.given import GivenVotes
     from ipate.engines.teachers.influence import TrainedElsewhere
-    from ipate.engines.teachers.loop import Stop, account_terms, label
-    from ipate.engines.teachers.tested import label_tested
+    from ipate.engines.teachers.loop import Stop
+    from ipate.engines.teachers.reference import write_design
     from ipate.engines.teachers.variants import panel_for
     from ipate.engines.teachers.votes import read_votes
+    from ipate.engines.teachers.wording import described_elsewhere
     from ipate.errors import InputError, check_number
     from ipate.ledger.admission import Roster
     from ipate.people.budgets import check_delta, read_groups
-    from ipate.planning.reference import write_design
+    from ipate.people.people import People
     from ipate.release.history import stored_answers
-    from ipate.release.noise import make_noise
 
     check_number("delta", delta)
     meter = Meter(bound, conversion, options.parse_orders(orders))
-    noise = make_noise(seed)
     charging = partial(
         charging_ledger,
         votes,
@@ -164,7 +167,7 @@ def command(
     if holds_ballots(votes):
         options.refuse_unused(BALLOTS, **options.on_command_line(context, but=OF_BALLOTS))
         ballots = read_ballots(votes, rows, delta=delta, meter=meter)
-        _label_ballots(ballots, out, charging, describer, noise=noise, seed=seed, as_json=as_json)
+        _label_ballots(ballots, out, charging, describer, seed=seed, as_json=as_json)
         return
     chosen = build_aggregator(
         aggregator,
@@ -206,49 +209,72 @@ def command(
     more = ("counts",) if counts else ()
     request = (variant, weights, power, stop, max_labels, max_queries, order_seed, split_seed, digest, *more)
     run, pool = _name_run(ballot, panel.groups, panel.weights, repr(chosen), meter, probs, *request, seed)
-    terms = account_terms(panel, meter, chosen)
     if counts:
         options.check_out(_counts_file(out), "a file of noisy counts")
-    with (
-        charging(terms, run=run, pool=pool) as book,
-        progress_bar("labelling", ballot.n_queries, quiet=as_json) as progress,
-    ):
+    engine = GivenVotes(
+        votes=ballot,
+        panel=panel,
+        variant=name,
+        aggregator=chosen,
+        counted=meter,
+        stop=cast("Stop", stop),
+        max_labels=max_labels,
+        max_queries=max_queries,
+        order=order,
+        student_probs=probs,
+        design=test,
+    )
+    task = GivenTask(
+        name=votes.name,
+        people=People.unnamed([account.group for account in panel.groups]),
+        n_points=ballot.n_queries,
+        classes=tuple(range(ballot.n_classes)),
+        fingerprint=pool,
+        accept_larger_budgets=accept_larger_budgets,
+    )
+
+    stored: list[StoredAnswers] = []
+
+    def describe(result: "Labelling", book: "Ledger | None") -> None:
         if test is not None:
             write_design(out.with_name(f"{out.name}.design.json"), test)
-            result = label_tested(ballot, panel, chosen, test, order=order, noise=noise, ledger=book, progress=progress)
-        else:
-            result = label(
-                ballot,
-                panel,
-                chosen,
-                meter,
-                stop=cast("Stop", stop),
-                max_labels=max_labels,
-                max_queries=max_queries,
-                order=order,
-                student_probs=probs,
-                noise=noise,
-                ledger=book,
-                progress=progress,
-            )
-        stored = stored_answers(result, book, ballot.queries)
-        describer.write(
+        facts = described_elsewhere(
             result,
-            book,
-            n_pool=ballot.n_queries,
-            n_classes=ballot.n_classes,
-            queries=ballot.queries,
+            chosen,
             variant=name,
             teachers=len(panel.weights),
-            **chosen.mechanism.parameters,
             stop=stop,
             max_labels=max_labels,
             design=test,
-            counts=counts,
         )
+        sizes = {"n_pool": ballot.n_queries, "n_classes": ballot.n_classes}
+        describer.write(result, book, facts, queries=ballot.queries, **sizes)
+        stored.extend(stored_answers(result, book, ballot.queries))
+
+    charged = GivenBook(partial(charging, run=run, pool=pool), describe)
+    result, _ = _trained(engine, task, charged, seed=seed, quiet=as_json)
     _write_counts(_counts_file(out), ballot, result)
     counted = None if result.noisy_votes is None else str(_counts_file(out))
-    _finish(result, ballot, {"variant": name, "voting": "teachers"}, out, book, as_json, stored, counts=counted)
+    inputs = {"variant": name, "engine": "teachers"}
+    _finish(result, ballot, inputs, out, charged.durable, as_json, stored, counts=counted)
+
+
+def _trained(
+    engine: "Engine[Any]", task: "GivenTask", book: "GivenBook", *, seed: int | None, quiet: bool
+) -> "tuple[Labelling, Lesson]":
+    """Label by the way of a run, without people and without a student."""
+    from ipate.engines.ballots.engine import Ballots
+    from ipate.engines.choose import Request
+    from ipate.engines.teachers.engine import Teachers
+    from ipate.errors import IpateError
+    from ipate.pipeline import Options, train
+
+    request = Request(engine=engine.name, teachers=Teachers(), ballots=Ballots(), other=engine)
+    asked = Options(request=request, pupil=None, noise_seed=seed)
+    trained = train(task, asked, book=book, store=book.store, bar=partial(progress_bar, quiet=quiet))
+    if book.store.labelling is None:
+        raise IpateError("nothing was labelled")
+    return book.store.labelling, trained.lesson
 
 
 def _label_ballots(
@@ -257,36 +283,34 @@ def _label_ballots(
     charging: "Callable[..., AbstractContextManager[Ledger | None]]",
     describer: Describer,
     *,
-    noise: "NoiseSource",
     seed: int | None,
     as_json: bool,
 ) -> None:
     """Label the points of a file of ballots, and write how clear each label is beside the labels."""
-    import logging
+    from ipate.engines.ballots.given import SummedBallots
+    from ipate.engines.ballots.wording import described_elsewhere
+    from ipate.engines.context import GivenBook, GivenTask
+    from ipate.files import write_npz
+    from ipate.people.people import People
 
-    import numpy as np
+    task = GivenTask(
+        name=out.name,
+        people=People.unnamed(ballots.groups),
+        n_points=len(ballots.cells),
+        classes=tuple(range(ballots.total.shape[-1])),
+        fingerprint=ballots.pool,
+    )
 
-    from ipate.engines.ballots.given import release_given
-    from ipate.files import replacing
+    def describe(result: "Labelling", book: "Ledger | None") -> None:
+        sizes = {"n_pool": len(ballots.cells), "n_classes": ballots.total.shape[-1]}
+        describer.write(result, book, described_elsewhere(result), queries=ballots.queries, **sizes)
 
-    with charging(list(ballots.design.terms.values()), run=ballots.run(seed), pool=ballots.pool) as book:
-        for note in ballots.design.notes:
-            logging.getLogger("ipate").warning(note)
-        result, decoded = release_given(ballots, noise=noise, ledger=book)
-        describer.write(
-            result,
-            book,
-            n_pool=len(ballots.cells),
-            n_classes=ballots.total.shape[-1],
-            queries=ballots.queries,
-            variant="weighting",
-            voting="ballots",
-            sigma=1.0,
-        )
+    charged = GivenBook(partial(charging, run=ballots.run(seed), pool=ballots.pool), describe)
+    result, lesson = _trained(SummedBallots(given=ballots), task, charged, seed=seed, quiet=as_json)
     beside = out.with_name(f"{out.name}.confidence.npz")
-    with replacing(beside) as file:
-        np.savez(file, labels=decoded.labels, confidence=decoded.confidence, sample_weight=decoded.sample_weight)
-    _finish(result, ballots, {"variant": None, "voting": "ballots"}, out, book, as_json, confidence=str(beside))
+    write_npz(beside, dict(lesson.arrays["confidence"]))
+    inputs = {"variant": None, "engine": "ballots"}
+    _finish(result, ballots, inputs, out, charged.durable, as_json, confidence=str(beside))
 
 
 def _name_run(votes: "Votes", *inputs: Any) -> tuple[str, str]:
@@ -416,7 +440,7 @@ def _show(
         without = int(np.count_nonzero(result.answered & (result.step == 0) & ~result.repeated))
         earlier = f" {without} labels were paid for earlier without their counts, and have none." if without else ""
         where = f"Noisy counts: {_counts_file(out)}.{earlier} {where}"
-    engine = inputs["voting"]
+    engine = inputs["engine"]
     who = {"teachers": "teachers", "ballots": "people"}[engine]
     people = shown_counts(group.group.people for group in result.groups)
     numbers = [group.teachers for group in result.groups] if engine == "teachers" else people

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ipate.accounting.ladder import Design
     from ipate.engines.teachers.aggregators import Mechanism
     from ipate.engines.teachers.panel import Panel
+    from ipate.engines.teachers.reference import Reference
     from ipate.engines.teachers.votes import Votes
     from ipate.people.budgets import Group
-    from ipate.planning.reference import Reference
 
 AsJson = Annotated[bool, Option("--json", help="Print only JSON on stdout.")]
 CpuSeconds = Annotated[
@@ -131,8 +131,8 @@ def make_reference(
     *, reference: Path | None, reserve: float | None, fallback: bool, classes: int | None, **parameters: float | None
 ) -> "Reference":
     """Return the reference of a design: a simulator with these parameters, or the votes of other teachers."""
+    from ipate.engines.teachers.reference import RESERVE, Reference, Simulator
     from ipate.engines.teachers.votes import read_votes
-    from ipate.planning.reference import RESERVE, Reference, Simulator
 
     kept = RESERVE if reserve is None else reserve
     given: dict[str, Any] = {name: value for name, value in parameters.items() if value is not None}
@@ -165,8 +165,8 @@ def chosen_design(
     Only public facts of the votes are used: query ids, numbers of teachers, and classes. The votes themselves serve
     to refuse a reference that is a copy of them.
     """
+    from ipate.engines.teachers.reference import design_for, read_design
     from ipate.engines.teachers.tested import query_ids, refuse_own_votes
-    from ipate.planning.reference import design_for, read_design
 
     with waiting("designing the test", quiet=quiet):
         if design is not None:

@@ -1,16 +1,14 @@
 """Output of the commands: tables or JSON on stdout, progress and messages on stderr."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from ipate.planning.plan import Plan
     from ipate.release.results import GroupResult, Guarantee, Record
 
 Rows: TypeAlias = Sequence[Sequence[str]]
-Counted: TypeAlias = Callable[[int | None], int | str | None]  # a number of people as it may be shown
 BUDGET_COLUMNS = ("budget ε", "δ")
 COST_COLUMNS = ("sensitivity", "cost ε", "used")
 OPEN, CLOSED = "MAY BE PUBLISHED", "NOT TO BE PUBLISHED"
@@ -88,7 +86,8 @@ def print_blocks(
 
 def labels_given(record: "Record", *, least: int) -> str:
     """Return how many labels a run released, and from what; beside a group of few people no weight is told."""
-    from ipate.engines.ballots.design import counted, figure
+    from ipate.engines.ballots.design import figure
+    from ipate.errors import counted
     from ipate.people.budgets import has_small
 
     found = record.ballots
@@ -160,30 +159,3 @@ def progress_bar(what: str, total: int, *, quiet: bool = False) -> Iterator[Any]
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
-
-
-def without_small(facts: Any, counted: Counted) -> Any:
-    """Return facts for JSON in which `people` of every group is counted by `counted`, which hides small numbers."""
-    if isinstance(facts, list):
-        return [without_small(fact, counted) for fact in facts]
-    if not isinstance(facts, dict):
-        return facts
-    return {
-        name: counted(value) if name == "people" else without_small(value, counted) for name, value in facts.items()
-    }
-
-
-def told_chances(plan: "Plan") -> list[str]:
-    """Return what a plan says about the check and about the accuracy of a label."""
-    notes, chances = [], plan.chances
-    if chances.unanimous_passes is not None:
-        notes.append(
-            f"A unanimous vote passes the check with the probability {chances.unanimous_passes:.2f}: "
-            "expect no higher answer rate."
-        )
-    if chances.label_right is not None:
-        notes.append(
-            f"Where {chances.share:.0%} of the votes go to one of {plan.n_classes} classes and the rest is spread "
-            f"evenly, the label names it with the probability {chances.label_right:.4f}."
-        )
-    return notes

@@ -209,8 +209,8 @@ def _list(text: str | None) -> list[str] | None:
 
 
 def _show_merged(merged: "Merged", out: Path, notes: list[str]) -> None:
+    from ipate.engines.teachers.tuning import choose
     from ipate.people.budgets import Budget, Group
-    from ipate.planning.choose import choose
 
     k, manifest = len(merged.teacher_groups), merged.files[0].manifest
     noise = choose(  # sites declare teachers, not people: one person per teacher has the same weights

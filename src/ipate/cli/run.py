@@ -141,8 +141,7 @@ def command(
 ) -> None:
     """Allocate people, train teachers, label public points, train and evaluate a student; can be resumed."""
     from ipate.runs.folder import RunFolder, check_new
-    from ipate.runs.outlook import check_useful
-    from ipate.runs.stages import execute
+    from ipate.runs.stages import begin, execute
     from ipate.runs.task import check_models, prepare
 
     engine = {"n_jobs": jobs, "backend": backend, "address": address, "cpu_seconds": cpu_seconds}
@@ -198,11 +197,9 @@ def command(
         task = prepare(wanted)  # before the folder is created, so that bad input leaves nothing behind
         if dry_run:
             show_run(wanted, task, as_json=as_json)
-        check_useful(wanted, task)
-        if dry_run:
             return
         chosen = out or Path("runs") / datetime.now().astimezone().strftime("%Y-%m-%d-%H%M%S")
-        folder = RunFolder.create(chosen, wanted)
+        folder = begin(chosen, wanted, task)
     elif config is not None or out is not None or given or dry_run:
         raise InputError(f"resume is {resume}: it takes its settings from that folder; leave out all other options")
     else:
@@ -224,6 +221,14 @@ def command(
         _show(summary, folder.path)
 
 
+INPUTS = ("engine", "variant", "teachers", "sigma", "laplace_scale", "check_sigma", "threshold")
+_PARTS = {  # keys that may name a part from outside
+    "teachers": ("model",),
+    "student": ("model",),
+    "labelling": ("voting", "variant", "aggregator", "bound"),
+}
+
+
 def _stated(**options: Any) -> dict[str, Any]:
     """Return the options that are given; a section without any is left out."""
     return {name: value for name, value in options.items() if value is not None and value != {}}
@@ -243,8 +248,8 @@ def _config(path: Path | None, given: dict[str, Any]) -> "RunConfig":
         raise InputError("nothing to run: name a TOML file, a data set with --dataset, or a file with --file")
     for key, value in given.items():
         values[key] = {**values.get(key, {}), **value} if isinstance(value, dict) else value
-    models = [values.get(section, {}).get("model", "") for section in ("teachers", "student")]
-    if path is not None and any(":" in str(name) for name in models):  # modules may lie beside the file
+    parts = [values.get(section, {}).get(key, "") for section, keys in _PARTS.items() for key in keys]
+    if path is not None and any(":" in str(name) for name in parts):  # modules may lie beside the file
         values.setdefault("code", path.parent)
     paths = ("file", "public_file", "test_file", "schema_file")
     for within, name in (*((values["data"], key) for key in paths), (values, "ledger"), (values, "code")):
@@ -261,10 +266,7 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
         "data": summary.task.data.name,
         "people": summary.task.people.n_people,
         "unprotected": len(summary.task.unprotected),
-        "voting": settings.voting,
-        "variant": summary.allocation.variant,
-        "teachers": summary.allocation.n_teachers,
-        **settings.aggregator(summary.allocation.scale).mechanism.parameters,
+        **{name: summary.described[name] for name in INPUTS},
         "reason": settings.reason,
         "bound": record.bound,
         "conversion": record.conversion,
@@ -289,7 +291,8 @@ def _payload(summary: "RunSummary", path: Path) -> dict[str, Any]:
 
 
 def _voters(summary: "RunSummary") -> str:
-    return "ballots" if summary.settings.ballots else f"{summary.allocation.n_teachers} teachers"
+    number = summary.described["teachers"]
+    return f"{number} teachers" if number else str(summary.trained.engine.title)
 
 
 def _show(summary: "RunSummary", path: Path) -> None:
@@ -301,7 +304,7 @@ def _show(summary: "RunSummary", path: Path) -> None:
     promised = "protected" if record.publishable else "without a guarantee"
     right = summary.released_metrics.get("student_accuracy")
     notes = []
-    if record.ballots is None:
+    if "labels_of_standard_pate" in summary.metrics:
         notes.append(f"Standard PATE would afford {summary.metrics['labels_of_standard_pate']} labels, by its account.")
     if right is not None:
         notes.append(f"The student is right on {right:.1%} of the public test data.")
@@ -336,12 +339,12 @@ def _show(summary: "RunSummary", path: Path) -> None:
 def _inputs(summary: "RunSummary") -> "tuple[list[str], Rows]":
     from ipate.people.budgets import shown_counts
 
-    rows, ballots = [], summary.settings.ballots
+    rows, taught = [], bool(summary.described["teachers"])
     sizes = shown_counts((group.group.people for group in summary.record.groups), least=summary.least)
     for group, people in zip(summary.record.groups, sizes, strict=True):
-        teachers = [] if ballots else ["mixed" if group.teachers is None else str(group.teachers)]
+        teachers = [] if not taught else ["mixed" if group.teachers is None else str(group.teachers)]
         rows.append([group.id, str(people), *teachers, *budget_cells(group)])
-    return ["group", "people", *([] if ballots else ["teachers"]), *BUDGET_COLUMNS], rows
+    return ["group", "people", *(["teachers"] if taught else []), *BUDGET_COLUMNS], rows
 
 
 def _costs(summary: "RunSummary") -> "tuple[list[str], Rows]":

@@ -33,7 +33,7 @@ def command(
         return
     print_table(
         f"{len(found)} {'run' if len(found) == 1 else 'runs'} in {folder}",
-        ["run", "state", "begun (UTC)", "data", "voting", "done", "labels", "guarantee"],
+        ["run", "state", "begun (UTC)", "data", "engine", "done", "labels", "guarantee"],
         [_row(run, folder) for run in found],
         [f"{_name(run, folder)}: {run.why}" for run in found if run.why],
     )
@@ -58,7 +58,7 @@ def _row(run: "RunState", folder: Path) -> list[str]:
         run.state,
         run.begun[:16].replace("T", " ") or "—",
         run.data or "—",
-        ", ".join(filter(None, (run.voting, run.variant))) or "—",
+        ", ".join(filter(None, (run.engine, run.variant))) or "—",
         last,
         "—" if run.labels is None else f"{run.labels:,}{' (private)' if run.labels_private else ''}",
         run.guarantee or "—",

@@ -37,8 +37,8 @@ def command(
     """
     from ipate.report.statement import left, proposed, returned
     from ipate.runs.folder import RunFolder
-    from ipate.runs.person import planned_withdrawal, readmit, withdraw
     from ipate.runs.stages import allocated
+    from ipate.runs.withdrawal import planned_withdrawal, readmit, withdraw
 
     if again and dry_run:
         raise InputError("--consented-again and --dry-run cannot be combined: leave one of them out")

@@ -1,8 +1,8 @@
 """The interface of ledgers with the arithmetic that they share, and the ledger in memory."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -11,6 +11,7 @@ import numpy as np
 from ipate._types import Floats
 from ipate.accounting.bounds import Meter
 from ipate.errors import BudgetExceededError, InputError
+from ipate.ledger.admission import Roster
 from ipate.ledger.carry import Charges, Histories, Place
 from ipate.ledger.records import (
     PRIVATE_COSTS,
@@ -19,9 +20,10 @@ from ipate.ledger.records import (
     Head,
     NoiseKind,
     PersonRecord,
-    ReleaseKind,
+    Reason,
+    Released,
     RunRow,
-    Stored,
+    Scope,
     Terms,
     noise_kind,
     now,
@@ -30,6 +32,57 @@ from ipate.ledger.records import (
 from ipate.people.ids import plain_id
 
 _ROUNDING = 1e-9  # relative: a smaller difference of two sums counts as zero
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """How a run is opened on its ledger.
+
+    Attributes
+    ----------
+    terms : sequence of Terms
+        The accounts with their budgets and units.
+    roster : Roster
+        The people, so that balances follow them into other groups, and the answers to what a new run may be asked.
+        All runs of a ledger name their people, or none does.
+    pool : str, optional
+        The pool that query ids refer to. Runs on the same pool share its answers. Default: a separate pool.
+    noise : {"secure", "seeded"}
+        The kind of noise, which all runs of a ledger share.
+    run : str
+        The name of the run, unique within the ledger.
+    parent, reason : str, optional
+        The run that this one continues, and why ("withdrawal").
+    replaces : str, optional
+        Other ledgers of these people whose charges are not counted here, for the report.
+    """
+
+    terms: Sequence[Terms]
+    roster: Roster = field(default_factory=Roster)
+    pool: str | None = None
+    noise: NoiseKind = "secure"
+    run: str = "run"
+    parent: str | None = None
+    reason: Reason | None = None
+    replaces: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a ledger says about a run that is not open yet."""
+
+    accounts: tuple[AccountRow, ...] = ()  # as they would be opened; empty where the ledger is new or holds the run
+    private: bool = False  # whether what is left of the budgets depends on private votes
+    where: str = ""  # the ledger, as messages name it
+
+
+@dataclass
+class Progress:
+    """What a run has charged so far: for every account its largest Δ, and when it was dropped."""
+
+    answered: int = 0
+    sensitivity: dict[str, float] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)  # dropped accounts (Δ is 0) to the number of answers before
 
 
 class Ledger(ABC):
@@ -64,12 +117,20 @@ class Ledger(ABC):
         """Record the charge with its answers for all accounts or, where one cannot pay, raise and record nothing."""
 
     @abstractmethod
-    def stored(self, kind: ReleaseKind = "labels") -> Stored:
-        """Return the answers of one kind that are already paid, and the state of the accounts."""
+    def released(self, codec: str, scope: Scope = "pool") -> tuple[Released, ...]:
+        """Return what is paid and stored in one codec: for the run's pool, or by this run and those it continues.
+
+        A ledger in memory stores nothing for a pool, because a run in memory cannot be continued.
+        """
 
     @abstractmethod
-    def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
+    def inherited(self) -> frozenset[str]:
         """Return the queries of the run's pool that other runs paid for, except the runs it continues."""
+
+    @property
+    @abstractmethod
+    def progress(self) -> Progress:
+        """What this run has charged, from which an interrupted run is continued."""
 
     @abstractmethod
     def check_head(self, head: Head | str) -> None:
@@ -82,6 +143,10 @@ class Ledger(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release the file and its lock."""
+
+    @abstractmethod
+    def _keys(self, scope: Scope) -> Collection[str]:
+        """Return the keys that were released for the run's pool, or by this run and those it continues."""
 
     @abstractmethod
     def _charged(self) -> Charges:
@@ -159,7 +224,7 @@ class Ledger(ABC):
         """Return the limit of an account over all runs."""
         return self._limits[self._known(account)].copy()
 
-    def standing(self, accounts: Sequence[str]) -> tuple[Floats, Floats]:
+    def balances(self, accounts: Sequence[str]) -> tuple[Floats, Floats]:
         """Return the balances and the limits of accounts of one width, both of shape (accounts, width)."""
         return np.stack([self._balance(name) for name in accounts]), np.stack([self._limits[name] for name in accounts])
 
@@ -177,15 +242,26 @@ class Ledger(ABC):
         )
 
     def require(self, charge: Charge) -> None:
-        """Raise if a charge has the other kind of noise, contradicts the run's test or cannot be paid."""
+        """Raise if a charge has the other kind of noise, releases a key again, or cannot be paid."""
         refuse_mixed_noise(str(self.path or "this ledger"), self.noise, noise_kind(seeded=charge.seeded))
-        if charge.test is not None:
-            charge.test.check_follows(self.stored().test)
-        if charge.histogram is not None:
-            charge.histogram.check_first(self.stored("ballots").histogram)
+        self._refuse_again(charge)
         broke = self.unaffordable(charge.cost)
         if broke:
             raise BudgetExceededError(self._refusal(broke[0], charge.cost[broke[0]]))
+
+    def _refuse_again(self, charge: Charge) -> None:
+        """Refuse a key that was released before, and a release whose payment was not charged."""
+        known = self._keys(charge.scope)
+        again = [key for key in charge.keys if key in known]
+        if again and charge.scope == "run":
+            raise InputError(
+                f"this run has released {again[0]!r} already, and noise is drawn only once: use what is stored, or "
+                "begin a new run, which charges everybody again"
+            )
+        if again or len(set(charge.keys)) < len(charge.keys):
+            raise InputError(f"duplicate query {(again or charge.keys)[0]!r}: a query is released once, then stored")
+        if charge.paid_by is not None and charge.paid_by not in self._keys("run"):
+            raise InputError(f"{charge.paid_by!r} was not charged: charge it first, then release what it pays for")
 
     def charged_by(self, run: str, account: str) -> Floats:
         """Return what a run charged to one of its accounts, without earlier spending."""
@@ -225,8 +301,8 @@ class Ledger(ABC):
         wanted, own, found = self.inherited(), set(self.parts()), dict[str, tuple[str, Charge]]()
         for entry, charge in self._charged() if wanted else ():
             run = self._runs[entry]
-            if run.pool == self._run.pool and run.name not in own:
-                for query in wanted.intersection(charge.queries):
+            if charge.scope == "pool" and run.pool == self._run.pool and run.name not in own:
+                for query in wanted.intersection(charge.keys):
                     found.setdefault(query, (run.name, charge))
         return found
 
@@ -351,15 +427,22 @@ class MemoryLedger(Ledger):
             self._balances[0, account] = self._balances[0, account] + _vector(self._terms[account], asked)
         self._charges.append(charge)
 
-    def stored(self, kind: ReleaseKind = "labels") -> Stored:
-        """Return the run's test or histogram: answers are not stored, since a run in memory cannot be continued."""
-        tests = (charge.test for charge in reversed(self._charges) if charge.test is not None)
-        drawn = (charge.histogram for charge in self._charges if charge.kind == kind == "ballots")
-        return Stored(test=next(tests, None), histogram=next(drawn, None))
+    def released(self, codec: str, scope: Scope = "pool") -> tuple[Released, ...]:
+        """Return what the run has released with its own scope."""
+        return tuple(
+            Released(run=self.run, scope=scope, keys=charge.keys, codec=codec, payload=charge.payload)
+            for charge in self._charges
+            if charge.scope == scope == "run" and charge.codec == codec
+        )
 
-    def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
+    def inherited(self) -> frozenset[str]:
         """Return the empty set: no other run shares this ledger."""
         return frozenset()
+
+    @property
+    def progress(self) -> Progress:
+        """Nothing: a run in memory cannot be continued."""
+        return Progress()
 
     def check_head(self, head: Head | str) -> None:
         """Raise, because a ledger in memory has no hash chain."""
@@ -371,6 +454,9 @@ class MemoryLedger(Ledger):
 
     def close(self) -> None:
         """Do nothing: there is no file."""
+
+    def _keys(self, scope: Scope) -> Collection[str]:
+        return {key for charge in self._charges if charge.scope == scope == "run" for key in charge.keys}
 
     def _charged(self) -> Charges:
         return ((0, charge) for charge in self._charges)

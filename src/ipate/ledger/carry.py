@@ -1,14 +1,12 @@
 """Balances carried over between runs: each person keeps their spending under any grouping and any bound.
 
-A person's history is what their own account was charged in every run. It is recomputed from the releases (kind, σ, Δ),
-never by converting costs; only an account that stays under the same data-dependent bound adds up the recorded costs. A
-new account starts from the maximum over its members, order by order.
+A person's history is what their own account was charged in every run. It is recomputed from the releases (mechanism, σ,
+Δ), never by converting costs; only an account that stays under the same data-dependent bound adds up the recorded
+costs. A new account starts from the maximum over its members, order by order.
 
-The Rényi order that each account keeps for ever under loose and sup.
-
-The filter of Feldman and Zrnic, "Individual privacy accounting via a Rényi filter" (2021), holds for one order that is
-fixed before the first release. So a person keeps the order of their first account, whatever later budgets, settings or
-bounds say, and an account is limited at the orders of all its members.
+The filter under loose and sup (Feldman and Zrnic, "Individual privacy accounting via a Rényi filter", 2021) holds for
+one order that is fixed before the first release. So a person keeps the order of their first account, whatever later
+budgets, settings or bounds say, and an account is limited at the orders of all its members.
 """
 
 import math
@@ -16,42 +14,76 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ipate._types import Floats
 from ipate.accounting.bounds import Meter, best_order
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.records import PRIVATE_COSTS, Charge, PersonRecord, RunRow, Terms
+from ipate.ledger.records import PRIVATE_COSTS, Charge, Draw, Mechanism, Noise, PersonRecord, RunRow, Scope, Terms
 
 Place = tuple[int, str]  # a run (its entry) and an account of it
 Charges = Iterable[tuple[int, Charge]]  # in order, each with the entry of its run
 _ROOT2 = math.sqrt(2)
-Mechanism = tuple[str, float, float | None, float]  # noise, σ, σ_T and Δ of identical releases
+
+
+class Kind(NamedTuple):
+    """What releases have in common that cost the same."""
+
+    scope: Scope
+    mechanism: Mechanism
+    noise: Noise
+    sigma: float
+    sensitivity: float
+
+
+def price(release: Draw | Kind, meter: Meter, sensitivity: ArrayLike) -> Floats:
+    """Return what a release costs at most, whatever the votes: (*shape of Δ, width).
+
+    A vector never has the smaller price of an argmax. What was charged as a whole took a whole budget, δ included, so
+    its cost has no limit.
+    """
+    if release.mechanism == "check":
+        return meter.worst_check(sensitivity=sensitivity, check_sigma=release.sigma)
+    if release.mechanism == "argmax":
+        return meter.worst_label(sensitivity=sensitivity, sigma=release.sigma, noise=release.noise)
+    if release.mechanism == "vector":
+        return meter.vector_cost(sensitivity=sensitivity, sigma=release.sigma)
+    return np.full((*np.shape(sensitivity), meter.width), np.inf)
 
 
 @dataclass
 class Releases:
-    """Releases of one account in one run: their numbers by mechanism, and the recorded cost."""
+    """Releases of one account in one run: their numbers by kind, and the recorded cost."""
 
     meter: Meter  # the unit of `cost`
     cost: Floats
-    numbers: dict[Mechanism, list[int]] = field(default_factory=dict)  # [checks, labels, labels with noisy counts]
-    vectors: dict[tuple[float, float], int] = field(default_factory=dict)  # released histograms by σ and Δ
+    numbers: Counter[Kind] = field(default_factory=Counter)
 
     def add(self, charge: Charge, account: str) -> None:
-        """Add the releases of a charge, with one Δ for all queries or one per query."""
+        """Add the releases of a charge, with one Δ for all keys or one per key."""
         self.cost = self.cost + charge.cost[account]
-        if charge.kind == "ballots":
-            mechanism = (charge.sigma, float(charge.sensitivity[account]))
-            self.vectors[mechanism] = self.vectors.get(mechanism, 0) + 1
-            return
-        sensitivities = np.broadcast_to(charge.sensitivity[account], charge.answered.shape)
+        sensitivities = np.broadcast_to(charge.sensitivity[account], len(charge.keys))
         for value in np.unique(sensitivities).tolist():
             here = sensitivities == value
-            entry = self.numbers.setdefault((charge.noise, charge.sigma, charge.check_sigma, value), [0, 0, 0])
-            entry[0] += int(np.count_nonzero(here)) if charge.check_sigma is not None else 0
-            entry[2 if charge.kind == "counts" else 1] += int(np.count_nonzero(here & charge.answered))
+            for draw in charge.draws:
+                kind = Kind(charge.scope, draw.mechanism, draw.noise, draw.sigma, value)
+                self.numbers[kind] += int(np.count_nonzero(here & charge.drawn(draw)))
+
+    @property
+    def whole(self) -> bool:
+        """Whether something was charged as a whole."""
+        return any(kind.mechanism == "whole" for kind in self.numbers)
+
+    def count(self, *mechanisms: Mechanism, scope: Scope = "pool") -> int:
+        """Return the number of releases by some mechanisms that the account's people could have changed."""
+        return sum(
+            number
+            for kind, number in self.numbers.items()
+            if kind.scope == scope and kind.mechanism in mechanisms and kind.sensitivity > 0
+        )
 
     @property
     def mechanisms(self) -> tuple[tuple[str, float, int], ...]:
@@ -61,14 +93,10 @@ class Releases:
         counts under Laplace noise.
         """
         found: Counter[tuple[str, float]] = Counter()
-        for (noise, sigma, check_sigma, moved), (checks, labels, counted) in self.numbers.items():
-            if moved and labels + counted:
-                found[noise, sigma / ((2 if noise == "laplace" else _ROOT2) * moved)] += labels + counted
-            if moved and checks and check_sigma is not None:
-                found["gaussian", check_sigma / moved] += checks
-        for (sigma, moved), number in self.vectors.items():
-            if moved:
-                found["gaussian", sigma / (_ROOT2 * moved)] += number
+        for (_, mechanism, noise, sigma, moved), number in self.numbers.items():
+            if moved and number and mechanism != "whole":
+                reach = 1.0 if mechanism == "check" else 2.0 if noise == "laplace" else _ROOT2
+                found[noise, sigma / (reach * moved)] += number
         return tuple((*release, number) for release, number in sorted(found.items()))
 
 
@@ -90,26 +118,20 @@ def recharge(releases: Releases, meter: Meter) -> Floats:
 
     A data-independent meter counts every release at its worst case. A data-dependent meter keeps costs that were
     recorded under the same bound at the same orders, and counts other releases at the worst case. A release that was
-    tested and charged as a whole (ptr) took the whole budget, δ included: its cost in any other unit is infinite, and
-    under ptr so is the cost of releases that were charged query by query.
+    tested and charged as a whole took the whole budget, δ included: its cost in any other unit is infinite, and under
+    such a unit so is the cost of releases that were charged one by one.
     """
     old = releases.meter
-    if meter.whole or old.whole:
+    if meter.whole or releases.whole:
         if meter.whole and old.whole:
             return releases.cost
         return np.full(meter.width, np.inf if releases.cost.any() else 0.0)
     if not meter.data_independent and old.bound == meter.bound and set(meter.orders) <= set(old.orders):
         return np.asarray(releases.cost[[old.orders.index(order) for order in meter.orders]])
-    total, vectors = np.zeros(meter.width), Counter(releases.vectors)
-    for (noise, sigma, check_sigma, sensitivity), (checks, labels, counted) in releases.numbers.items():
-        if checks and check_sigma is not None:
-            total = total + checks * meter.worst_check(sensitivity=sensitivity, check_sigma=check_sigma)
-        if labels:
-            total = total + labels * meter.worst_label(sensitivity=sensitivity, sigma=sigma, noise=noise)
-        if counted:
-            vectors[sigma, sensitivity] += counted
-    for (sigma, sensitivity), number in vectors.items():  # never at the smaller price of an argmax
-        total = total + number * meter.vector_cost(sensitivity=sensitivity, sigma=sigma)
+    total = np.zeros(meter.width)
+    for kind, number in sorted(releases.numbers.items(), key=lambda item: item[0].mechanism == "vector"):
+        if number:
+            total = total + number * price(kind, meter, kind.sensitivity)
     return total
 
 
@@ -272,7 +294,6 @@ class Histories:
     def _record(self, run: int, account: str) -> PersonRecord:
         row = next(row.terms for row in self._runs[run].accounts if row.id == account)
         own = self._releases[run, account]
-        moved = [numbers for (_, _, _, sensitivity), numbers in own.numbers.items() if sensitivity > 0]
         return PersonRecord(
             run=self._runs[run].name,
             time=self._runs[run].time,
@@ -281,9 +302,9 @@ class Histories:
             budget=row.account.epsilon,
             delta=row.account.delta,
             bound=row.meter.bound,
-            checks=sum(checks for checks, *_ in moved),
-            labels=sum(labels + counted for _, labels, counted in moved),
-            ballots=sum(number for (_, sensitivity), number in own.vectors.items() if sensitivity > 0),
+            checks=own.count("check"),
+            labels=own.count("argmax", "vector"),
+            vectors=own.count("vector", scope="run"),
             epsilon=row.epsilon(own.cost) if own.cost.any() else 0.0,
         )
 

@@ -1,55 +1,51 @@
-"""The entries of a ledger file: their rows, the hash chain over them, and reading and verifying them.
+"""The entries of a ledger on disk, the hash chain over them, and the interface of the files that hold them.
 
-An entry is an opened run (accounts, opening balances, people), a charged batch (releases, Δ, costs, answers) or a
+An entry is an opened run (accounts, opening balances, people), a charged batch (releases, Δ, costs, payload) or a
 person's withdrawal. The hash of an entry is SHA-256 of the previous hash and of all its fields in canonical form.
-
-Appending an entry to a ledger file, in one transaction.
 """
 
 import hashlib
 import json
-import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
-from typing import Any, Self, TypeAlias
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
 from ipate._types import Floats
-from ipate.errors import InputError, IpateError
-from ipate.ledger.carry import Place
-from ipate.ledger.file import check_schema, damaged, transaction
+from ipate.errors import IpateError
+from ipate.ledger.base import Progress
+from ipate.ledger.carry import Charges, Place
 from ipate.ledger.records import (
-    RELEASES,
+    MECHANISMS,
     AccountRow,
-    Answer,
     Charge,
+    Draw,
     Head,
-    Histogram,
+    Mechanism,
     Noise,
-    NoisyVotes,
-    Packed,
     PolicyTerms,
-    ReleaseKind,
-    ReleaseTest,
+    Released,
     RunRow,
+    Scope,
+    UnreadRow,
     WithdrawalRow,
     from_bytes,
-    pack,
-    shared,
     to_bytes,
-    unpack,
 )
 
 Row: TypeAlias = "RunRow | BatchRow | WithdrawalRow"  # one entry
-_TABLES = {"run": "runs", "batch": "batches", "withdrawal": "withdrawals"}  # by kind of entry
-ReleaseRow = tuple[str, int, int | None, int | None]  # query id, answered, label, reinforced
+Stated: TypeAlias = tuple[int, str, str, bytes, Callable[[], Row]]  # number, kind, time, hash, and what reads the row
+TIMEOUT = 30.0  # seconds to wait for another process
 
 
 @dataclass(frozen=True)
 class ChargeRow:
-    """The cost of a batch for one account, and its Δ: one number, or one per query (compressed)."""
+    """The cost of a batch for one account, and its Δ: one number, or one per key (compressed)."""
 
     account: str
     sensitivity: float | None
@@ -60,10 +56,6 @@ class ChargeRow:
     def of(cls, account: str, charge: Charge) -> Self:
         """Build the row of one account of a charge."""
         moved = np.asarray(charge.sensitivity[account], dtype=np.float64)
-        if moved.shape not in ((), (len(charge.queries),)):
-            raise InputError(
-                f"account {account!r}: Δ has the shape {moved.shape}: it must be one number, or one per query"
-            )
         cost = to_bytes(np.asarray(charge.cost[account], dtype=np.float64))
         if moved.ndim == 0:
             return cls(account, float(moved), None, cost)
@@ -71,87 +63,87 @@ class ChargeRow:
 
     @property
     def moved(self) -> Floats:
-        """Δ of the charge, of shape () or (queries,)."""
+        """Δ of the charge, of shape () or (keys,)."""
         if self.sensitivities is None:
             return np.asarray(self.sensitivity, dtype=np.float64)
         return from_bytes(zlib.decompress(self.sensitivities))
 
+    @property
+    def most(self) -> float:
+        """The largest Δ of the charge."""
+        return float(self.moved.max(initial=0.0)) if self.sensitivity is None else self.sensitivity
+
+
+@dataclass(frozen=True)
+class DrawRow:
+    """Noise that was drawn for keys of a batch."""
+
+    mechanism: Mechanism
+    noise: Noise
+    sigma: float
+
 
 @dataclass(frozen=True)
 class BatchRow:
-    """A charged and released batch: kind, noise and bound, Δ and cost by account, answers by query."""
+    """A charged and released batch: draws, Δ and cost by account, keys, and payload.
+
+    A key has a number whose bit i says that the draw i was made for it.
+    """
 
     entry: int
     time: str
     run: int
-    kind: ReleaseKind
     bound: str
-    noise: Noise
-    sigma: float
-    check_sigma: float | None
+    scope: Scope
+    codec: str
+    payload: bytes
+    paid_by: str | None
+    draws: tuple[DrawRow, ...]
     charges: tuple[ChargeRow, ...]
-    releases: tuple[ReleaseRow, ...]
-    test: ReleaseTest | None
-    histogram: Histogram | None
-    counts: Packed | None
+    keys: tuple[tuple[str, int], ...]
 
     @classmethod
     def of(cls, charge: Charge, *, entry: int, run: int, time: str) -> Self:
         """Build the row of a charge."""
-        check_sigma = None if charge.check_sigma is None else float(charge.check_sigma)
-        rows = tuple(ChargeRow.of(account, charge) for account in sorted(charge.cost))
+        marks = sum((charge.drawn(draw).astype(int) << i for i, draw in enumerate(charge.draws)), np.array(0))
         return cls(
-            entry,
-            time,
-            run,
-            charge.kind,
-            charge.bound,
-            charge.noise,
-            float(charge.sigma),
-            check_sigma,
-            rows,
-            _releases(charge),
-            charge.test,
-            charge.histogram,
-            None if charge.counts is None else pack(charge.counts),
+            entry=entry,
+            time=time,
+            run=run,
+            bound=charge.bound,
+            scope=charge.scope,
+            codec=charge.codec,
+            payload=charge.payload,
+            paid_by=charge.paid_by,
+            draws=tuple(DrawRow(draw.mechanism, draw.noise, float(draw.sigma)) for draw in charge.draws),
+            charges=tuple(ChargeRow.of(account, charge) for account in sorted(charge.cost)),
+            keys=tuple(zip(charge.keys, np.broadcast_to(marks, len(charge.keys)).tolist(), strict=True)),
         )
 
     def to_charge(self, *, seeded: bool) -> Charge:
         """Return the charge that this row records."""
-        known = any(row[2] is not None for row in self.releases)
+        marks = np.array([mark for _, mark in self.keys], dtype=np.int64)
         return Charge(
             cost={row.account: from_bytes(row.cost) for row in self.charges},
-            queries=tuple(row[0] for row in self.releases),
-            answered=np.array([row[1] for row in self.releases], dtype=bool),
             sensitivity={row.account: row.moved for row in self.charges},
-            sigma=self.sigma,
-            check_sigma=self.check_sigma,
+            draws=tuple(
+                Draw(mechanism=row.mechanism, sigma=row.sigma, noise=row.noise, where=(marks >> i & 1).astype(bool))
+                for i, row in enumerate(self.draws)
+            ),
+            keys=tuple(key for key, _ in self.keys),
             bound=self.bound,
             seeded=seeded,
-            noise=self.noise,
-            kind=self.kind,
-            labels=np.array([row[2] for row in self.releases], dtype=np.int64) if known else None,
-            reinforced=np.array([row[3] for row in self.releases], dtype=bool) if known else None,
-            counts=None if self.counts is None else unpack(*self.counts),
-            test=self.test,
-            histogram=self.histogram,
+            scope=self.scope,
+            codec=self.codec,
+            payload=self.payload,
+            paid_by=self.paid_by,
         )
 
-
-def _releases(charge: Charge) -> tuple[ReleaseRow, ...]:
-    size = len(charge.queries)
-    answered = np.asarray(charge.answered).astype(int)
-    if answered.shape != (size,):
-        raise InputError(f"answered has the shape {answered.shape}: there are {size} queries")
-    if charge.labels is None:
-        return tuple((query, given, None, None) for query, given in zip(charge.queries, answered.tolist(), strict=True))
-    labels = np.asarray(charge.labels).astype(int)
-    own = np.zeros(size, dtype=int) if charge.reinforced is None else np.asarray(charge.reinforced).astype(int)
-    if labels.shape != (size,) or own.shape != (size,):
-        raise InputError(f"the answers have the shapes {labels.shape} and {own.shape}: there are {size} queries")
-    if np.any((labels >= 0) != ((answered == 1) | (own == 1))) or np.any((answered == 1) & (own == 1)):
-        raise InputError("labels and answered differ: a query has a label exactly where one was charged for")
-    return tuple(zip(charge.queries, answered.tolist(), labels.tolist(), own.tolist(), strict=True))
+    @property
+    def answered(self) -> int:
+        """The number of keys for which the last draw was made."""
+        last = len(self.draws) - 1
+        return sum(mark >> last & 1 for _, mark in self.keys) if self.draws else 0
 
 
 def link(previous: bytes, entry: Row) -> bytes:
@@ -167,55 +159,21 @@ def _plain(value: Any) -> object:
     """Convert rows to lists of their fields and bytes to hexadecimal digits, for JSON."""
     if isinstance(value, bytes):
         return value.hex()
-    return (
-        value.columns()
-        if isinstance(value, AccountRow | Histogram | PolicyTerms)
-        else [getattr(value, part.name) for part in fields(value)]
-    )
-
-
-@dataclass
-class Progress:
-    """The state of a run: its labels, queries and test, and for every account its largest Δ and when it was dropped."""
-
-    labels: int = 0
-    queries: dict[str, set[str]] = field(default_factory=dict)  # by kind of release
-    sensitivity: dict[str, float] = field(default_factory=dict)
-    left: dict[str, int] = field(default_factory=dict)
-    test: ReleaseTest | None = None
-    histogram: Histogram | None = None
-
-    def add(self, batch: BatchRow) -> None:
-        """Add a batch."""
-        if batch.histogram is not None:
-            batch.histogram.check_first(self.histogram)
-            self.histogram = batch.histogram
-        if batch.test is not None:
-            batch.test.check_follows(self.test)
-            self.test = batch.test
-        for row in batch.charges:
-            most = float(np.max(row.moved, initial=0.0))
-            self.sensitivity[row.account] = max(self.sensitivity.get(row.account, 0.0), most)
-            if most > 0:
-                self.left.pop(row.account, None)
-            else:
-                self.left.setdefault(row.account, self.labels)
-        self.labels += sum(row[1] for row in batch.releases)
-        self.queries.setdefault(shared(batch.kind), set()).update(
-            row[0] for row in batch.releases if row[2] is not None
-        )
+    if isinstance(value, AccountRow | UnreadRow | PolicyTerms):
+        return value.columns()
+    return [getattr(value, part.name) for part in fields(value)]
 
 
 @dataclass
 class Contents:
-    """The contents of a verified ledger: runs, balances and answers."""
+    """The contents of a verified ledger: runs, balances and releases."""
 
     hashes: list[bytes] = field(default_factory=list)  # of every entry, in order
     charges: int = 0
     runs: dict[int, RunRow] = field(default_factory=dict)  # by entry, in the order in which they were opened
     spent: dict[Place, Floats] = field(default_factory=dict)  # balances, including opening balances
-    answers: dict[tuple[str, str], dict[str, Answer]] = field(default_factory=dict)  # by pool and kind of release
-    noisy_votes: dict[str, dict[str, NoisyVotes]] = field(default_factory=dict)  # by pool
+    keys: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # by scope, and pool or first part of a run
+    released: dict[int, list[Released]] = field(default_factory=dict)  # by run
     progress: dict[int, Progress] = field(default_factory=dict)  # by run
     withdrawals: list[WithdrawalRow] = field(default_factory=list)
 
@@ -236,10 +194,16 @@ class Contents:
         found = [run for run in self.runs.values() if name is None or run.name == name]
         return found[-1] if found else None
 
-    def balances(self, batch: BatchRow) -> dict[Place, Floats]:
-        """Return the balances after a batch; costs are added in the order of charges, so sums agree to the last bit."""
-        costs = {(batch.run, row.account): from_bytes(row.cost) for row in batch.charges}
-        return {place: self.spent[place] + cost for place, cost in costs.items()}
+    def known(self, run: RunRow, scope: Scope) -> set[str]:
+        """Return the keys that were released for a run's pool, or by a run and those it continues."""
+        where = run.pool if scope == "pool" else self._first(run).name
+        return self.keys.setdefault((scope, where), set())
+
+    def _first(self, run: RunRow) -> RunRow:
+        """Return the first of the runs that a run continues."""
+        while run.parent is not None:
+            run = next(row for row in self.runs.values() if row.name == run.parent)
+        return run
 
     def add(self, entry: Row, entry_hash: bytes) -> None:
         """Add an entry of the hash chain; the accounts of a run start from their opening balances."""
@@ -247,204 +211,142 @@ class Contents:
             self.withdrawals.append(entry)
         elif isinstance(entry, RunRow):
             self.runs[entry.entry] = entry
-            self.progress[entry.entry] = Progress()
+            self.progress[entry.entry], self.released[entry.entry] = Progress(), []
             self.spent.update({(entry.entry, row.id): row.opening for row in entry.accounts})
         else:
-            self.charges += 1
-            self.spent.update(self.balances(entry))
-            known = self.known(self.runs[entry.run], entry.kind)
-            for query, answered, label, reinforced in entry.releases:
-                if label is not None:
-                    if query in known:
-                        raise ValueError(f"query {query!r} was released twice")
-                    known[query] = (label, bool(answered), bool(reinforced))
-            if entry.counts is not None:
-                given = [query for query, answered, *_ in entry.releases if answered]
-                rows = zip(given, unpack(*entry.counts), strict=True)
-                self.noisy(self.runs[entry.run]).update((query, (entry.sigma, row)) for query, row in rows)
-            self.progress[entry.run].add(entry)
+            self._add_batch(entry)
         self.hashes.append(entry_hash)
 
-    def known(self, run: RunRow, kind: str) -> dict[str, Answer]:
-        """Return the answers of one kind of release for a run's pool, with or without noisy counts."""
-        return self.answers.setdefault((run.pool, shared(kind)), {})
+    def _add_batch(self, batch: BatchRow) -> None:
+        """Add a batch; costs are added in the order of charges, so that sums agree to the last bit."""
+        run, come = self.runs[batch.run], self.progress[batch.run]
+        self.charges += 1
+        keys, known = tuple(key for key, _ in batch.keys), self.known(run, batch.scope)
+        if not known.isdisjoint(keys):
+            raise ValueError("a key was released twice")
+        known.update(keys)
+        made = Released(run=run.name, scope=batch.scope, keys=keys, codec=batch.codec, payload=batch.payload)
+        self.released[batch.run].append(made)
+        for row in batch.charges:
+            place = batch.run, row.account
+            self.spent[place] = self.spent[place] + from_bytes(row.cost)
+            come.sensitivity[row.account] = max(come.sensitivity.get(row.account, 0.0), row.most)
+            if row.most > 0:
+                come.left.pop(row.account, None)
+            else:
+                come.left.setdefault(row.account, come.answered)
+        come.answered += batch.answered if batch.scope == "pool" else 0
 
-    def noisy(self, run: RunRow) -> dict[str, NoisyVotes]:
-        """Return the noisy counts of the answers for a run's pool, where they were released."""
-        return self.noisy_votes.setdefault(run.pool, {})
 
-
-def read(connection: sqlite3.Connection, *, name: str) -> Contents:
-    """Read and verify schema and entries in the caller's transaction; raise if anything was changed."""
-    check_schema(connection, name=name)
-    for (verdict,) in connection.execute("PRAGMA quick_check(1)"):
-        if verdict != "ok":
-            raise damaged(name, f"SQLite finds it damaged ({verdict})")
-    rows = connection.execute("SELECT entry, kind, time, hash FROM entries ORDER BY entry").fetchall()
-    if not rows or (rows[0][0], rows[0][1]) != (0, "ledger"):
-        raise damaged(name, "the beginning of its chain is missing")
-    contents = Contents(hashes=[rows[0][3]])
-    seen = dict.fromkeys(_TABLES, 0)
-    for number, (entry, kind, time, stated) in enumerate(rows[1:], start=1):
-        if entry != number or kind not in seen:
+def verified(name: str, entries: Iterable[Stated]) -> Contents:
+    """Return the contents of a ledger whose entries match their hashes; raise if anything was changed."""
+    contents = Contents()
+    for number, (entry, kind, time, stated, made) in enumerate(entries):
+        if entry != number or (kind == "ledger") != (number == 0):
             raise damaged(name, f"entry {number} of its chain is missing or out of place")
-        seen[kind] += 1
+        if number == 0:
+            contents.hashes.append(stated)
+            continue
         try:
-            made = _READERS[kind](connection, entry, time)
-            right = link(contents.hashes[-1], made) == stated
-            if right and isinstance(made, BatchRow) and made.kind not in RELEASES:  # its cost could not be counted
-                raise IpateError(
-                    f"{name}: entry {entry} is of the kind {made.kind!r}, unknown to this ipate: update ipate"
-                )
+            row = made()
+            right = link(contents.hashes[-1], row) == stated
             if right:
-                contents.add(made, stated)
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            zlib.error,
-        ):  # a row is missing, or a value of another type
+                _refuse_unknown(name, row)
+                contents.add(row, stated)
+        except (KeyError, TypeError, ValueError, AttributeError, zlib.error):  # a missing row, or one of another type
             right = False
         if not right:
-            raise damaged(name, f"entry {entry} (a {kind} of {time}) does not match its hash: somebody changed it")
-    _check_strays(connection, name, seen)
-    _check_balances(connection, name, contents)
+            raise damaged(name, f"entry {entry} (a {kind} of {time}) does not match its hash: it was changed")
+    if not contents.hashes:
+        raise damaged(name, "the beginning of its chain is missing")
+    for run in contents.runs.values():
+        for account in run.accounts:
+            spent = contents.spent[run.entry, account.id]
+            if spent.any() and not account.terms.fits(spent):
+                raise damaged(name, f"account {account.id!r} is over its budget")
     return contents
 
 
-def charges(connection: sqlite3.Connection, runs: Mapping[int, RunRow]) -> Iterator[tuple[int, Charge]]:
-    """Iterate over all charges in the caller's transaction, in order, each with the entry of its run."""
-    rows = connection.execute("SELECT entry, time FROM entries WHERE kind = 'batch' ORDER BY entry").fetchall()
-    for entry, time in rows:
-        batch = _batch(connection, entry, time)
-        yield batch.run, batch.to_charge(seeded=runs[batch.run].noise == "seeded")
+def _refuse_unknown(name: str, row: Row) -> None:
+    """Refuse an entry that is whole, but whose cost could not be counted here."""
+    if isinstance(row, BatchRow):
+        unknown = next((draw.mechanism for draw in row.draws if draw.mechanism not in MECHANISMS), None)
+        if unknown is not None:
+            raise IpateError(
+                f"{name}: entry {row.entry} has the mechanism {unknown!r}, unknown to this ipate: update ipate"
+            )
+    if isinstance(row, RunRow):
+        unread = next((account for account in row.accounts if isinstance(account, UnreadRow)), None)
+        if unread is not None:
+            raise IpateError(
+                f"{name}: the ledger is intact, but run {row.name!r} was charged by a bound that is missing here: "
+                f"{unread.why}; install or import what defines it, under the name that the run used"
+            )
 
 
-def _run(connection: sqlite3.Connection, entry: int, time: str) -> RunRow:
-    row = connection.execute("SELECT * FROM runs WHERE entry = ?", (entry,)).fetchone()
-    _, name, pool, identity, noise, parent, reason, replaces, policy = row
-    accounts = connection.execute("SELECT * FROM accounts WHERE run = ? ORDER BY position", (entry,))
-    members = connection.execute("SELECT person, account FROM members WHERE run = ? ORDER BY person", (entry,))
-    unprotected = connection.execute("SELECT person FROM unprotected WHERE run = ? ORDER BY person", (entry,))
-    agreed = None if policy is None else PolicyTerms.read(policy)
-    rows, bare = tuple(AccountRow.read(row[2:]) for row in accounts), tuple(person for (person,) in unprotected)
-    return RunRow(
-        entry,
-        time,
-        name,
-        pool,
-        identity,
-        noise,
-        parent,
-        reason,
-        replaces,
-        agreed,
-        rows,
-        tuple(members.fetchall()),
-        bare,
+def damaged(name: str, what: str) -> IpateError:
+    """Return the error for a ledger that does not verify, with advice."""
+    return IpateError(
+        f"{name}: the ledger does not verify: {what}; restore a copy of the whole file whose head you know. Do not "
+        "repair it by hand and do not start a new ledger for the same people: what they spent would be forgotten"
     )
 
 
-def _withdrawal(connection: sqlite3.Connection, entry: int, time: str) -> WithdrawalRow:
-    row = connection.execute("SELECT person, returned FROM withdrawals WHERE entry = ?", (entry,)).fetchone()
-    return WithdrawalRow(entry, time, *row)
+@dataclass(frozen=True, kw_only=True)
+class Acquaintance:
+    """What a ledger knows: its number of runs, the ids of its people, and whether it knows the votes or the run."""
+
+    path: Path
+    runs: int = 0
+    people: frozenset[str] = frozenset()
+    knows_pool: bool = False
+    knows_run: bool = False
+    seeded: bool = False
 
 
-def _batch(connection: sqlite3.Connection, entry: int, time: str) -> BatchRow:
-    row = connection.execute("SELECT * FROM batches WHERE entry = ?", (entry,)).fetchone()
-    _, run, kind, bound, noise, sigma, check_sigma = row
-    charges = connection.execute("SELECT * FROM charges WHERE batch = ? ORDER BY account", (entry,))
-    releases = connection.execute("SELECT * FROM releases WHERE batch = ? ORDER BY position", (entry,))
-    rows = tuple(ChargeRow(*row[1:]) for row in charges)
-    test = None
-    for _, design, votes, passed in connection.execute("SELECT * FROM tests WHERE batch = ?", (entry,)):
-        test = ReleaseTest(design=design, votes=votes, passed=None if passed is None else bool(passed))
-    drawn = connection.execute("SELECT cells, shape, counts FROM histograms WHERE batch = ?", (entry,)).fetchone()
-    histogram = None if drawn is None else Histogram.read(drawn)
-    counts = connection.execute("SELECT shape, counts FROM noisy_votes WHERE batch = ?", (entry,)).fetchone()
-    answers = tuple(row[2:] for row in releases)
-    return BatchRow(entry, time, run, kind, bound, noise, sigma, check_sigma, rows, answers, test, histogram, counts)
+class Storage(ABC):
+    """A file of entries, open for reading or writing: what a backend has to provide.
 
+    The charge of a run is one `append`, which is on disk when it returns, or did not happen.
+    """
 
-_READERS: dict[str, Callable[[sqlite3.Connection, int, str], Row]] = {
-    "run": _run,
-    "batch": _batch,
-    "withdrawal": _withdrawal,
-}
+    suffix: ClassVar[str]  # of its files
 
+    @classmethod
+    @abstractmethod
+    def connect(cls, path: Path, *, readonly: bool, timeout: float = TIMEOUT) -> Self:
+        """Open a file, which is created for writing; an unfinished write of a killed process is undone."""
 
-def _check_strays(connection: sqlite3.Connection, name: str, seen: dict[str, int]) -> None:
-    """Refuse rows that do not belong to an entry of the hash chain."""
-    for kind, table in _TABLES.items():
-        count = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
-        if count != seen[kind]:
-            raise damaged(name, f"there are {count} {table} and {seen[kind]} in its chain")
-    stray = connection.execute("PRAGMA foreign_key_check").fetchone()
-    if stray is not None:
-        raise damaged(name, f"a row of {stray[0]} belongs to no entry of its chain")
+    @staticmethod
+    @abstractmethod
+    def errors(name: str) -> AbstractContextManager[None]:
+        """Convert errors of the backend to `IpateError` with one line that says what is wrong and what to do."""
 
+    @property
+    @abstractmethod
+    def blank(self) -> bool:
+        """Whether nothing is in the file: it is new, or its creation was interrupted."""
 
-def _check_balances(connection: sqlite3.Connection, name: str, contents: Contents) -> None:
-    """Compare the running balances with the sums of charges, and both with the budgets."""
-    kept = {(run, account): raw for run, account, raw in connection.execute("SELECT run, account, spent FROM balances")}
-    if kept.keys() != contents.spent.keys():
-        raise damaged(name, "an account has no running balance, or a balance no account")
-    for run in contents.runs.values():
-        for row in run.accounts:
-            spent = contents.spent[run.entry, row.id]
-            if not np.array_equal(from_bytes(kept[run.entry, row.id]), spent):
-                raise damaged(name, f"the balance of account {row.id!r} is not the sum of its charges")
-            if spent.any() and not row.terms.fits(spent):
-                raise damaged(name, f"account {row.id!r} is over its budget")
+    @abstractmethod
+    def create(self) -> None:
+        """Write the first entry, whose hash is random."""
 
+    @abstractmethod
+    def contents(self) -> Contents:
+        """Read and verify everything, as `verified` does."""
 
-def append(connection: sqlite3.Connection, contents: Contents, entry: Row) -> None:
-    """Commit an entry in one transaction, then add it to the contents; refuse if another process has written."""
-    entry_hash = link(contents.hashes[-1], entry)
-    with transaction(connection, write=True):
-        last = connection.execute("SELECT entry, hash FROM entries ORDER BY entry DESC LIMIT 1").fetchone()
-        if last != (len(contents.hashes) - 1, contents.hashes[-1]):
-            raise IpateError("the ledger has changed since it was opened: another process wrote to it; open it again")
-        kind = {RunRow: "run", BatchRow: "batch", WithdrawalRow: "withdrawal"}[type(entry)]
-        _insert(connection, "entries", [(entry.entry, kind, entry.time, entry_hash)])
-        if isinstance(entry, RunRow):
-            _insert_run(connection, entry)
-        elif isinstance(entry, WithdrawalRow):
-            _insert(connection, "withdrawals", [(entry.entry, entry.person, entry.returned)])
-        else:
-            _insert_batch(connection, entry)
-            changed = ((to_bytes(spent), *place) for place, spent in contents.balances(entry).items())
-            connection.executemany("UPDATE balances SET spent = ? WHERE run = ? AND account = ?", changed)
-    contents.add(entry, entry_hash)
+    @abstractmethod
+    def charges(self, contents: Contents) -> Charges:
+        """Iterate over all charges in order, each with the entry of its run."""
 
+    @abstractmethod
+    def append(self, contents: Contents, entry: Row) -> None:
+        """Commit an entry, then add it to the contents; refuse if another process has written since."""
 
-def _insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
-    """Write a run with its accounts, their opening balances and their people."""
-    policy = None if run.policy is None else run.policy.columns()
-    row = (run.entry, run.name, run.pool, run.identity, run.noise, run.parent, run.reason, run.replaces, policy)
-    _insert(connection, "runs", [row])
-    _insert(connection, "accounts", ((run.entry, place, *row.columns()) for place, row in enumerate(run.accounts)))
-    _insert(connection, "balances", ((run.entry, row.id, to_bytes(row.opening)) for row in run.accounts))
-    _insert(connection, "members", ((run.entry, *pair) for pair in run.members))
-    _insert(connection, "unprotected", ((run.entry, person) for person in run.unprotected))
+    @abstractmethod
+    def look(self, *, pool: str | None, run: str | None) -> Acquaintance:
+        """Return what the ledger knows, without verifying it."""
 
-
-def _insert_batch(connection: sqlite3.Connection, batch: BatchRow) -> None:
-    """Write a batch: Δ and cost once per account, queries and answers once per query."""
-    row = (batch.entry, batch.run, batch.kind, batch.bound, batch.noise, batch.sigma, batch.check_sigma)
-    _insert(connection, "batches", [row])
-    _insert(connection, "charges", ((batch.entry, *vars(row).values()) for row in batch.charges))
-    _insert(connection, "releases", ((batch.entry, place, *row) for place, row in enumerate(batch.releases)))
-    if batch.test is not None:
-        _insert(connection, "tests", [(batch.entry, batch.test.design, batch.test.votes, batch.test.passed)])
-    if batch.histogram is not None:
-        _insert(connection, "histograms", [(batch.entry, *batch.histogram.columns())])
-    if batch.counts is not None:
-        _insert(connection, "noisy_votes", [(batch.entry, *batch.counts)])
-
-
-def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[tuple[object, ...]]) -> None:
-    """Append rows that have every column of a table, in order."""
-    columns = len(connection.execute(f"SELECT * FROM {table} LIMIT 0").description)  # noqa: S608
-    connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})", rows)  # noqa: S608
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file."""

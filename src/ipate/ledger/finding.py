@@ -2,29 +2,18 @@
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from ipate.errors import InputError, IpateError, show
-from ipate.ledger.file import check_schema, connect, head_file, is_blank, plain_errors, transaction
+from ipate.ledger.chain import Acquaintance
+from ipate.ledger.durable import DurableLedger, head_file
+from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.ids import alike, alike_sentence, warn_alike
 
-SUFFIX = ".ledger.sqlite"
-_TIMEOUT = 30.0
-_EVERYBODY = "SELECT person FROM members UNION SELECT person FROM unprotected UNION SELECT person FROM withdrawals"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Acquaintance:
-    """What a ledger knows: its number of runs, the ids of its people, and whether it knows the votes or the run."""
-
-    path: Path
-    runs: int = 0
-    people: frozenset[str] = frozenset()
-    knows_pool: bool = False
-    knows_run: bool = False
-    seeded: bool = False
+LEDGER: type[DurableLedger] = SqliteLedger
+"""The backend that keeps ledgers; another one is a file of its own and this line."""
+SUFFIX = LEDGER.storage.suffix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,32 +156,12 @@ def _check_folder(path: Path, *, chosen: bool) -> None:
 def _search(
     folders: Iterable[Path], expected: Collection[Path | None], *, pool: str | None, run: str | None
 ) -> Iterator[Acquaintance]:
-    """Yield what each ledger in these folders knows; other SQLite files are left out."""
-    files = {file for folder in folders if folder.is_dir() for file in folder.glob("*.sqlite") if file.is_file()}
+    """Yield what each ledger in these folders knows; other files are left out."""
+    ending = Path(SUFFIX).suffix
+    files = {file for folder in folders if folder.is_dir() for file in folder.glob(f"*{ending}") if file.is_file()}
     for file in sorted(files):
         try:
-            yield _look(file, pool=pool, run=run)
+            yield LEDGER.look(file, pool=pool, run=run)
         except IpateError:
             if file.name.endswith(SUFFIX) or file in expected:  # it may be the ledger of these people
                 raise
-
-
-def _look(file: Path, *, pool: str | None, run: str | None) -> Acquaintance:
-    """Read what a ledger knows, without verifying it: it is verified when it is opened."""
-    with (
-        plain_errors(str(file)),
-        closing(connect(file, readonly=True, timeout=_TIMEOUT)) as connection,
-        transaction(connection, write=False),
-    ):
-        if is_blank(connection):  # its creation was interrupted
-            return Acquaintance(path=file)
-        check_schema(connection, name=str(file))
-        runs = connection.execute("SELECT name, pool, noise, parent FROM runs").fetchall()
-        return Acquaintance(
-            path=file,
-            runs=sum(parent is None for *_, parent in runs),
-            people=frozenset(person for (person,) in connection.execute(_EVERYBODY)),
-            knows_pool=any(known == pool for _, known, _, _ in runs),
-            knows_run=any(name == run for name, *_ in runs),
-            seeded=any(noise == "seeded" for _, _, noise, _ in runs),
-        )

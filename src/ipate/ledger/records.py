@@ -1,91 +1,40 @@
-"""The records of a ledger: terms, charges, tests, stored answers, histograms, heads, runs, and a person's history.
+"""The records of a ledger: terms, charges and their releases, heads, runs, and what a person was charged.
 
-Rounded noisy counts as a ledger stores them, and the histogram of a release of ballots, drawn only once.
-
-The records of a ledger: terms, charges, tests, stored answers, heads, runs, and what a person was charged.
-
-The meaning of a record is in typed fields, such as the kind of release, the kind of noise and the parent run.
+The meaning of a record is in typed fields, such as the mechanism of a release, the kind of noise and the parent run. A
+ledger knows what a release costs and keeps its payload as bytes; the engine that made it knows how to read them.
 """
 
-import hashlib
 import json
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ipate._types import Floats, Ints
-from ipate.accounting.bounds import Meter
+from ipate._types import Floats
+from ipate.accounting.bounds import Bound, Meter
 from ipate.errors import InputError
 from ipate.people.budgets import Account, Budget, Group
 
-Packed = tuple[str, bytes]  # shape and compressed numbers, as they are stored and hashed
-
-
-def pack(counts: Ints) -> Packed:
-    """Return whole numbers in the form in which they are stored and hashed."""
-    return json.dumps(counts.shape), zlib.compress(counts.astype("<i8").tobytes(), 1)
-
-
-def unpack(shape: str, raw: bytes) -> Ints:
-    """Return the whole numbers that `pack` stored."""
-    return np.frombuffer(zlib.decompress(raw), dtype="<i8").astype(np.int64).reshape(json.loads(shape))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Histogram:
-    """A noisy histogram of (partitions, cells, classes) in whole multiples of σ/8, and the cells it belongs to."""
-
-    counts: Ints
-    cells: str  # the fingerprint of the cells
-
-    def __post_init__(self) -> None:
-        if self.counts.ndim != 3 or self.counts.dtype != np.int64:
-            shown = f"{self.counts.dtype} of the shape {self.counts.shape}"
-            raise InputError(f"a histogram has whole numbers (partitions, cells, classes), not {shown}")
-        self.counts.flags.writeable = False
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the histogram and its cells, which a report can state."""
-        return hashlib.sha256(repr(self.columns()[:2]).encode() + self.counts.astype("<i8").tobytes()).hexdigest()
-
-    def columns(self) -> tuple[object, ...]:
-        """Return the histogram in the order of its table's columns, as it is stored and hashed."""
-        return self.cells, *pack(self.counts)
-
-    @classmethod
-    def read(cls, columns: Sequence[Any]) -> Self:
-        """Build the histogram from the values of `columns`."""
-        cells, shape, raw = columns
-        return cls(counts=unpack(shape, raw), cells=cells)
-
-    def check_first(self, before: "Histogram | None") -> None:
-        """Refuse a second histogram: new noise on the same ballots is a new release, with a cost of its own."""
-        if before is not None:
-            raise InputError(
-                "this run has released its ballots already, and their noise is drawn only once: use the stored "
-                "histogram, or begin a new run, which charges everybody again"
-            )
-
-
 Noise: TypeAlias = Literal["gaussian", "laplace"]
 NoiseKind: TypeAlias = Literal["secure", "seeded"]
-ReleaseKind: TypeAlias = Literal["labels", "counts", "test", "ballots"]
+Mechanism: TypeAlias = Literal["check", "argmax", "vector", "whole"]
+Scope: TypeAlias = Literal["pool", "run"]
 Reason: TypeAlias = Literal["withdrawal", "overlap"]
 Identity: TypeAlias = Literal["person", "row", "account"]  # what the ids of a run's members are
-Answer: TypeAlias = tuple[int, bool, bool]  # label, answered, reinforced
-NoisyVotes: TypeAlias = tuple[float, Ints]  # σ, and a number per class in whole multiples of σ/8
-# checks and labels of queries, without or with the noisy counts that the labels are read off; the test of a release
-# that is tested as a whole; the histogram of all ballots
-RELEASES = ("labels", "counts", "test", "ballots")
-QUERIES = ("labels", "counts")  # the kinds that answer queries; a query of a pool is answered once, by one of them
+MECHANISMS = ("check", "argmax", "vector", "whole")
 PRIVATE_COSTS = "what was spent is private, because costs on this ledger were computed from private votes"
 REASONS = ("withdrawal",)  # why a run continues another one
+
+
+@lru_cache(maxsize=1 << 16)  # a bisection under gdp, and a charge asks for the limit of every account
+def _limit(_bound: Bound, meter: Meter, budget: Budget) -> Floats:
+    limit = meter.limit(budget.epsilon, budget.delta)
+    limit.flags.writeable = False
+    return limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +47,7 @@ class Terms:
     @property
     def limit(self) -> Floats:
         """What the budget affords over all runs: a cost fits if it is at or under this in one place."""
-        return self.meter.limit(self.account.epsilon, self.account.delta)
+        return _limit(self.meter.definition, self.meter, self.account.group.budget)
 
     @property
     def owner(self) -> str:
@@ -126,88 +75,99 @@ class Terms:
         return np.asarray(np.max(found, axis=0))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReleaseTest:
-    """The test of a release that is tested as a whole (ptr): its inputs and its bit.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Draw:
+    """Noise that was drawn for the keys of a charge, once for each.
 
-    `design` and `votes` are hashes; `passed` is None in the record of the charge, before the bit is drawn.
+    Attributes
+    ----------
+    mechanism : {"check", "argmax", "vector", "whole"}
+        What was released, which decides the price: whether a noisy maximum reaches a threshold; the class of the
+        largest noisy count; all noisy numbers; or what was tested and charged as a whole, which takes a whole budget.
+    sigma : float
+        The standard deviation of the noise, or the scale of Laplace noise.
+    where : array of bool, optional
+        The keys for which it was drawn. Default: all.
     """
 
-    design: str
-    votes: str
-    passed: bool | None = None
+    mechanism: Mechanism
+    sigma: float
+    noise: Noise = "gaussian"
+    where: NDArray[np.bool_] | None = None
 
-    def check_follows(self, before: "ReleaseTest | None") -> None:
-        """Refuse all sequences but one charge, then one bit of the same test, since a second bit is not paid for."""
-        if before is None:
-            if self.passed is not None:
-                raise InputError("the test was not charged: charge it first, then draw and store its bit")
-        elif (before.design, before.votes) != (self.design, self.votes):
-            raise InputError("this run was charged for the test of another design or of other votes")
-        elif before.passed is not None or self.passed is None:
-            raise InputError("this run has charged its test already, and its bit is drawn only once")
+    def __post_init__(self) -> None:
+        if self.mechanism not in MECHANISMS:
+            raise InputError(f"mechanism is {self.mechanism!r}: the mechanisms are {', '.join(MECHANISMS)}")
+        if self.noise != "gaussian" and self.mechanism != "argmax":
+            raise InputError(f"noise is {self.noise!r}: a release by {self.mechanism} has Gaussian noise")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """The cost of a batch of releases, with the releases themselves, so that the cost can be recomputed.
+    """The cost of a batch of releases, with all that is needed to compute it again, and the releases themselves.
 
-    A durable ledger commits the answers (`labels`, `reinforced`, `counts`) or the result of the test together with the
-    cost, so that neither exists without the other.
+    A durable ledger commits the payload together with the cost, so that neither exists without the other.
+
+    Attributes
+    ----------
+    cost, sensitivity : mapping
+        By account id: the cost vector of the whole batch, and Δ, one number or one per key.
+    draws : tuple of Draw
+        The noise that was drawn, in the order in which it was drawn for a key.
+    keys : tuple of str
+        What was released, in order: query ids, or a name. No key is released twice within its `scope`, which is the
+        pool, for all runs on it, or this run with the runs that it continues.
+    seeded : bool
+        Whether the noise came from a seed; such a release is not private.
+    payload, codec
+        What was released, as bytes, and the name of the form in which an engine wrote them.
+    paid_by : str, optional
+        The key of an earlier release of the same run whose cost covers this one.
     """
 
-    cost: Mapping[str, Floats]  # account id to its cost vector for the whole batch
-    queries: tuple[str, ...]  # in order; each is charged for its check if there is one
-    answered: NDArray[np.bool_]  # (queries,): whether a label was charged as well
-    sensitivity: Mapping[str, Floats]  # account id to Δ, one number or one per query
-    sigma: float
-    check_sigma: float | None
+    cost: Mapping[str, Floats]
+    sensitivity: Mapping[str, Floats]
+    draws: tuple[Draw, ...]
+    keys: tuple[str, ...]
     bound: str
-    seeded: bool  # whether the noise came from a seed; such a release is not private
-    noise: Noise = "gaussian"  # under Laplace noise, sigma is its scale
-    kind: ReleaseKind = "labels"
-    labels: NDArray[np.int64] | None = None  # (queries,): a class, or −1 where there is no answer
-    reinforced: NDArray[np.bool_] | None = None  # (queries,): where the label is the student's own class
-    counts: Ints | None = None  # (answered queries, classes): noisy counts in whole multiples of σ/8
-    test: ReleaseTest | None = None
-    histogram: Histogram | None = None  # of ballots; Δ is then a ballot's weight, and `sigma` the noise of an entry
+    seeded: bool
+    scope: Scope = "pool"
+    codec: str = ""
+    payload: bytes = b""
+    paid_by: str | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in RELEASES:
-            raise InputError(f"kind is {self.kind!r}: the kinds of release are {', '.join(RELEASES)}")
-        if (self.kind == "test") != (self.test is not None) or (self.test is not None and self.queries):
-            raise InputError("a charge of kind 'test' has a test and no queries, and no other charge has a test")
-        if (self.kind == "ballots") != (self.histogram is not None) or (self.histogram is not None and self.queries):
-            raise InputError("a charge of kind 'ballots' has a histogram and no queries, and no other charge has one")
-        if (self.kind == "counts") != (self.counts is not None):
-            raise InputError("a charge of kind 'counts' has noisy counts, and no other charge has them")
-        if self.counts is not None:
-            self._check_counts(self.counts)
+        size = len(self.keys)
+        if not size:
+            raise InputError("a charge has no key: a release is known by its key, and refused twice")
+        for draw in self.draws:
+            if draw.where is not None and draw.where.shape != (size,):
+                raise InputError(f"a draw is marked for {draw.where.shape} keys: there are {size}")
+        for account, moved in self.sensitivity.items():
+            if np.shape(moved) not in ((), (size,)):
+                raise InputError(
+                    f"account {account!r}: Δ has the shape {np.shape(moved)}: it must be one number, or one per key"
+                )
 
-    def _check_counts(self, counts: Ints) -> None:
-        """Refuse counts that are not rounded, or that the labels of the charge are not read off."""
-        given = np.flatnonzero(self.answered)
-        if counts.dtype != np.int64 or counts.ndim != 2 or len(counts) != len(given) or self.noise != "gaussian":
-            shown = f"{counts.dtype} of the shape {counts.shape} with {self.noise} noise"
-            raise InputError(
-                f"counts are whole numbers ({len(given)} answers, classes) with Gaussian noise, not {shown}"
-            )
-        if self.labels is None or not np.array_equal(np.asarray(self.labels)[given], counts.argmax(axis=1)):
-            raise InputError(
-                "labels and counts differ: a label is the class of its largest noisy count, on a tie the lower"
-            )
+    def drawn(self, draw: Draw) -> NDArray[np.bool_]:
+        """Return for which keys a draw was made."""
+        return np.ones(len(self.keys), dtype=bool) if draw.where is None else draw.where
+
+    @property
+    def answered(self) -> NDArray[np.bool_]:
+        """The keys for which the last draw was made: the queries that passed their check."""
+        return self.drawn(self.draws[-1]) if self.draws else np.zeros(len(self.keys), dtype=bool)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
-    """The recorded state of a run, from which an interrupted run is continued."""
+class Released:
+    """A batch of releases that is paid and stored: the run that paid, its keys, and their payload."""
 
-    answers: Mapping[str, Answer] = field(default_factory=dict)  # by query id; paid, and returned again at no cost
-    noisy_votes: Mapping[str, NoisyVotes] = field(default_factory=dict)  # by query id, where released with the label
-    sensitivity: Mapping[str, float] = field(default_factory=dict)  # account id to the largest Δ it was charged for
-    left: Mapping[str, int] = field(default_factory=dict)  # dropped accounts (Δ is 0) to the number of labels before
-    test: ReleaseTest | None = None  # of this run, with its bit once that is drawn
-    histogram: Histogram | None = None  # of this run's ballots, or of those of the runs that it continues
+    run: str
+    scope: Scope
+    keys: tuple[str, ...]
+    codec: str
+    payload: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,9 +204,9 @@ class PersonRecord:
     budget: float  # ε for all runs, as consented to when the run was opened
     delta: float
     bound: str  # the costs of tight and exact are private
-    checks: int  # releases that the person's data could have affected
-    labels: int
-    ballots: int  # released histograms that the person's ballot could have affected
+    checks: int  # releases that the person's data could have affected, as are the next two
+    labels: int  # answers to queries, with noisy counts or without
+    vectors: int  # that were released once for a run
     epsilon: float  # of this run's own releases; `Ledger.cost_of` counts those of all runs together
 
 
@@ -279,12 +239,28 @@ class AccountRow:
         )
 
     @classmethod
-    def read(cls, columns: tuple[Any, ...]) -> Self:
-        """Build the row from the values of `columns`."""
+    def read(cls, columns: tuple[Any, ...]) -> "AccountRow | UnreadRow":
+        """Build the row from the values of `columns`; a bound that is not known here leaves it unread."""
         name, group, people, epsilon, delta, sensitivity, bound, conversion, orders, opening = columns
         owner = Group(id=group, budget=Budget(epsilon, delta), people=people)
         account = Account(id=name, group=owner, sensitivity=sensitivity)
-        return cls(Terms(account=account, meter=Meter(bound, conversion, json.loads(orders))), from_bytes(opening))
+        try:
+            meter = Meter(bound, conversion, json.loads(orders))
+        except InputError as error:
+            return UnreadRow(columns, str(error))
+        return cls(Terms(account=account, meter=meter), from_bytes(opening))
+
+
+@dataclass(frozen=True)
+class UnreadRow:
+    """One account whose bound is not known to this process: its columns have the right hash, or they were changed."""
+
+    values: tuple[Any, ...]
+    why: str
+
+    def columns(self) -> tuple[Any, ...]:
+        """Return the row in the order of the table's columns."""
+        return self.values
 
 
 @dataclass(frozen=True)
@@ -343,11 +319,6 @@ class WithdrawalRow:
     time: str
     person: str
     returned: int  # 1 for a return
-
-
-def shared(kind: str) -> str:
-    """Return the kind under which answers are kept: those to queries are shared, with noisy counts or without."""
-    return QUERIES[0] if kind in QUERIES else kind
 
 
 def now() -> str:

@@ -1,460 +1,461 @@
-"""Reading a verified ledger file, and the head that is kept beside it for rollback detection.
+"""The backend of ledgers in SQLite: connection, append-only versioned schema, rows, and error messages.
 
-The ledger in an SQLite file; charges and answers are committed together, before anything is released.
-
-People who withdraw from a ledger: no later run uses their data, until they consent again.
+No other module knows SQLite.
 """
 
+import contextlib
+import os
+import secrets
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self, cast
 
 from ipate.errors import InputError, IpateError
-from ipate.files import FileLock, write_text
-from ipate.ledger.admission import Roster
-from ipate.ledger.base import Ledger, check_ids
-from ipate.ledger.carry import keep_orders, openings
-from ipate.ledger.chain import BatchRow, Contents, append, charges, read
-from ipate.ledger.file import (
-    connect,
-    create_schema,
-    head_file,
-    is_blank,
-    lock_for_writing,
-    plain_errors,
-    transaction,
+from ipate.ledger.carry import Charges
+from ipate.ledger.chain import (
+    TIMEOUT,
+    Acquaintance,
+    BatchRow,
+    ChargeRow,
+    Contents,
+    DrawRow,
+    Row,
+    Stated,
+    Storage,
+    damaged,
+    link,
+    verified,
 )
-from ipate.ledger.records import (
-    REASONS,
-    AccountRow,
-    Charge,
-    Head,
-    NoiseKind,
-    Reason,
-    ReleaseKind,
-    RunRow,
-    Stored,
-    Terms,
-    WithdrawalRow,
-    now,
-    refuse_mixed_noise,
-    shared,
-)
-from ipate.people.ids import plain_id
+from ipate.ledger.durable import DurableLedger
+from ipate.ledger.records import AccountRow, PolicyTerms, RunRow, WithdrawalRow, now
 
-TIMEOUT = 30.0  # seconds to wait for another process
+_UNFINISHED = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY")
+_EVERYBODY = "SELECT person FROM members UNION SELECT person FROM unprotected UNION SELECT person FROM withdrawals"
+_LOOK = "SELECT 1 FROM sqlite_master LIMIT 1"  # the first read, at which SQLite finds an unfinished write
 
 
-@contextmanager
-def looked_at(file: Path) -> Iterator[tuple[sqlite3.Connection, Contents] | None]:
-    """Read and verify a ledger without its lock; None if there is none or its creation was interrupted."""
-    if not file.exists() or file.stat().st_size == 0:
-        yield None
-        return
-    with (
-        plain_errors(str(file)),
-        closing(connect(file, readonly=True, timeout=TIMEOUT)) as connection,
-        transaction(connection, write=False),
-    ):
-        yield None if is_blank(connection) else (connection, read(connection, name=str(file)))
+def connect(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection:
+    """Open the file with all pragmas, after rolling back the unfinished write of a killed process.
 
-
-def check_head(name: str, contents: Contents, wanted: Head | None) -> None:
-    """Rollback detection: refuse a ledger whose chain does not contain a head that was seen before."""
-    if wanted is None or wanted.hash in (known.hex() for known in contents.hashes):
-        return
-    ends, seen = f"entry {contents.head.entries}", f"entry {wanted.entries}"
-    if any(not row.terms.meter.data_independent for run in contents.runs.values() for row in run.accounts):
-        ends, seen = "an earlier entry", "a later one"  # the number of charges may depend on private votes
-    if wanted.entries > contents.head.entries:
-        raise IpateError(
-            f"{name}: this is an older copy of the ledger: it ends at {ends} and {seen} was seen before; restore the "
-            "newest copy, because later charges are missing here"
-        )
-    raise IpateError(
-        f"{name}: this ledger has another history than the one that was seen before, or lacks its last record; find "
-        "the newest copy of the ledger that the head belongs to, and charge nothing to this one"
-    )
-
-
-def lost(file: Path) -> IpateError:
-    """Return the error for a ledger that is not where it was."""
-    return IpateError(
-        f"{file}: there is no ledger here; if it was moved or lost, restore it, do not start anew: what its people "
-        "have spent would be forgotten"
-    )
-
-
-def kept_head(file: Path) -> Head | None:
-    """Return the newest head that was recorded beside a ledger; None if there is none."""
+    SQLite rolls back by itself for writers, but refuses readers until a writer has done so.
+    """
     try:
-        return Head.parse(head_file(file).read_text(encoding="ascii"))
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise IpateError(f"{head_file(file)}: not readable ({error}); restore it together with the ledger") from None
+        return _opened(path, readonly=readonly, timeout=timeout)
+    except sqlite3.Error as error:
+        if not readonly or getattr(error, "sqlite_errorname", "") not in _UNFINISHED:
+            raise
+    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=timeout)) as other:
+        other.execute(_LOOK).fetchone()
+    return _opened(path, readonly=True, timeout=timeout)
 
 
-def keep_head(file: Path, head: Head) -> None:
-    """Record the head beside the file, so that an older copy is noticed; a failure to do so is no error."""
-    if kept_head(file) != head:
-        with suppress(OSError):
-            write_text(head_file(file), f"{head}\n", private=True)  # it counts charges
+def _opened(path: Path, *, readonly: bool, timeout: float) -> sqlite3.Connection:
+    """Open the file and set all pragmas, which SQLite keeps per connection and not in the file."""
+    if not readonly and not path.exists():
+        _make_file(path)
+    uri = path.absolute().as_uri()
+    mode = "?mode=rw"
+    if readonly:
+        unfinished = any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal"))
+        mode = "?mode=ro" if unfinished or os.access(path.parent, os.W_OK) else "?immutable=1"
+    connection = sqlite3.connect(uri + mode, uri=True, timeout=timeout, isolation_level=None)
+    try:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA recursive_triggers = ON")  # so that REPLACE fires the DELETE triggers
+        connection.execute("PRAGMA synchronous = FULL")
+        if readonly:
+            connection.execute(_LOOK).fetchone()
+        else:
+            kept = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if kept != "wal":
+                raise IpateError(f"{path}: this file system has no write-ahead log; keep the ledger on a local disk")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
-class SqliteLedger(Ledger):
-    """A ledger in an SQLite file; create it with `open` and use it as a context manager.
+def _make_file(path: Path) -> None:
+    """Create an empty file that only its owner can read, since answers and data-dependent costs are private."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        if sys.platform != "win32":  # the folder entry must survive a power failure
+            folder = os.open(path.parent, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
+    except OSError as error:
+        raise IpateError(f"{path}: the file cannot be created ({error.strerror})") from None
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+    """Run the body in one transaction: reads see one snapshot, and writes commit together or not at all."""
+    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        raise
+
+
+@contextlib.contextmanager
+def plain_errors(name: str) -> Iterator[None]:
+    """Convert SQLite errors to `IpateError` with one line that says what is wrong and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _explain(name, error) from error
+
+
+_WORDS = {
+    "SQLITE_FULL": "the disk is full: the batch was not charged and nothing of it was released; make room, then resume",
+    "SQLITE_IOERR": "the disk failed, is full or over its quota: nothing of the batch was released; resume later",
+    "SQLITE_BUSY": "another process holds the ledger; nothing was charged: wait until it ends, then try again",
+    "SQLITE_LOCKED": "another process holds the ledger; nothing was charged: wait until it ends, then try again",
+    "SQLITE_READONLY_R": "a process was killed during a write: open the ledger once with write permission",
+    "SQLITE_READONLY": "the file or its folder is read-only; nothing was charged",
+    "SQLITE_PERM": "this user has no permission for the file; nothing was charged",
+    "SQLITE_NOTADB": "this is not a ledger (not an SQLite file); name another file",
+    "SQLITE_CANTOPEN": "the file cannot be opened: its folder is missing, full or not writable",
+}
+
+
+def _explain(name: str, error: sqlite3.Error) -> IpateError:
+    code = str(getattr(error, "sqlite_errorname", ""))
+    if code.startswith("SQLITE_CORRUPT"):
+        return damaged(name, f"SQLite finds it damaged ({error})")
+    if not code and str(error).startswith("Could not decode"):
+        return damaged(name, "a text in it is not UTF-8")
+    for start, words in _WORDS.items():
+        if code.startswith(start):
+            return (InputError if start == "SQLITE_NOTADB" else IpateError)(f"{name}: {words}")
+    kind = code or type(error).__name__
+    return IpateError(f"{name}: SQLite refused ({kind}: {error}); nothing of this batch was released")
+
+
+APPLICATION = 0x69504154  # "iPAT", in the file's header
+VERSION = 6
+_TABLES = {
+    "entries": """
+        entry INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL CHECK (kind IN ('ledger', 'run', 'batch', 'withdrawal')),
+        time TEXT NOT NULL,
+        hash BLOB NOT NULL""",
+    "runs": """
+        entry INTEGER PRIMARY KEY REFERENCES entries,
+        name TEXT NOT NULL UNIQUE,
+        pool TEXT NOT NULL,
+        identity TEXT NOT NULL CHECK (identity IN ('person', 'row', 'account')),
+        noise TEXT NOT NULL CHECK (noise IN ('secure', 'seeded')),
+        parent TEXT REFERENCES runs (name),
+        reason TEXT,
+        replaces TEXT,
+        policy TEXT""",
+    "accounts": """
+        run INTEGER NOT NULL REFERENCES runs,
+        position INTEGER NOT NULL,
+        account TEXT NOT NULL,
+        team TEXT NOT NULL,
+        people INTEGER,
+        epsilon REAL NOT NULL,
+        delta REAL NOT NULL,
+        sensitivity REAL NOT NULL,
+        bound TEXT NOT NULL,
+        conversion TEXT NOT NULL,
+        orders TEXT NOT NULL,
+        opening BLOB NOT NULL,
+        PRIMARY KEY (run, account)""",
+    "members": """
+        run INTEGER NOT NULL,
+        person TEXT NOT NULL,
+        account TEXT NOT NULL,
+        PRIMARY KEY (run, person),
+        FOREIGN KEY (run, account) REFERENCES accounts""",
+    "unprotected": """
+        run INTEGER NOT NULL REFERENCES runs,
+        person TEXT NOT NULL,
+        PRIMARY KEY (run, person)""",
+    "withdrawals": """
+        entry INTEGER PRIMARY KEY REFERENCES entries,
+        person TEXT NOT NULL,
+        returned INTEGER NOT NULL CHECK (returned IN (0, 1))""",
+    "batches": """
+        entry INTEGER PRIMARY KEY REFERENCES entries,
+        run INTEGER NOT NULL REFERENCES runs,
+        bound TEXT NOT NULL,
+        scope TEXT NOT NULL CHECK (scope IN ('pool', 'run')),
+        codec TEXT NOT NULL,
+        payload BLOB NOT NULL,
+        paid_by TEXT""",
+    "draws": """
+        batch INTEGER NOT NULL REFERENCES batches,
+        position INTEGER NOT NULL,
+        mechanism TEXT NOT NULL,
+        noise TEXT NOT NULL,
+        sigma REAL NOT NULL,
+        PRIMARY KEY (batch, position)""",
+    "charges": """
+        batch INTEGER NOT NULL REFERENCES batches,
+        account TEXT NOT NULL,
+        sensitivity REAL,
+        sensitivities BLOB,
+        cost BLOB NOT NULL,
+        PRIMARY KEY (batch, account)""",
+    "keys": """
+        batch INTEGER NOT NULL REFERENCES batches,
+        position INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        drawn INTEGER NOT NULL,
+        PRIMARY KEY (batch, position)""",
+}
+_WITH_ROWID = ("entries", "runs", "withdrawals", "batches")
+# One row per draw, key and account, for other tools; bit i of `drawn` says that the draw i was made for the key. Δ is
+# NULL where it differs by key (`sensitivities` holds it, compressed).
+_TRANSCRIPT = """
+CREATE VIEW transcript AS
+SELECT b.entry AS batch, k.position, k.key, c.account, d.mechanism, d.noise, d.sigma, c.sensitivity, b.bound, e.time
+FROM batches b JOIN entries e ON e.entry = b.entry JOIN draws d ON d.batch = b.entry
+JOIN keys k ON k.batch = b.entry AND (k.drawn >> d.position) & 1 JOIN charges c ON c.batch = b.entry
+"""
+
+
+def _statements() -> dict[str, str]:
+    """Return the SQL statement that creates each object of the schema, by name."""
+    made = {}
+    for name, columns in _TABLES.items():
+        ending = "" if name in _WITH_ROWID else " WITHOUT ROWID"
+        made[name] = f"CREATE TABLE {name} ({columns}){ending}"
+    for name in _TABLES:
+        for action in ("UPDATE", "DELETE"):
+            trigger = f"{name}_no_{action.lower()}"
+            made[trigger] = (
+                f"CREATE TRIGGER {trigger} BEFORE {action} ON {name} "
+                f"BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+            )
+    made["transcript"] = _TRANSCRIPT.strip()
+    return made
+
+
+def check_schema(connection: sqlite3.Connection, *, name: str) -> None:
+    """Refuse a file that is not a ledger, has another schema version, or whose tables or triggers were changed."""
+    if _pragma(connection, "application_id") != APPLICATION:
+        raise InputError(f"{name}: this is an SQLite file but not a ledger of ipate; name another file")
+    version = _pragma(connection, "user_version")
+    if version != VERSION:
+        raise IpateError(
+            f"{name}: the ledger has the schema {version} and this ipate reads schema {VERSION}: use the ipate that "
+            "wrote the ledger; do not start a new ledger for the same people"
+        )
+    found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall())
+    wanted = _statements()
+    for item in sorted(found.keys() | wanted.keys()):
+        if found.get(item) != wanted.get(item):
+            raise damaged(name, f"its table, view or trigger {item!r} was changed or removed")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+_ROWS = {"run": "runs", "batch": "batches", "withdrawal": "withdrawals"}  # tables by kind of entry
+
+
+class SqliteStorage(Storage):
+    """The entries of a ledger in an SQLite file; a commit is one transaction with a write-ahead log."""
+
+    suffix: ClassVar[str] = ".ledger.sqlite"
+
+    def __init__(self, name: str, connection: sqlite3.Connection) -> None:
+        self._name, self._connection = name, connection
+
+    @classmethod
+    def connect(cls, path: Path, *, readonly: bool, timeout: float = TIMEOUT) -> Self:
+        """Open a file, which is created for writing; an unfinished write of a killed process is undone."""
+        return cls(str(path), connect(path, readonly=readonly, timeout=timeout))
+
+    errors = staticmethod(plain_errors)
+
+    @property
+    def blank(self) -> bool:
+        """Whether nothing is in the file: it is new, or its creation was interrupted."""
+        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        numbers = (_pragma(self._connection, name) for name in ("application_id", "user_version"))
+        return tables == 0 and not any(numbers)
+
+    def create(self) -> None:
+        """Create the tables; the hash chain starts from 256 random bits."""
+        with transaction(self._connection, write=True):
+            for statement in _statements().values():
+                self._connection.execute(statement)
+            self._insert("entries", [(0, "ledger", now(), secrets.token_bytes(32))])
+            self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            self._connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def contents(self) -> Contents:
+        """Read and verify schema and entries in one transaction; raise if anything was changed."""
+        name, connection = self._name, self._connection
+        with transaction(connection, write=False):
+            check_schema(connection, name=name)
+            for (verdict,) in connection.execute("PRAGMA quick_check(1)"):
+                if verdict != "ok":
+                    raise damaged(name, f"SQLite finds it damaged ({verdict})")
+            contents = verified(name, self._entries())
+            self._check_strays()
+        return contents
+
+    def charges(self, contents: Contents) -> Charges:
+        """Iterate over all charges in order, each with the entry of its run."""
+        with plain_errors(self._name), transaction(self._connection, write=False):
+            for _, kind, _, _, made in self._entries():
+                if kind == "batch":
+                    batch = cast("BatchRow", made())
+                    yield batch.run, batch.to_charge(seeded=contents.runs[batch.run].noise == "seeded")
+
+    def append(self, contents: Contents, entry: Row) -> None:
+        """Commit an entry in one transaction, then add it to the contents; refuse if another process has written."""
+        entry_hash = link(contents.hashes[-1], entry)
+        with transaction(self._connection, write=True):
+            last = self._connection.execute("SELECT entry, hash FROM entries ORDER BY entry DESC LIMIT 1").fetchone()
+            if last != (len(contents.hashes) - 1, contents.hashes[-1]):
+                raise IpateError(
+                    "the ledger has changed since it was opened: another process wrote to it; open it again"
+                )
+            kind = {RunRow: "run", BatchRow: "batch", WithdrawalRow: "withdrawal"}[type(entry)]
+            self._insert("entries", [(entry.entry, kind, entry.time, entry_hash)])
+            if isinstance(entry, RunRow):
+                self._insert_run(entry)
+            elif isinstance(entry, WithdrawalRow):
+                self._insert("withdrawals", [(entry.entry, entry.person, entry.returned)])
+            else:
+                self._insert_batch(entry)
+        contents.add(entry, entry_hash)
+
+    def look(self, *, pool: str | None, run: str | None) -> Acquaintance:
+        """Return what the ledger knows, without verifying it."""
+        path = Path(self._name)
+        with transaction(self._connection, write=False):
+            if self.blank:
+                return Acquaintance(path=path)
+            check_schema(self._connection, name=self._name)
+            runs = self._connection.execute("SELECT name, pool, noise, parent FROM runs").fetchall()
+            return Acquaintance(
+                path=path,
+                runs=sum(parent is None for *_, parent in runs),
+                people=frozenset(person for (person,) in self._connection.execute(_EVERYBODY)),
+                knows_pool=any(known == pool for _, known, _, _ in runs),
+                knows_run=any(name == run for name, *_ in runs),
+                seeded=any(noise == "seeded" for _, _, noise, _ in runs),
+            )
+
+    def _entries(self) -> Iterator[Stated]:
+        """Iterate over the entries of the chain, each with what reads its row."""
+        readers: dict[str, Callable[[int, str], Row]] = {
+            "run": self._run,
+            "batch": self._batch,
+            "withdrawal": self._withdrawal,
+        }
+        entries = self._connection.execute("SELECT entry, kind, time, hash FROM entries ORDER BY entry").fetchall()
+        for entry, kind, time, stated in entries:
+            yield entry, kind, time, stated, partial(readers.get(kind, self._run), entry, time)
+
+    def _run(self, entry: int, time: str) -> RunRow:
+        found = self._connection.execute
+        _, name, pool, identity, noise, parent, reason, replaces, policy = found(
+            "SELECT * FROM runs WHERE entry = ?", (entry,)
+        ).fetchone()
+        accounts = found("SELECT * FROM accounts WHERE run = ? ORDER BY position", (entry,))
+        members = found("SELECT person, account FROM members WHERE run = ? ORDER BY person", (entry,))
+        unprotected = found("SELECT person FROM unprotected WHERE run = ? ORDER BY person", (entry,))
+        return RunRow(
+            entry=entry,
+            time=time,
+            name=name,
+            pool=pool,
+            identity=identity,
+            noise=noise,
+            parent=parent,
+            reason=reason,
+            replaces=replaces,
+            policy=None if policy is None else PolicyTerms.read(policy),
+            accounts=tuple(AccountRow.read(row[2:]) for row in accounts),  # type: ignore[misc]  # unread ones are refused
+            members=tuple(members.fetchall()),
+            unprotected=tuple(person for (person,) in unprotected),
+        )
+
+    def _withdrawal(self, entry: int, time: str) -> WithdrawalRow:
+        found = self._connection.execute("SELECT person, returned FROM withdrawals WHERE entry = ?", (entry,))
+        return WithdrawalRow(entry, time, *found.fetchone())
+
+    def _batch(self, entry: int, time: str) -> BatchRow:
+        found = self._connection.execute
+        _, run, bound, scope, codec, payload, paid_by = found(
+            "SELECT * FROM batches WHERE entry = ?", (entry,)
+        ).fetchone()
+        draws = found("SELECT mechanism, noise, sigma FROM draws WHERE batch = ? ORDER BY position", (entry,))
+        charges = found("SELECT * FROM charges WHERE batch = ? ORDER BY account", (entry,))
+        keys = found("SELECT key, drawn FROM keys WHERE batch = ? ORDER BY position", (entry,))
+        return BatchRow(
+            entry=entry,
+            time=time,
+            run=run,
+            bound=bound,
+            scope=scope,
+            codec=codec,
+            payload=payload,
+            paid_by=paid_by,
+            draws=tuple(DrawRow(*draw) for draw in draws),
+            charges=tuple(ChargeRow(*charge[1:]) for charge in charges),
+            keys=tuple(keys.fetchall()),
+        )
+
+    def _check_strays(self) -> None:
+        """Refuse rows that do not belong to an entry of the hash chain."""
+        for kind, table in _ROWS.items():
+            (count,) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
+            (seen,) = self._connection.execute("SELECT count(*) FROM entries WHERE kind = ?", (kind,)).fetchone()
+            if count != seen:
+                raise damaged(self._name, f"there are {count} {table} and {seen} in its chain")
+        stray = self._connection.execute("PRAGMA foreign_key_check").fetchone()
+        if stray is not None:
+            raise damaged(self._name, f"a row of {stray[0]} belongs to no entry of its chain")
+
+    def _insert_run(self, run: RunRow) -> None:
+        """Write a run with its accounts, their opening balances and their people."""
+        policy = None if run.policy is None else run.policy.columns()
+        row = (run.entry, run.name, run.pool, run.identity, run.noise, run.parent, run.reason, run.replaces, policy)
+        self._insert("runs", [row])
+        self._insert("accounts", ((run.entry, place, *row.columns()) for place, row in enumerate(run.accounts)))
+        self._insert("members", ((run.entry, *pair) for pair in run.members))
+        self._insert("unprotected", ((run.entry, person) for person in run.unprotected))
+
+    def _insert_batch(self, batch: BatchRow) -> None:
+        """Write a batch: Δ and cost once per account, and every draw and key once."""
+        row = (batch.entry, batch.run, batch.bound, batch.scope, batch.codec, batch.payload, batch.paid_by)
+        self._insert("batches", [row])
+        self._insert("draws", ((batch.entry, place, *vars(row).values()) for place, row in enumerate(batch.draws)))
+        self._insert("charges", ((batch.entry, *vars(row).values()) for row in batch.charges))
+        self._insert("keys", ((batch.entry, place, *pair) for place, pair in enumerate(batch.keys)))
+
+    def _insert(self, table: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Append rows that have every column of a table, in order."""
+        columns = len(self._connection.execute(f"SELECT * FROM {table} LIMIT 0").description)  # noqa: S608
+        self._connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})", rows)  # noqa: S608
+
+
+class SqliteLedger(DurableLedger):
+    """A ledger in an SQLite file; `begin`, `open` and `read` give one, which is used as a context manager.
 
     Only one process can write at a time. A charge is on disk before `charge` returns.
     """
 
-    def __init__(
-        self, path: Path, connection: sqlite3.Connection, lock: FileLock | None, contents: Contents, run: RunRow
-    ) -> None:
-        super().__init__(path, contents.runs, run, contents.spent)
-        self._file, self._connection, self._lock, self._contents = path, connection, lock, contents
-
-    @classmethod
-    def open(
-        cls,
-        path: str | Path,
-        terms: Sequence[Terms] | None = None,
-        *,
-        run: str | None = None,
-        pool: str | None = None,
-        people: Mapping[str, str] | Roster | None = None,
-        noise: NoiseKind | None = None,
-        parent: str | None = None,
-        reason: Reason | None = None,
-        replaces: str | None = None,
-        expected_head: Head | str | None = None,
-        timeout: float = TIMEOUT,
-        readonly: bool = False,
-    ) -> Self:
-        """Open and verify a ledger, and continue a run or begin a new one.
-
-        Without `run`, the last run is continued, and a new file begins the run "run". A known name continues that run;
-        terms, pool, people, noise and parent must be the same if they are given. A new name begins a run: every account
-        starts from the maximum of its members' spending, and earlier runs can no longer be charged.
-
-        Parameters
-        ----------
-        pool : str, optional
-            The pool that the query ids refer to. Runs on the same pool share its answers. Default: a separate pool.
-        people : mapping or Roster, optional
-            Person to account id, so that balances follow people into other groups. Give it in all runs or in none. A
-            `Roster` also names people who are not protected, and answers what a new run may be asked.
-        noise : {"secure", "seeded"}, optional
-            The kind of noise of a new run. Default: secure. All runs of a ledger have the same kind.
-        parent, reason : str, optional
-            The run that a new run continues, and why ("withdrawal").
-        replaces : str, optional
-            Other ledgers of these people whose charges are not counted here, for the report.
-        expected_head : Head or str, optional
-            A head that was seen before, for rollback detection: a file whose chain does not contain it is refused.
-        timeout : float
-            Seconds to wait for another process to release the write lock.
-        readonly : bool
-            Open without the write lock; such a ledger cannot charge.
-        """
-        file, roster = Path(path), Roster.of(people)
-        heads = [Head.parse(expected_head) if isinstance(expected_head, str) else expected_head, kept_head(file)]
-        wanted = max((head for head in heads if head is not None), key=lambda head: head.entries, default=None)
-        if not file.exists() and (readonly or terms is None or wanted is not None):
-            raise lost(file)
-        with ExitStack() as held, plain_errors(str(file)):
-            lock = None if readonly else held.enter_context(lock_for_writing(file, timeout=timeout))
-            connection = held.enter_context(closing(connect(file, readonly=readonly, timeout=timeout)))
-            if not readonly and wanted is None and is_blank(connection):
-                with transaction(connection, write=True):
-                    create_schema(connection, time=now())
-            with transaction(connection, write=False):
-                contents = read(connection, name=str(file))
-            for head in heads:
-                check_head(str(file), contents, head)
-            name = run if run is not None or contents.runs else "run"
-            chosen = contents.run_named(name)
-            if chosen is not None:
-                _check_same(chosen, terms, pool=pool, people=roster.people, noise=noise, parent=parent)
-            elif readonly or terms is None or name is None:
-                raise InputError(f"run {name!r} is not in this ledger, and no accounts are given to begin it")
-            else:
-                _check_noise(str(file), contents, noise or "secure")
-                _check_parent(contents, parent, reason)
-                chosen = RunRow(
-                    entry=len(contents.hashes),
-                    time=now(),
-                    name=name,
-                    pool=pool or name,
-                    identity=roster.identity,
-                    noise=noise or "secure",
-                    parent=parent,
-                    reason="overlap" if parent is None and roster.overlap else reason,
-                    replaces=replaces,
-                    policy=roster.policy,
-                    accounts=_opened(connection, contents, terms, roster, parent),
-                    members=tuple(sorted((roster.people or {}).items())),
-                    unprotected=tuple(sorted(roster.unprotected)),
-                )
-                _refuse_withdrawn(str(file), contents, chosen)
-                append(connection, contents, chosen)
-            if not readonly:
-                _refuse_withdrawn(str(file), contents, chosen)
-                unknown = roster.withdrawn.keys() - {row.person for row in contents.withdrawals}
-                for person in sorted(unknown):  # they left the run before the ledger was begun
-                    append(connection, contents, WithdrawalRow(len(contents.hashes), now(), person, 0))
-            ledger = cls(file, connection, lock, contents, chosen)
-            ledger._keep_head()
-            held.pop_all()  # the ledger closes them
-        return ledger
-
-    @property
-    def head(self) -> Head:
-        """The last entry of the hash chain: store it with labels and reports for rollback detection."""
-        return self._contents.head
-
-    @property
-    def private_history(self) -> tuple[str, ...]:
-        """Runs up to this one that were charged by a data-dependent bound: their length may depend on private votes."""
-        return tuple(
-            run.name
-            for run in self._until_now
-            if self._contents.progress[run.entry].sensitivity
-            and any(not row.terms.meter.data_independent for row in run.accounts)
-        )
-
-    def stored(self, kind: ReleaseKind = "labels") -> Stored:
-        """Return the answers of one kind that are already paid, and the state of the accounts."""
-        answers, come = self._contents.known(self._run, kind), self._contents.progress[self._run.entry]
-        drawn = None
-        for run in self._until_now if kind == "ballots" else ():
-            if run.name in self.parts():
-                drawn = self._contents.progress[run.entry].histogram or drawn
-        return Stored(
-            answers=dict(answers),
-            noisy_votes=dict(self._contents.noisy(self._run)),
-            sensitivity=dict(come.sensitivity),
-            left=dict(come.left),
-            test=come.test,
-            histogram=drawn,
-        )
-
-    def inherited(self, kind: ReleaseKind = "labels") -> frozenset[str]:
-        """Return the queries of the run's pool that other runs paid for, except the runs it continues."""
-        own = self.parts()
-        others = (run for run in self._until_now if run.name not in own and run.pool == self._run.pool)
-        return frozenset().union(*(self._contents.progress[run.entry].queries.get(shared(kind), ()) for run in others))
-
-    @property
-    def withdrawn(self) -> Mapping[str, str]:
-        """The people who withdrew and have not returned, each with the time."""
-        return self._contents.withdrawn
-
-    @property
-    def _until_now(self) -> tuple[RunRow, ...]:
-        return tuple(run for run in self._runs.values() if run.entry <= self._run.entry)
-
-    def _charged(self) -> Iterator[tuple[int, Charge]]:
-        with plain_errors(str(self.path)), transaction(self._connection, write=False):
-            yield from charges(self._connection, self._runs)
-
-    def check_head(self, head: Head | str) -> None:
-        """Raise if the chain does not contain a head that was seen before: rollback detection."""
-        check_head(str(self.path), self._contents, Head.parse(head) if isinstance(head, str) else head)
-
-    def charge(self, charge: Charge) -> None:
-        """Commit the charge and its answers together, or neither if an account cannot pay or the disk fails.
-
-        When this returns, both are on disk. When it raises, nothing may be released.
-        """
-        if self._lock is None:
-            raise IpateError(f"{self.path}: the ledger was opened read-only; nothing was charged")
-        if self._contents.run_named(None) is not self._run:
-            raise IpateError(
-                f"run {self.run!r} has ended: a later run continues its balances, so begin a new one; "
-                "nothing was charged"
-            )
-        self.require(charge)
-        if charge.labels is not None:
-            known = self._contents.known(self._run, charge.kind)
-            again = [query for query in charge.queries if query in known]
-            if again or len(set(charge.queries)) < len(charge.queries):
-                raise InputError(
-                    f"duplicate query {(again or charge.queries)[0]!r}: a query is released once, then stored"
-                )
-        batch = BatchRow.of(charge, entry=len(self._contents.hashes), run=self._run.entry, time=now())
-        with plain_errors(str(self.path)):
-            append(self._connection, self._contents, batch)
-
-    def verify(self) -> Head:
-        """Read the whole file again, verify tables, hash chain, balances and budgets, and return its head."""
-        with plain_errors(str(self.path)), transaction(self._connection, write=False):
-            return read(self._connection, name=str(self.path)).head
-
-    def close(self) -> None:
-        """Record the head, close the file and release the write lock."""
-        self._keep_head()
-        self._connection.close()
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
-    def _keep_head(self) -> None:
-        """Record the head beside the file, so that an older copy is noticed."""
-        if self._lock is not None:
-            keep_head(self._file, self.head)
-
-
-def opening_accounts(
-    path: str | Path,
-    terms: Sequence[Terms],
-    *,
-    run: str,
-    noise: NoiseKind,
-    people: Mapping[str, str] | Roster | None = None,
-    heads: Sequence[Head] = (),
-) -> tuple[AccountRow, ...]:
-    """Return the accounts with the opening balances that a new run would have, without writing.
-
-    This refuses a run that the ledger does not admit, with the other kind of noise, or without budget, and a ledger
-    without one of the heads that were seen before, all before any teacher is trained. The result is empty if the
-    ledger is new or already holds the run.
-    """
-    file = Path(path)
-    if not file.exists() and (heads or kept_head(file) is not None):
-        raise lost(file)
-    with looked_at(file) as found:
-        if found is None:
-            return ()
-        connection, contents = found
-        for head in (*heads, kept_head(file)):
-            check_head(str(file), contents, head)
-        if not contents.runs or contents.run_named(run) is not None:
-            return ()
-        _check_noise(str(file), contents, noise)
-        return _opened(connection, contents, terms, Roster.of(people), None)
-
-
-def runs_on(path: str | Path) -> tuple[RunRow, ...]:
-    """Return a ledger's runs, in order; empty if there is no ledger yet."""
-    with looked_at(Path(path)) as found:
-        return () if found is None else tuple(found[1].runs.values())
-
-
-def _check_same(
-    run: RunRow,
-    terms: Sequence[Terms] | None,
-    *,
-    pool: str | None,
-    people: Mapping[str, str] | None,
-    noise: NoiseKind | None,
-    parent: str | None,
-) -> None:
-    """Refuse to continue a run with settings other than those it was opened with."""
-    way_out = (
-        f"run {run.name!r} was opened with other settings: begin a new run with another name to carry its balances over"
-    )
-    if terms is not None:
-        check_ids(terms)
-        if {entry.account.id: _settings(entry) for entry in terms} != {r.id: _settings(r.terms) for r in run.accounts}:
-            raise InputError(f"other accounts or budgets: {way_out}")
-    if pool is not None and pool != run.pool:
-        raise InputError(f"pool is {pool!r}, not {run.pool!r}: {way_out}")
-    if people is not None and tuple(sorted(people.items())) != run.members:
-        raise InputError(f"other people, or in other accounts: {way_out}")
-    if parent is not None and parent != run.parent:
-        raise InputError(f"parent is {parent!r}, not {run.parent!r}: {way_out}")
-    if noise is not None:
-        refuse_mixed_noise(f"run {run.name!r}", run.noise, noise)
-
-
-def _refuse_withdrawn(name: str, contents: Contents, run: RunRow) -> None:
-    """Refuse to charge a run with somebody who has withdrawn from the ledger."""
-    gone = contents.withdrawn
-    if gone and not gone.keys().isdisjoint(dict(run.members)):
-        raise IpateError(
-            f"{name}: somebody in run {run.name!r} has withdrawn; nothing was charged: ipate run --resume continues a "
-            "run without the people who left, and a new run or fit leaves them out by itself"
-        )
-
-
-def _check_noise(ledger: str, contents: Contents, noise: NoiseKind) -> None:
-    for run in contents.runs.values():
-        refuse_mixed_noise(f"{ledger}: run {run.name!r} of this ledger", run.noise, noise)
-
-
-def _check_parent(contents: Contents, parent: str | None, reason: Reason | None) -> None:
-    """Refuse a new run that continues an unknown run or does not say why, and a reason without a parent."""
-    if parent is not None and contents.run_named(parent) is None:
-        raise InputError(f"parent is {parent!r}: this ledger has no such run")
-    if (parent is None) != (reason is None) or reason not in (None, *REASONS):
-        raise InputError(f"reason is {reason!r}: a run that continues another one says why: {', '.join(REASONS)}")
-
-
-def _opened(
-    connection: sqlite3.Connection, contents: Contents, terms: Sequence[Terms], roster: Roster, parent: str | None
-) -> tuple[AccountRow, ...]:
-    """Return the accounts of a new run with the orders that they keep and their opening balances."""
-    check_ids(terms)
-    if parent is None:
-        roster.admit(terms, contents.runs, withdrawn=contents.withdrawn)
-    kept = keep_orders(terms, roster.counted, contents.runs, parent)
-    opened = openings(kept, roster.counted, contents.runs, charges(connection, contents.runs))
-    return tuple(AccountRow(terms=entry, opening=opened[entry.account.id]) for entry in kept)
-
-
-def _settings(terms: Terms) -> object:
-    """Return what must be the same to continue a run; orders that an account has fixed stay as they are."""
-    meter = terms.meter
-    return terms.account, meter.bound, meter.conversion, () if meter.fixes_order else meter.orders
-
-
-@dataclass(frozen=True, kw_only=True)
-class Withdrawals:
-    """The withdrawals on a ledger: who is withdrawn now, and everybody's latest withdrawal, each with the time."""
-
-    withdrawn: Mapping[str, str]
-    latest: Mapping[str, str]
-
-
-def withdrawals_on(path: str | Path, *, head: Head | None = None) -> Withdrawals:
-    """Return the withdrawals on a ledger, none if there is no ledger yet; `head` is one that was seen before."""
-    file = Path(path)
-    if not file.exists() and (head is not None or kept_head(file) is not None):
-        raise lost(file)
-    with looked_at(file) as found:
-        if found is None:
-            return Withdrawals(withdrawn={}, latest={})
-        contents = found[1]
-        for known in (head, kept_head(file)):
-            check_head(str(file), contents, known)
-        latest = {row.person: row.time for row in contents.withdrawals if not row.returned}
-        return Withdrawals(withdrawn=contents.withdrawn, latest=latest)
-
-
-def record_withdrawals(
-    path: str | Path, people: Collection[str], *, returned: bool = False, timeout: float = TIMEOUT
-) -> None:
-    """Record on a ledger that people withdrew or, with `returned`, consented again; a ledger that is new is created.
-
-    When this returns, the records are on disk. Somebody who is in that state already is left as they are.
-    """
-    file = Path(path)
-    with plain_errors(str(file)), lock_for_writing(file, timeout=timeout):
-        head = kept_head(file)
-        if not file.exists() and head is not None:
-            raise lost(file)
-        with closing(connect(file, readonly=False, timeout=timeout)) as connection:
-            if head is None and is_blank(connection):
-                with transaction(connection, write=True):
-                    create_schema(connection, time=now())
-            with transaction(connection, write=False):
-                contents = read(connection, name=str(file))
-            check_head(str(file), contents, head)
-            for person in map(plain_id, people):
-                if (person in contents.withdrawn) == returned:
-                    append(connection, contents, WithdrawalRow(len(contents.hashes), now(), person, int(returned)))
-            keep_head(file, contents.head)
+    storage: ClassVar[type[Storage]] = SqliteStorage

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ipate._types import Ints
 from ipate.data.frames import n_rows, take
-from ipate.errors import InputError, refuse_name
+from ipate.errors import InputError, import_part, refuse_name
 from ipate.models.isolation import FIT, Attempt, attempt
 from ipate.models.training import check_public, own_copy, predict_votes
-from ipate.models.workers import Died, Engine
+from ipate.models.workers import Backend, Died
 
 NETS = ("paper-mnist", "small", "vgg")  # nets for images (extra torch): the paper's CNN, a small net, a VGG-style net
 MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {  # where each classifier is imported from, and its defaults
@@ -40,14 +40,7 @@ def make_model(name: Any = DEFAULT, options: Mapping[str, Any] | None = None, *,
     elif name in NETS:
         maker = _net(name)
     elif ":" in path:
-        module, _, attribute = path.partition(":")
-        try:
-            found = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise InputError(
-                f"model is {name!r}: it cannot be imported ({error}); a module is looked for on Python's path and in "
-                "the folder of the TOML file"
-            ) from None
+        found = import_part("model", path)
         maker = _maker(found)
     else:
         refuse_name("model", name, (*MODELS, *NETS, "module:attribute"))
@@ -106,7 +99,7 @@ def dry_fit(
     *,
     n_classes: int,
     rows: int,
-    engine: Engine,
+    engine: Backend,
     name: str = "",
     cpu_seconds: float | None = None,
     stored: bool = False,

@@ -18,7 +18,7 @@ from ipate._types import Ints
 from ipate.data.frames import incomplete, is_frame, n_rows, take
 from ipate.errors import InputError, show
 from ipate.models.isolation import FIT, VOTE, Attempt, attempt, lines, set_apart
-from ipate.models.workers import Died, Engine
+from ipate.models.workers import Backend, Died
 
 Notes: TypeAlias = MutableMapping[int, list[str]]  # by teacher: why it failed and what it said; always private
 FIXED_CLASS = 0  # the vote of a teacher without data or that failed; it is public and does not depend on who left
@@ -53,11 +53,11 @@ def train_and_vote(
     `estimator` is cloned for each teacher, `rows` holds each teacher's rows of X, `progress` receives the number of
     teachers that have voted. X may also be a sparse matrix or a frame; workers then get slices of it. Teachers come in
     any order. The votes depend on the data and on `seed` (the split seed) alone, not on the engine (`n_jobs`, `backend`
-    and `address` are those of `Engine`) nor on the order of training.
+    and `address` are those of `Backend`) nor on the order of training.
     A teacher that fails, or whose fit or vote takes more than `cpu_seconds` of CPU time, votes `FIXED_CLASS`; `notes`
     receives the reason and whatever teachers warned, logged or printed.
     """
-    engine = Engine(backend=backend, n_jobs=n_jobs, address=address)
+    engine = Backend(backend=backend, n_jobs=n_jobs, address=address)
     check_public(estimator, X_public)
     shared = {
         "estimator": estimator,
@@ -88,7 +88,7 @@ def train_and_vote(
 
 def run_teachers(
     function: Callable[..., Any],
-    engine: Engine,
+    engine: Backend,
     *,
     rows: Sequence[Ints],
     missing: Sequence[int],

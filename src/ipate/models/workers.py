@@ -217,7 +217,7 @@ _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of an environment variable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class Backend:
     """A joblib backend or Ray; settings that cannot work are refused at construction.
 
     Without an address, Ray starts on this machine, with a token that only this process knows.
@@ -227,6 +227,8 @@ class Engine:
     n_jobs: int | None = None  # as in joblib; with Ray, None and negative numbers mean all processors of the cluster
     address: str | None = None  # of a running cluster: host:port, ray://host:port or auto; for dask, the scheduler
     retries: int = 1  # how often a teacher is started again after its worker died
+    device: str = "auto"  # where nets are trained: auto, cpu or cuda
+    cpu_seconds: float | None = None  # the limit of CPU time of one teacher's fit, or of its vote
 
     def __post_init__(self) -> None:
         if self.n_jobs == 0:

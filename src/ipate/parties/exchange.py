@@ -268,24 +268,34 @@ class DeclaredTeacher(Part):
     group: str
 
 
-class Manifest(Part):
-    """The description in a vote file; it holds nothing about people but groups, budgets and numbers of teachers."""
+class Stated(Part):
+    """What a site states of itself: its name, and groups whose ids begin with it."""
 
     format: str
     ipate: str  # the version that wrote the file
     site: str
+    groups: tuple[Declared, ...]  # in the order of their ids
+
+    @model_validator(mode="after")
+    def _owned(self) -> Self:
+        check_owned(self.site, [group.id for group in self.groups])
+        return self
+
+
+class Manifest(Stated):
+    """The description in a vote file; it holds nothing about people but groups, budgets and numbers of teachers."""
+
+    groups: tuple[DeclaredGroup, ...]
     fit: str  # a random id of the fitted teachers, by which they are recognised under another site name
     variant: str
     queries: str  # the hash of the queries
     votes: str  # the hash of the votes
     n_queries: int
     encoding: Encoding
-    groups: tuple[DeclaredGroup, ...]  # in the order of their ids
     teachers: tuple[DeclaredTeacher, ...]  # in the order of the rows of the votes
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_owned(self.site, [group.id for group in self.groups])
         check_owned(self.site, [teacher.id for teacher in self.teachers])
         declared = {group.id: group.teachers for group in self.groups}
         if declared != Counter(teacher.group for teacher in self.teachers):
@@ -350,26 +360,40 @@ def read_sealed(
         raise InputError(f"{path}: no such file; `{by}` writes {what}")
     arrays = _read_members(path, sorted(["manifest", "sha256", *names]), what)
     stated = arrays["manifest"].tobytes()
-    if (found := _stated_format(path, stated)) != kind:
-        raise InputError(
-            f"{path}: its format is {show(found)}, and this ipate reads {kind!r}; use the same version of ipate at "
-            "all sites and at the aggregator"
-        )
+    _check_format(path, stated, kind)
     if arrays["sha256"].tobytes() != bytes.fromhex(sha256(stated)):
         raise InputError(f"{path}: its manifest does not match its hash, so the file was altered; {RESEND}")
-    try:
-        return model.model_validate_json(stated), sha256(stated), arrays
-    except (ValidationError, InputError) as error:
-        raise InputError(f"{path}: its manifest cannot be used ({first_problem(error)}); {RESEND}") from None
+    return _validated(path, model, stated), sha256(stated), arrays
 
 
-def _stated_format(path: Path, stated: bytes) -> Any:
-    """Return the format that a manifest states."""
+def read_stated(path: Path, model: type[M], *, kind: str, what: str, by: str) -> M:
+    """Read a JSON file of a site, such as its declaration."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; `{by}` writes {what}")
+    stated = path.read_bytes()
+    _check_format(path, stated, kind)
+    return _validated(path, model, stated)
+
+
+def _check_format(path: Path, stated: bytes, kind: str) -> None:
+    """Refuse a manifest of another format than this version reads."""
     try:
         values = json.loads(stated)
     except (ValueError, RecursionError):  # RecursionError: brackets nested too deeply
         raise InputError(f"{path}: its manifest is not JSON, so the file was altered; {RESEND}") from None
-    return values.get("format") if isinstance(values, dict) else None
+    found = values.get("format") if isinstance(values, dict) else None
+    if found != kind:
+        raise InputError(
+            f"{path}: its format is {show(found)}, and this ipate reads {kind!r}; use the same version of ipate at "
+            "all sites and at the aggregator"
+        )
+
+
+def _validated(path: Path, model: type[M], stated: bytes) -> M:
+    try:
+        return model.model_validate_json(stated)
+    except (ValidationError, InputError) as error:
+        raise InputError(f"{path}: its manifest cannot be used ({first_problem(error)}); {RESEND}") from None
 
 
 def members(path: Path, what: str = "an npz file") -> tuple[list[str], bool]:

@@ -5,23 +5,27 @@ Groups, weights and accounts are matched by id. Sites are sorted by name, so the
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate._version import __version__
+from ipate.engines.context import Progress
 from ipate.engines.teachers.variants import weights_for
 from ipate.errors import InputError, refuse_name, show
 from ipate.files import write_text
-from ipate.parties.exchange import DeclaredGroup, Manifest, SiteFile, SiteVotes, new_folder, new_npz
+from ipate.parties.exchange import DeclaredGroup, Manifest, NpzWriter, SiteFile, SiteVotes, new_folder, new_npz
 from ipate.parties.queries import Queries
 from ipate.people.budgets import GroupRow, write_groups
 
+F = TypeVar("F", bound=SiteFile)
 RULES = ("gdp", "proportional", "classic", "uniform")
 
 
@@ -33,15 +37,46 @@ class MergedGroup(DeclaredGroup):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Merged:
+class Combined(ABC):
+    """What all sites sent, merged for `ipate label`, with all that a task without private rows needs."""
+
+    name: ClassVar[str]  # of the file
+
+    classes: tuple[str, ...]
+    rows: tuple[GroupRow, ...]  # the accounts, as the group file has them
+    queries: Queries | None  # the aggregator's own copy, with the points and their ids
+    checked: bool  # whether all fingerprints were compared with those received through a separate channel
+
+    @abstractmethod
+    def add_to(self, archive: NpzWriter, progress: Progress) -> None:
+        """Add the arrays of this kind of merge to its file."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Return the origin for the record: sites, fingerprints and groups."""
+
+    def write(self, out: Path, *, progress: Progress = lambda done: None) -> None:
+        """Write the arrays, `groups.csv` and `sites.json` into a new folder, atomically; `progress` counts teachers."""
+        with new_folder(out) as folder:
+            with new_npz(folder / f"{self.name}.npz") as archive:
+                self.add_to(archive, progress)
+                archive.add("classes", np.array(self.classes))
+                if self.queries is not None and self.queries.ids is not None:
+                    archive.add("queries", np.array(self.queries.ids))
+            write_groups(folder / "groups.csv", self.rows)
+            write_text(folder / "sites.json", json.dumps(self.facts(), indent=2, ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Merged(Combined):
     """The merged votes of all sites."""
+
+    name: ClassVar[str] = "votes"
 
     files: tuple[SiteVotes, ...]  # in the order of the sites' names
     groups: tuple[MergedGroup, ...]  # in the order of their ids
     teacher_groups: tuple[str, ...]  # the group of every teacher, in the order of the files and their rows
     rule: str  # how budgets became weights
-    queries: Queries | None  # the aggregator's own copy
-    checked: bool  # whether all fingerprints were compared with those received through a separate channel
 
     @property
     def weights(self) -> NDArray[np.float64]:
@@ -49,30 +84,18 @@ class Merged:
         weight = {group.id: group.weight for group in self.groups}
         return np.array([weight[name] for name in self.teacher_groups])
 
-    def write(self, out: Path, *, progress: Callable[[int], None] = lambda done: None) -> None:
-        """Write `votes.npz`, `groups.csv`, `sites.json` into a new folder, atomically; `progress` counts teachers."""
-        rows = [GroupRow(group=g.id, epsilon=g.epsilon, delta=g.delta, weight=g.weight) for g in self.groups]
-        with new_folder(out) as folder:
-            self._write_votes(folder / "votes.npz", progress)
-            write_groups(folder / "groups.csv", rows)
-            write_text(folder / "sites.json", json.dumps(self.facts(), indent=2, ensure_ascii=False) + "\n")
+    def add_to(self, archive: NpzWriter, progress: Progress) -> None:
+        """Add votes, weights and groups of all teachers."""
+        shape = (len(self.teacher_groups), self.files[0].manifest.n_queries)
+        archive.stream("votes", dtype=self.files[0].votes.dtype, shape=shape, blocks=self._votes(progress))
+        archive.add("weights", self.weights)
+        archive.add("groups", np.array(self.teacher_groups))
 
-    def _votes(self, progress: Callable[[int], None]) -> Iterator[NDArray[Any]]:
+    def _votes(self, progress: Progress) -> Iterator[NDArray[Any]]:
         """Yield every teacher's votes in turn, so that they are never all in memory."""
         for done, row in enumerate((row for file in self.files for row in file.votes), start=1):
             yield row
             progress(done)
-
-    def _write_votes(self, path: Path, progress: Callable[[int], None]) -> None:
-        classes = self.files[0].manifest.encoding.classes
-        shape = (len(self.teacher_groups), self.files[0].manifest.n_queries)
-        with new_npz(path) as archive:
-            archive.stream("votes", dtype=self.files[0].votes.dtype, shape=shape, blocks=self._votes(progress))
-            archive.add("weights", self.weights)
-            archive.add("groups", np.array(self.teacher_groups))
-            archive.add("classes", np.array(classes))
-            if self.queries is not None and self.queries.ids is not None:
-                archive.add("queries", np.array(self.queries.ids))
 
     def facts(self) -> dict[str, Any]:
         """Return the origin of the votes for the record: sites, fingerprints, groups and weights."""
@@ -114,8 +137,8 @@ def merge(
         refuse_name("weights", rule, RULES)
     if not files:
         raise InputError("there are no vote files: name at least one")
-    ordered = tuple(sorted(files, key=lambda file: file.manifest.site))
-    _check_sites(ordered)
+    ordered = in_order(files)
+    _check_fits(ordered)
     _check_queries(ordered, queries)
     check_expected(ordered, expect)
     accounts = {
@@ -124,9 +147,12 @@ def merge(
         for group in file.manifest.groups
     }
     teacher_groups = tuple(accounts[teacher.group] for file in ordered for teacher in file.manifest.teachers)
+    groups = _merge_groups([file.manifest for file in ordered], accounts, Counter(teacher_groups), rule)
     return Merged(
         files=ordered,
-        groups=_merge_groups([file.manifest for file in ordered], accounts, Counter(teacher_groups), rule),
+        groups=groups,
+        classes=ordered[0].manifest.encoding.classes,
+        rows=tuple(GroupRow(group=g.id, epsilon=g.epsilon, delta=g.delta, weight=g.weight) for g in groups),
         teacher_groups=teacher_groups,
         rule=rule,
         queries=queries,
@@ -151,21 +177,25 @@ def _merge_groups(
     )
 
 
-def _check_sites(files: Sequence[SiteVotes]) -> None:
-    """Refuse a duplicate site and the same teachers under two names: their people would pay twice."""
-    sites: dict[str, Path] = {}
+def in_order(files: Sequence[F]) -> tuple[F, ...]:
+    """Return the files in the order of their sites' names; of a duplicate site, people would pay twice."""
+    ordered = tuple(sorted(files, key=lambda file: file.site))
+    for before, file in pairwise(ordered):
+        if before.site == file.site:
+            raise InputError(
+                f"{file.path}: duplicate site {file.site!r}, which is also the site of {before.path}; leave one out, "
+                "or let one of two sites that share a name take another one"
+            )
+    return ordered
+
+
+def _check_fits(files: Sequence[SiteVotes]) -> None:
+    """Refuse the same teachers under two names: their people would pay twice."""
     fits: dict[str, Path] = {}
     for file in files:
-        name, fit = file.manifest.site, file.manifest.fit
-        if name in sites:
-            raise InputError(
-                f"{file.path}: duplicate site {name!r}, which is also the site of {sites[name]}; leave one out, or let "
-                "one of two sites that share a name be fitted under another one"
-            )
-        if fit in fits:
-            copied = f"holds the teachers of {fits[fit]} under another name"
+        if (before := fits.setdefault(file.manifest.fit, file.path)) != file.path:
+            copied = f"holds the teachers of {before} under another name"
             raise InputError(f"{file.path}: {copied}; leave one of them out")
-        sites[name], fits[fit] = file.path, file.path
 
 
 def _check_queries(files: Sequence[SiteVotes], queries: Queries | None) -> None:

@@ -37,6 +37,11 @@ class Queries:
     def __len__(self) -> int:
         return len(self.X)
 
+    @property
+    def points(self) -> NDArray[Any]:
+        """The points as teachers and students read them."""
+        return self.encoding.transform(self.X)
+
     def write(self, path: Path) -> None:
         """Write the file that every site receives; equal queries give equal bytes."""
         require_new(path)

@@ -11,8 +11,8 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,9 @@ from ipate.data.dataset import Dataset
 from ipate.data.overlap import check_overlap, row_hashes
 from ipate.data.schema import LIMIT, Feature, Schema
 from ipate.data.sources import read_data
+from ipate.engines.context import Bar, Progress, silent
 from ipate.engines.teachers.influence import single_class_groups
+from ipate.engines.teachers.tuning import group_limit, usual_points
 from ipate.engines.teachers.variants import VARIANTS, allocate
 from ipate.errors import InputError, check_count, refuse_name, show
 from ipate.files import fingerprint, read_npy, read_npz, replacing, write_text
@@ -42,7 +44,7 @@ from ipate.models.training import (
     run_teachers,
     vote_dtype,
 )
-from ipate.models.workers import Engine
+from ipate.models.workers import Backend
 from ipate.parties import exchange
 from ipate.parties.exchange import DeclaredGroup, DeclaredTeacher, Encoding, Manifest, Record, check_site, sha256
 from ipate.parties.queries import Queries
@@ -51,7 +53,6 @@ from ipate.people.grouping import row_name
 from ipate.people.ids import warn_alike
 from ipate.people.people import People, make_people
 from ipate.people.policy import Policy
-from ipate.planning.choose import group_limit, usual_points
 
 
 def teacher_file(folder: Path, teacher: int) -> Path:
@@ -147,19 +148,12 @@ def note(private: Path, **sections: Any) -> None:
     write_text(path, json.dumps(kept | sections, indent=2, ensure_ascii=False) + "\n")
 
 
-Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 SITE_FORMAT = "ipate site 1"
 _BACKEND = "loky"  # worker processes, also for one job, so that a crash stays inside a worker
 _DELTA = 1e-5  # a δ computed from the number of people would reveal that number
-_OTHER_QUERIES = "ask for queries that are public"
 _README = """This folder is private: it holds the allocation of people to teachers, and the teachers. It never leaves
 this site; only the vote files of `ipate party vote` do. The teachers are pickled: load them from no other place.
 """
-
-
-def no_bar(_title: str, _total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """Show no progress bar."""
-    return nullcontext(lambda done: None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -218,7 +212,7 @@ class Site:
         again: bool = False,
         n_jobs: int | None = None,
         cpu_seconds: float | None = None,
-        bar: Bar = no_bar,
+        bar: Bar = silent,
     ) -> tuple[Manifest, str]:
         """Let all teachers vote and write the vote file; returns its manifest and its fingerprint.
 
@@ -228,7 +222,7 @@ class Site:
         the private folder.
         """
         exchange.require_new(out)
-        engine = Engine(backend=_BACKEND, n_jobs=n_jobs)
+        engine = Backend(backend=_BACKEND, n_jobs=n_jobs)
         with self._sent.locked():
             self._check(queries, again)
             return self._write(queries, out, engine, cpu_seconds, bar)
@@ -243,13 +237,11 @@ class Site:
                 f"the encoding of the queries differs from that of {self.folder}: {difference}; use the queries file "
                 "that the site was fitted with, or fit it again"
             )
-        known = read_npy(self.folder / "private" / "rows.npy")
-        points = self.encoding.transform(queries.X)
-        check_overlap(known, points, what="the queries file", advice=_OTHER_QUERIES)
+        check_public(read_npy(self.folder / "private" / "rows.npy"), queries.points)
         self._sent.check(queries.sha256, again=again)
 
     def _write(
-        self, queries: Queries, out: Path, engine: Engine, cpu_seconds: float | None, bar: Bar
+        self, queries: Queries, out: Path, engine: Backend, cpu_seconds: float | None, bar: Bar
     ) -> tuple[Manifest, str]:
         teachers = tuple(
             DeclaredTeacher(id=self._own(str(number)), group=self._own(group))
@@ -277,7 +269,7 @@ class Site:
         return manifest, fingerprint
 
     def _votes(
-        self, queries: Queries, engine: Engine, cpu_seconds: float | None, progress: Callable[[int], None]
+        self, queries: Queries, engine: Backend, cpu_seconds: float | None, progress: Progress
     ) -> Iterator[NDArray[Any]]:
         """Yield the votes of every teacher in turn, one row of class ids each."""
         folder = (self.folder / "private" / "teachers").absolute()
@@ -287,7 +279,7 @@ class Site:
         shared = {
             "folder": folder,
             "hashes": self.hashes,
-            "X": self.encoding.transform(queries.X),
+            "X": queries.points,
             "n_classes": n_classes,
             "cpu_seconds": cpu_seconds,
             "home": os.getpid(),
@@ -362,7 +354,7 @@ def fit_site(
     n_jobs: int | None = None,
     cpu_seconds: float | None = None,
     points: NDArray[Any] | None = None,
-    bar: Bar = no_bar,
+    bar: Bar = silent,
 ) -> Site:
     """Allocate a site's people to teachers and train these, in its private folder; an interrupted fit is continued.
 
@@ -371,7 +363,7 @@ def fit_site(
     the private folder.
     """
     check_site(name)
-    engine = Engine(backend=_BACKEND, n_jobs=n_jobs)
+    engine = Backend(backend=_BACKEND, n_jobs=n_jobs)
     private, stated = out / "private", out / "private" / "site.json"
     if stated.exists():
         raise InputError(f"{out}: already holds a fitted site; name another folder, or remove this one")
@@ -379,7 +371,7 @@ def fit_site(
     X = encoding.transform(rows.X)
     hashes = row_hashes(X)
     if points is not None:
-        check_overlap(hashes, encoding.transform(points), what="the queries file", advice=_OTHER_QUERIES)
+        check_public(hashes, encoding.transform(points))
     allocation = _allocate_people(rows, options, data)
     dealt = [allocation.rows_of_teacher(teacher) for teacher in range(allocation.n_teachers)]
     public = np.random.default_rng(0).random((200, *encoding.shape)) if points is None else points
@@ -438,15 +430,27 @@ def _start_folder(out: Path, mark: str) -> None:
     teachers, started = private / "teachers", private / "fitting"
     if started.is_file() and started.read_text().strip() != mark:
         raise InputError(f"{out}: holds an unfinished fit with other data or settings; name another folder")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: is a file; a site needs a folder, so name another path")
     if not started.is_file() and any(teachers.glob("*")):
         raise InputError(f"{teachers}: holds files that no fit has written; name another folder")
-    private.mkdir(parents=True, exist_ok=True)
-    private.chmod(0o700)
+    make_private(out)
     teachers.mkdir(mode=0o700, exist_ok=True)
     write_text(private / "README", _README)
     write_text(started, f"{mark}\n")
+
+
+def make_private(out: Path) -> Path:
+    """Create a site's folder and return its private one, which its owner alone can read."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out}: is a file; a site needs a folder, so name another path")
+    private = out / "private"
+    private.mkdir(parents=True, exist_ok=True)
+    private.chmod(0o700)
+    return private
+
+
+def check_public(hashes: NDArray[Any], points: NDArray[Any]) -> None:
+    """Refuse queries among which are private rows, given by their hashes."""
+    check_overlap(hashes, points, what="the queries file", advice="ask for queries that are public")
 
 
 def read_rows(data: Path, encoding: Encoding, options: SiteOptions) -> Dataset:

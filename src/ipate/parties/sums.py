@@ -15,17 +15,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
 from ipate._version import __version__
-from ipate.data.overlap import check_overlap, row_hashes
+from ipate.data.overlap import row_hashes
 from ipate.engines.ballots.design import Design, ballot_terms, make_design, state_design
 from ipate.engines.ballots.given import check_sum
 from ipate.engines.ballots.release import PublicMaps, sum_private
+from ipate.engines.context import Progress
 from ipate.errors import InputError, show
 from ipate.files import read_npz, replacing, write_text
 from ipate.parties import exchange
@@ -33,18 +34,18 @@ from ipate.parties.exchange import (
     RESEND,
     Declared,
     Encoding,
+    NpzWriter,
     Part,
     Record,
     SiteFile,
+    Stated,
     array_sha256,
-    check_owned,
     check_site,
-    first_problem,
 )
-from ipate.parties.merge import check_expected
+from ipate.parties.merge import Combined, check_expected, in_order
 from ipate.parties.queries import Queries
-from ipate.parties.site import SiteOptions, note, people_of, read_rows
-from ipate.people.budgets import Budget, Group, GroupRow, write_groups
+from ipate.parties.site import SiteOptions, check_public, make_private, note, people_of, read_rows
+from ipate.people.budgets import Budget, Group, GroupRow
 from ipate.people.people import People
 from ipate.public.cells import PARTITIONS, Cells
 from ipate.public.features import Features, fit_features
@@ -66,18 +67,14 @@ class DeclaredPeople(Declared):
         return Group(id=self.id, budget=Budget(self.epsilon, self.delta), people=self.people)
 
 
-class Declaration(Part):
+class Declaration(Stated):
     """What a site declares before ballots are cast: its groups, their budgets and numbers of people."""
 
-    format: str
-    ipate: str
-    site: str
+    groups: tuple[DeclaredPeople, ...]
     queries: str  # the hash of the queries, whose encoding the site's rows have
-    groups: tuple[DeclaredPeople, ...]  # in the order of their ids
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_owned(self.site, [group.id for group in self.groups])
         for group in self.groups:
             _ = group.group  # a number of people below 1 is refused
         return self
@@ -89,19 +86,7 @@ class Declaration(Part):
 
 def read_declaration(path: Path) -> Declaration:
     """Read the declaration of a site."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise InputError(f"{path}: no such file; `ipate party declare` writes a declaration") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: is not JSON; a declaration is written by `ipate party declare`") from None
-    found = values.get("format") if isinstance(values, dict) else None
-    if found != DECLARATION:
-        raise InputError(f"{path}: its format is {show(found)}, not {DECLARATION!r}; {RESEND}")
-    try:
-        return Declaration.model_validate_json(json.dumps(values))
-    except (ValidationError, InputError) as error:
-        raise InputError(f"{path}: cannot be used ({first_problem(error)}); {RESEND}") from None
+    return exchange.read_stated(path, Declaration, kind=DECLARATION, what="a declaration", by="ipate party declare")
 
 
 class CellsManifest(Part):
@@ -175,7 +160,7 @@ def make_site_cells(
     design = make_design(
         ballot_terms(groups), n_classes=n_classes, n_pool=len(queries), partitions=partitions, cells=cells
     )
-    pool = encoding.transform(queries.X)
+    pool = queries.points
     features = fit_features(pool, n_classes=n_classes, kind="given" if as_given else None, shape=encoding.shape)
     maps = PublicMaps.make(
         pool, n_classes=n_classes, cells=design.cells, partitions=partitions, features=features, n_jobs=n_jobs
@@ -247,20 +232,12 @@ declaration.json and the ballot files of `ipate party ballots` do.
 """
 
 
-class BallotManifest(Part):
+class BallotManifest(Stated):
     """The description in a ballot file: the cells, and what the site has declared for them."""
 
-    format: str
-    ipate: str
-    site: str
+    groups: tuple[DeclaredPeople, ...]
     cells: str  # the fingerprint of the cells file
     ballots: str  # the hash of the ballots
-    groups: tuple[DeclaredPeople, ...]
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        check_owned(self.site, [group.id for group in self.groups])
-        return self
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -282,12 +259,7 @@ def declare_site(
     check_site(name)
     encoding = queries.encoding
     rows = read_rows(data, encoding, options)
-    check_overlap(
-        row_hashes(encoding.transform(rows.X)),
-        encoding.transform(queries.X),
-        what="the queries file",
-        advice="ask for queries that are public",
-    )
+    check_public(row_hashes(encoding.transform(rows.X)), queries.points)
     most = options.max_groups if isinstance(options.max_groups, int) else None
     people = people_of(rows, options, data).merged(max_groups=most, min_group_size=options.min_group_size)
     order = sorted(range(len(people.groups)), key=lambda place: people.groups[place].id)
@@ -301,11 +273,7 @@ def declare_site(
             DeclaredPeople(id=f"{name}/{g.id}", epsilon=g.epsilon, delta=g.delta, people=g.people or 0) for g in groups
         ),
     )
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: is a file; a site needs a folder, so name another path")
-    private = out / "private"
-    private.mkdir(parents=True, exist_ok=True)
-    private.chmod(0o700)
+    private = make_private(out)
     with Record(out).locked():
         if not (private / "README").exists():
             write_text(private / "README", _README)
@@ -383,36 +351,25 @@ def read_site_ballots(path: Path) -> SiteBallots:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MergedBallots:
-    """The sum of the ballots of all sites, for `ipate label`."""
+class MergedBallots(Combined):
+    """The sum of the ballots of all sites."""
+
+    name: ClassVar[str] = "ballots"
 
     files: tuple[SiteBallots, ...]  # in the order of the sites' names
     total: NDArray[np.int64]
     cells: SiteCells
-    queries: Queries | None
-    checked: bool  # whether all fingerprints were compared with those received through a separate channel
+    groups: tuple[DeclaredPeople, ...]  # of all sites, in the order of the sites
 
-    @property
-    def groups(self) -> tuple[DeclaredPeople, ...]:
-        """The accounts: the groups of all sites, in the order of the sites."""
-        return tuple(group for file in self.files for group in file.manifest.groups)
-
-    def write(self, out: Path) -> None:
-        """Write `ballots.npz`, `groups.csv` and `sites.json` into a new folder, atomically."""
-        units, groups = self.cells.manifest.units, self.groups
-        rows = [GroupRow(group=g.id, epsilon=g.epsilon, delta=g.delta, people=g.people) for g in groups]
-        with exchange.new_folder(out) as folder:
-            with exchange.new_npz(folder / "ballots.npz") as archive:
-                archive.add("ballots", self.total)
-                archive.add("cells", self.cells.maps.pool)
-                archive.add("groups", np.array([group.id for group in groups]))
-                archive.add("units", np.array([units[group.id] for group in groups], dtype=np.int64))
-                archive.add("classes", np.array(self.cells.manifest.encoding.classes))
-                archive.add("maps", np.array(self.cells.fingerprint))
-                if self.queries is not None and self.queries.ids is not None:
-                    archive.add("queries", np.array(self.queries.ids))
-            write_groups(folder / "groups.csv", rows)
-            write_text(folder / "sites.json", json.dumps(self.facts(), indent=2, ensure_ascii=False) + "\n")
+    def add_to(self, archive: NpzWriter, progress: Progress) -> None:
+        """Add the sum, the cells of the points, and the units of the groups."""
+        del progress  # there are no teachers
+        units = self.cells.manifest.units
+        archive.add("ballots", self.total)
+        archive.add("cells", self.cells.maps.pool)
+        archive.add("groups", np.array([group.id for group in self.groups]))
+        archive.add("units", np.array([units[group.id] for group in self.groups], dtype=np.int64))
+        archive.add("maps", np.array(self.cells.fingerprint))
 
     def facts(self) -> dict[str, Any]:
         """Return the origin of the ballots for the record: sites, fingerprints, groups and units."""
@@ -438,10 +395,7 @@ def merge_ballots(
 
     `queries` is the aggregator's own copy, whose ids the labels carry; `expect` lists fingerprints as for votes.
     """
-    ordered = tuple(sorted(files, key=lambda file: file.site))
-    for before, file in pairwise(ordered):
-        if before.site == file.site:
-            raise InputError(f"{file.path}: duplicate site {file.site!r}, also of {before.path}; leave one out")
+    ordered = in_order(files)
     parts = [_checked(file, cells) for file in ordered]
     missing = sorted({site.site for site in cells.manifest.sites} - {file.site for file in ordered})
     if missing:
@@ -453,7 +407,17 @@ def merge_ballots(
         raise InputError(f"{cells.path}: is for other queries than your queries file; name the one it was made from")
     check_expected(ordered, expect)
     total = np.asarray(np.sum(parts, axis=0))
-    return MergedBallots(files=ordered, total=total, cells=cells, queries=queries, checked=bool(expect))
+    groups = tuple(group for file in ordered for group in file.manifest.groups)
+    return MergedBallots(
+        files=ordered,
+        total=total,
+        cells=cells,
+        groups=groups,
+        classes=cells.manifest.encoding.classes,
+        rows=tuple(GroupRow(group=g.id, epsilon=g.epsilon, delta=g.delta, people=g.people) for g in groups),
+        queries=queries,
+        checked=bool(expect),
+    )
 
 
 def _checked(file: SiteBallots, cells: SiteCells) -> NDArray[np.int64]:

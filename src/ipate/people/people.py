@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ipate._types import Ints
-from ipate.errors import InputError, show
+from ipate.errors import InputError, check_count, show
 from ipate.files import FilePath, read_table
 from ipate.people.budgets import MIN_GROUP_SIZE, Group
 from ipate.people.grouping import (
@@ -93,6 +93,16 @@ class People:
         return cls(**by_number(find_rows(person_id, len(numbers), row_name), numbers, delta, None, merge_within))
 
     @classmethod
+    def of_groups(cls, groups: Sequence[Group]) -> Self:
+        """Return as many people as the groups have, one row each, known by their numbers alone: for plans."""
+        sizes = [check_count(f"people of group {show(group.id)}", group.people, least=0) for group in groups]
+        people = np.arange(sum(sizes))
+        places = np.repeat(np.arange(len(sizes)), sizes)
+        return cls(
+            groups=tuple(groups), ids=people.astype(np.str_), group_of_person=places, person_of_row=people.copy()
+        )
+
+    @classmethod
     def from_levels(
         cls,
         levels: Sequence[str] | NDArray[Any],
@@ -143,6 +153,14 @@ class People:
             return cls(**by_level(rows, table.texts(budget_column), policy, delta, given))
         numbers = np.array(table.numbers(budget_column, "epsilon"), dtype=np.float64)
         return cls(**by_number(rows, numbers, delta, given, merge_within))
+
+    @classmethod
+    def unnamed(cls, groups: Sequence[Group]) -> Self:
+        """Return groups whose people are not known, such as those of votes from elsewhere."""
+        nobody = np.zeros(0, dtype=np.int64)
+        return cls(
+            groups=tuple(groups), ids=np.zeros(0, dtype=np.str_), group_of_person=nobody, person_of_row=nobody.copy()
+        )
 
     def merged(self, *, max_groups: int | None = None, min_group_size: int = MIN_GROUP_SIZE) -> Self:
         """Return the people in fewer groups; everybody's budget stays or becomes stricter, and notes state the loss.

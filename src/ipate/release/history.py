@@ -9,8 +9,9 @@ import numpy as np
 
 from ipate._types import Floats
 from ipate.ledger.base import Ledger
-from ipate.ledger.carry import Releases
-from ipate.ledger.records import QUERIES, Charge, Noise, Terms
+from ipate.ledger.carry import Releases, price
+from ipate.ledger.records import Charge, Noise, Terms
+from ipate.release.answers import paid_answers
 from ipate.release.results import Labelling
 
 Composition: TypeAlias = tuple[tuple[str, float, int], ...]  # noise, σ over what a person moves, number of releases
@@ -51,9 +52,9 @@ def stored_answers(
     for place, answered, repeated in zip(result.queries.tolist(), result.answered, result.repeated, strict=True):
         found = payers.get(str(place) if queries is None else queries[place])
         if found is not None and not repeated:
-            run, charge = found
-            asked[run, charge.noise, charge.sigma] += 1
-            labels[run, charge.noise, charge.sigma] += int(answered)
+            run, drawn = found[0], found[1].draws[-1]
+            asked[run, drawn.noise, drawn.sigma] += 1
+            labels[run, drawn.noise, drawn.sigma] += int(answered)
     return tuple(
         StoredAnswers(run=run, noise=noise, sigma=sigma, queries=count, labels=labels[run, noise, sigma])
         for (run, noise, sigma), count in asked.items()
@@ -112,7 +113,7 @@ class Extract:
             reused=frozenset(int(query) if places is None else places[query] for query in reused),
             private_history=bool(ledger.private_history),
             head=str(ledger.head) if ledger.durable else "",
-            answers={query: answer[0] for query, answer in ledger.stored().answers.items()},
+            answers={query: answer[0] for query, answer in paid_answers(ledger).answers.items()},
             composition=_composition(terms, charges, {account: cost[-1] for account, cost in spent.items()}),
         )
 
@@ -166,7 +167,7 @@ def _charged(terms: Mapping[str, Terms], charges: Sequence[Charge]) -> list[tupl
     A charge pays for a batch. Under a data-independent bound the costs within a batch follow from its recorded
     releases; under a data-dependent bound they are known only at the end of each batch.
     """
-    asked = sum(len(charge.queries) for charge in charges if charge.kind in QUERIES)
+    asked = sum(len(charge.keys) for charge in charges if charge.scope == "pool")
     step = max(1, -(-asked // _POINTS))
     queries, labels = 0, 0
     charged = {account: np.zeros(held.meter.width) for account, held in terms.items()}
@@ -175,8 +176,8 @@ def _charged(terms: Mapping[str, Terms], charges: Sequence[Charge]) -> list[tupl
         for within, given, cost in _within(terms, charge, step):
             path.append((queries + within, labels + given, _plus(charged, cost)))
         charged = _plus(charged, charge.cost)
-        if charge.kind in QUERIES:
-            queries, labels = queries + len(charge.queries), labels + int(charge.answered.sum())
+        if charge.scope == "pool":
+            queries, labels = queries + len(charge.keys), labels + int(charge.answered.sum())
             path.append((queries, labels, charged))
     if len(path) == 1 or path[-1][-1] is not charged:  # nothing was asked; a test is charged before the first query
         path.append((queries, labels, charged))
@@ -190,20 +191,18 @@ def _plus(spent: dict[str, Floats], cost: Mapping[str, Floats]) -> dict[str, Flo
 def _within(terms: Mapping[str, Terms], charge: Charge, step: int) -> Iterator[tuple[int, int, dict[str, Floats]]]:
     """Yield queries, labels and costs at steps within a batch charged under data-independent bounds."""
     meters = {account: terms[account].meter for account in charge.cost}
-    if charge.kind not in QUERIES or any(meter.whole or not meter.data_independent for meter in meters.values()):
+    if (
+        charge.scope != "pool"
+        or charge.paid_by is not None
+        or any(meter.whole or not meter.data_independent for meter in meters.values())
+    ):
         return
     running = {}
     for account, meter in meters.items():
         moved = np.asarray(charge.sensitivity[account])
-        check, label = meter.worst_query(
-            sensitivity=moved,
-            sigma=charge.sigma,
-            check_sigma=charge.check_sigma,
-            noise=charge.noise,
-            counts=charge.kind == "counts",
-        )
-        cost = charge.answered[:, None] * label + check
-        running[account] = np.cumsum(np.broadcast_to(cost, (len(charge.answered), meter.width)), axis=0)
+        prices = [price(draw, meter, moved) for draw in charge.draws]
+        cost = sum(charge.drawn(draw)[:, None] * own for draw, own in zip(charge.draws, prices, strict=True))
+        running[account] = np.cumsum(np.broadcast_to(cost, (len(charge.keys), meter.width)), axis=0)
     given = np.cumsum(charge.answered)
     for asked in range(step, len(charge.answered), step):
         yield asked, int(given[asked - 1]), {account: cost[asked - 1] for account, cost in running.items()}

@@ -160,6 +160,11 @@ class GroupResult:
         return self.group.budget
 
     @property
+    def copies(self) -> int:
+        """How many teachers learn from each of its people: several only where teachers mix groups."""
+        return 1 if self.weight is not None else max(1, round(self.sensitivity))
+
+    @property
     def used(self) -> float:
         """The share of the budget's ε that is spent."""
         return self.cost / self.budget.epsilon
@@ -352,11 +357,8 @@ class Record:
         return cls(**kept)
 
     def check_answers(self, paid: Mapping[str, int]) -> None:
-        """Refuse a record whose answers differ from the paid ones in the ledger, by query id.
-
-        Labels from ballots are no answers to single queries: `ipate.ballots` reads them off the stored histogram.
-        """
-        for query in () if self.ballots is not None else self.queries:
+        """Refuse a record whose answers differ from the paid ones in the ledger, by query id."""
+        for query in self.queries:
             if paid.get(str(query)) != int(self.labels[query]):
                 raise InputError(
                     f"labelling.json states another answer to query {query} than the ledger was charged for: it was "

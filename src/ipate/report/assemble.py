@@ -1,10 +1,8 @@
-"""From a run or a fitted classifier to the facts that an audience may see, and to the files of its report.
+"""From a run, a fit, or labels whose votes or ballots came from elsewhere, to the facts that an audience may see.
 
-The facts of a report on labels of teachers or ballots from elsewhere, such as those of several sites.
-
-There is no run folder then: the facts come from the labelling itself, from the ledger that it charged, and from the
-group file. Only a labelling whose guarantee is releasable has such a report. It names neither the ledger's run nor its
-head, because both are hashes that cover the private votes.
+Without an allocation, as for the labels of several sites, the facts come from the labelling itself, from the ledger
+that it charged, and from the group file. Such a report names neither the ledger's run nor its head, because both are
+hashes that cover the private votes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,27 +13,17 @@ from typing import Any
 import numpy as np
 
 from ipate._version import library_versions
+from ipate.accounting.bounds import Meter
 from ipate.allocation.allocation import Allocation
 from ipate.errors import InputError
 from ipate.files import write_text
 from ipate.ledger.base import Ledger
 from ipate.people.budgets import Account, strictest_first
-from ipate.planning.settings import Settings
+from ipate.release.description import Description, GroupFacts
 from ipate.release.history import Extract
-from ipate.release.results import GroupResult, Guarantee, Labelling, Record, StoppedBy, state_guarantee
+from ipate.release.results import Guarantee, Labelling, Record, StoppedBy, state_guarantee
 from ipate.report.exports import as_json, group_events
-from ipate.report.facts import (
-    About,
-    Audience,
-    DesignFacts,
-    Facts,
-    GroupFacts,
-    Identity,
-    Outcome,
-    Owner,
-    Parameters,
-    for_audience,
-)
+from ipate.report.facts import About, Audience, Facts, Identity, Outcome, Owner, for_audience
 from ipate.report.page import page
 from ipate.students.scores import label_counts, label_notes
 
@@ -44,18 +32,20 @@ _AGREE = 1e-9  # relative tolerance: the same charges are added in the same orde
 
 @dataclass(frozen=True, kw_only=True)
 class Source(About):
-    """The input of a report: the record, allocation and settings of a run, and the extract of its ledger."""
+    """The input of a report: the record, what the engine states, the extract of the ledger, and who sat where.
+
+    There is no allocation where teachers were trained, or ballots cast, elsewhere.
+    """
 
     record: Record
-    allocation: Allocation
-    settings: Settings
+    described: Description
     extract: Extract
-    teacher_model: str
+    allocation: Allocation | None = None
     student_model: str
     withdrawn: int = 0  # who left this run; that somebody had left before it is not told
 
 
-def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owner]) -> Facts:
+def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owner] | None = None) -> Facts:
     """Return the facts that this audience may see; `owner` adds those for the data owner only.
 
     A public report of a run whose costs are private does not read them.
@@ -66,15 +56,18 @@ def assemble(source: Source, audience: Audience, owner: Callable[[Outcome], Owne
     if audience == "public" and not facts.publishable:
         return facts
     outcome = _outcome(source)
-    if audience == "public":
+    if audience == "public" or owner is None:
         return for_audience(replace(facts, released=outcome), audience)
     return replace(facts, released=outcome if facts.publishable else None, owner=owner(outcome))
 
 
 def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
     """Derive the guarantee from the charges and the ending; the record must state the same one."""
-    record, meter = source.record, source.settings.meter
-    fixed = source.settings.stop == "count" and record.stopped_by != "budget"
+    record, used = source.record, source.described.parameters
+    if source.allocation is None:
+        return record.guarantee, "account"  # so that the promise is the budget, whatever ended the labelling
+    meter = Meter(used.bound, used.conversion)
+    fixed = used.stop == "count" and record.stopped_by != "budget"
     stopped_by: StoppedBy = "fixed" if fixed else "account"
     if meter.data_independent and source.extract.private_history:
         stopped_by = "other"
@@ -97,20 +90,24 @@ def _guarantee(source: Source) -> tuple[Guarantee, StoppedBy]:
 
 def _public(source: Source) -> Facts:
     guarantee, stopped_by = _guarantee(source)
-    record, allocation = source.record, source.allocation
+    record, allocation, described = source.record, source.allocation, source.described
     given = {entry.name: getattr(source, entry.name) for entry in fields(About)}
     if not record.seeded:
         given["noise_seed"] = None
+    groups = _groups(source)
+    sizes = [group.account.group.people for group in groups]
+    n_people = sum(size or 0 for size in sizes) if all(sizes) else None
     return Facts(
         **given,
         audience="public",
-        n_people=allocation.people.n_people,
+        n_people=n_people if allocation is None else allocation.people.n_people,
         n_pool=len(record.labels),
-        groups=strictest_first(_groups(source)),
-        merged=allocation.merged,
+        groups=groups,
+        merged=() if allocation is None else allocation.merged,
         withdrawn=source.withdrawn,
-        notes=allocation.notes,
-        parameters=_parameters(source),
+        notes=() if allocation is None else allocation.notes,
+        parameters=replace(described.parameters, orders=source.extract.orders, student_model=source.student_model),
+        manner=described.manner,
         guarantee=guarantee,
         stopped_by=stopped_by,
         ledger_head=record.ledger_head or None,
@@ -120,96 +117,41 @@ def _public(source: Source) -> Facts:
 
 
 def _groups(source: Source) -> tuple[GroupFacts, ...]:
-    if source.settings.ballots:
-        return _ballot_groups(source)
-    allocation = source.allocation
-    layout, groups = allocation.layout, allocation.groups
-    n_people = max(1, sum(group.people for group in groups))
-    weights = layout.group_weights or {}
-    turns = {} if allocation.participation is None else allocation.participation.fractions
-    if allocation.teacher_groups is None:  # teachers mix groups: places in teachers instead of weighted votes
-        votes = {group.id: float(group.people * layout.copies.get(group.id, 1)) for group in groups}
-    else:
-        owner = np.array(allocation.teacher_groups)
-        votes = {
-            group.id: float(allocation.weights[owner == group.id].sum()) * float(turns.get(group.id, 1.0))
-            for group in groups
-        }
-    n_votes = sum(votes.values()) or 1.0
-    return tuple(
-        GroupFacts(
-            account=group,
-            teachers=layout.teachers[group.id],
-            weight=weights.get(group.id),
-            copies=int(layout.copies.get(group.id, 1)),
-            participation=float(turns.get(group.id, 1.0)),
-            people_share=group.people / n_people,
-            vote_share=votes[group.id] / n_votes,
-        )
-        for group in groups
-    )
+    """Return the groups with their influence, strictest first.
 
-
-def _ballot_groups(source: Source) -> tuple[GroupFacts, ...]:
-    """Return the groups with the weight of a ballot: the charged one if it may be published, else what is affordable.
-
-    What is charged depends on what was left of the budgets, which private costs of an earlier run may have decided.
+    Where the engine states none, it is the weight that the record was charged for if that may be published, else the
+    weight that is affordable: what is charged depends on what was left of the budgets, which private costs of an
+    earlier run may have decided.
     """
-    charged = {group.id: group.sensitivity for group in source.record.groups} if source.record.publishable else {}
-    accounts = [
-        replace(account, sensitivity=charged.get(account.id, account.sensitivity))
-        for account in source.allocation.groups
+    if source.described.groups is not None:
+        return strictest_first(source.described.groups)
+    record, allocation = source.record, source.allocation
+    if allocation is None:
+        found = [
+            (Account(group=paid.group, sensitivity=paid.sensitivity), paid.teachers or 0, paid.weight, paid.copies)
+            for paid in record.groups
+        ]
+    else:
+        charged = {paid.id: paid.sensitivity for paid in record.groups} if record.publishable else {}
+        accounts = [
+            replace(account, sensitivity=charged.get(account.id, account.sensitivity)) for account in allocation.groups
+        ]
+        found = [(account, 0, account.sensitivity, 1) for account in accounts]
+    votes = [
+        teachers * (weight or 0.0) if teachers else account.people * account.sensitivity
+        for account, teachers, weight, _ in found
     ]
-    n_people = max(1, sum(account.people for account in accounts))
-    total = sum(account.people * account.sensitivity for account in accounts) or 1.0
-    return tuple(
+    n_people, total = sum(account.people for account, *_ in found) or 1, sum(votes) or 1.0
+    return strictest_first(
         GroupFacts(
             account=account,
-            teachers=0,
-            weight=account.sensitivity,
-            copies=1,
-            participation=1.0,
+            teachers=teachers,
+            weight=weight,
+            copies=copies,
             people_share=account.people / n_people,
-            vote_share=account.people * account.sensitivity / total,
+            vote_share=own / total,
         )
-        for account in accounts
-    )
-
-
-def _parameters(source: Source) -> Parameters:
-    allocation, settings, design = source.allocation, source.settings, source.settings.design
-    mechanism = settings.aggregator(allocation.scale).mechanism
-    return Parameters(
-        voting=settings.voting,
-        variant=allocation.variant,
-        rule=allocation.layout.rule,
-        teachers=allocation.n_teachers,
-        **mechanism.parameters,
-        bound=settings.meter.bound,
-        conversion=settings.meter.conversion,
-        orders=source.extract.orders,
-        stop=settings.stop,
-        max_labels=settings.max_labels,
-        teacher_model=source.teacher_model,
-        student_model=source.student_model,
-        reason=settings.reason,
-        queries=settings.queries,
-        n_queries=settings.n_queries,
-        counts=settings.counts,
-        n_first=settings.n_first,
-        design=None if design is None else design_facts(design),
-    )
-
-
-def design_facts(design: Any) -> DesignFacts:
-    """Return the public facts of the design of a tested release."""
-    return DesignFacts(
-        queries=design.n_queries,
-        reference=design.reference,
-        reserve=design.reserve,
-        likely=float(design.pi[-1]),
-        fallback=design.fallback,
-        digest=design.digest,
+        for (account, teachers, weight, copies), own in zip(found, votes, strict=True)
     )
 
 
@@ -217,26 +159,12 @@ def _outcome(source: Source) -> Outcome:
     """Read costs and history from the ledger's charges; refuse a record that disagrees with them."""
     record, extract = source.record, source.extract
     by_id = {group.id: group for group in record.groups}
-    names = [group.id for group in strictest_first(_groups(source))]
-    if set(by_id) != set(names):
-        raise InputError("the record and the allocation name different groups: the files do not belong together")
-    free = [query for query in record.queries if query in extract.reused]
+    names = [group.id for group in _groups(source)]
     labels = record.teachers_labels
+    free = [query for query in dict.fromkeys(record.queries) if query in extract.reused]
     reused_labels = int(np.count_nonzero(labels[free] >= 0))
-    last = extract.history[-1]
-    charged = last.queries + len(free), last.labels + reused_labels
-    whole = source.settings.meter.whole or source.settings.ballots  # charged as one release
-    if charged != (record.n_queries, record.n_labels) and not whole:
-        raise InputError(
-            f"the record has {record.n_queries} queries and {record.n_labels} labels, but the ledger was charged for "
-            f"{charged[0]} and {charged[1]}: the files do not belong together, or were edited"
-        )
-    for group, cost in last.costs.items():
-        if abs(by_id[group].cost - cost) > _AGREE * max(1.0, cost):
-            raise InputError(
-                f"group {group!r}: the record states another cost than the ledger; the files do not belong together, "
-                "or were edited"
-            )
+    if source.allocation is not None:  # a labelling of elsewhere is not read from files
+        _check(source, names, reused=(len(free), reused_labels))
     return Outcome(
         ended=record.stopped_by,
         n_labels=record.n_labels,
@@ -253,6 +181,27 @@ def _outcome(source: Source) -> Outcome:
         composition=extract.composition,
         reinforced=len(record.reinforced),
     )
+
+
+def _check(source: Source, names: Sequence[str], *, reused: tuple[int, int]) -> None:
+    """Refuse a record that disagrees with the ledger: other groups, other numbers of answers, or other costs."""
+    record, last = source.record, source.extract.history[-1]
+    by_id = {group.id: group for group in record.groups}
+    if set(by_id) != set(names):
+        raise InputError("the record and the allocation name different groups: the files do not belong together")
+    charged = last.queries + reused[0], last.labels + reused[1]
+    by_query = source.described.manner.by_query and source.described.parameters.design is None
+    if by_query and charged != (record.n_queries, record.n_labels):
+        raise InputError(
+            f"the record has {record.n_queries} queries and {record.n_labels} labels, but the ledger was charged for "
+            f"{charged[0]} and {charged[1]}: the files do not belong together, or were edited"
+        )
+    for group, cost in last.costs.items():
+        if abs(by_id[group].cost - cost) > _AGREE * max(1.0, cost):
+            raise InputError(
+                f"group {group!r}: the record states another cost than the ledger; the files do not belong together, "
+                "or were edited"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,139 +235,59 @@ def check_target(out: str | Path) -> Path:
     return path
 
 
-ELSEWHERE = "trained elsewhere"
+def labelled_source(
+    result: Labelling,
+    ledger: Ledger,
+    described: Description,
+    *,
+    name: str,
+    people: Mapping[str, int | None],
+    n_pool: int,
+    n_classes: int,
+    queries: Sequence[str] | None = None,
+    sites: tuple[str, ...] = (),
+    controller: str | None = None,
+    contact: str | None = None,
+) -> Source:
+    """Return the input of a report on labels whose votes or ballots came from elsewhere.
 
-
-@dataclass(frozen=True, kw_only=True)
-class Given:
-    """The public facts of a labelling that neither its result nor its ledger has."""
-
-    name: str  # of the votes or ballots
-    people: Mapping[str, int | None]  # by group id, from the group file
-    n_pool: int
-    n_classes: int
-    queries: Sequence[str] | None = None  # ids of the queries, if they are not row numbers
-    variant: str  # "weighting" for ballots, which people cast with a weight
-    voting: Any = "teachers"
-    teachers: int = 0
-    sigma: float | None
-    laplace_scale: float | None = None
-    check_sigma: float | None = None
-    threshold: float | None = None
-    stop: str = "budget"
-    max_labels: int | None = None
-    design: Any = None
-    counts: bool = False
-    sites: tuple[str, ...] = ()
-    controller: str | None = None
-    contact: str | None = None
-
-
-def facts_of_labelling(result: Labelling, ledger: Ledger, given: Given) -> Facts:
-    """Return the facts of a public report; refused where the guarantee does not permit one."""
+    Parameters
+    ----------
+    result, ledger : Labelling and Ledger
+        The labels, whose guarantee must be releasable, and the ledger that they charged.
+    described : Description
+        What the engine states.
+    name : str
+        The name of the votes or ballots.
+    people : mapping
+        The number of people of each group, from the group file; None where it is not stated.
+    n_pool, n_classes : int
+        The numbers of points and classes.
+    queries : sequence of str, optional
+        The ids of the queries, if they are not row numbers.
+    sites : tuple of str
+        The sites whose votes or ballots were merged.
+    """
     if not result.guarantee.publishable:
         raise InputError("this labelling has no guarantee that may be published, so there is no report of it")
-    places = None if given.queries is None else {name: place for place, name in enumerate(given.queries)}
-    extract = Extract.of(ledger, places=places)
-    groups = strictest_first(_labelled_groups(result.groups, given))
-    classes, sizes = tuple(map(str, range(given.n_classes))), [group.account.people for group in groups]
-    return for_audience(
-        Facts(
-            audience="public",
-            data_name=given.name,
-            classes=classes,
-            noise_seed=None,
-            split_seed=None,
-            versions=library_versions(),
-            levels=False,
-            identity=Identity(begun=ledger.opened[:10], controller=given.controller, contact=given.contact),
-            elsewhere=True,
-            sites=given.sites,
-            n_people=sum(sizes) if all(sizes) else None,
-            n_pool=given.n_pool,
-            groups=groups,
-            merged=(),
-            withdrawn=0,
-            notes=(),
-            parameters=_labelled_parameters(result, extract, given),
-            guarantee=result.guarantee,
-            stopped_by="account",  # so that the promise is the budget, whatever ended the labelling
-            replaces=extract.replaces,
-            released=_labelled_outcome(result, extract, [group.id for group in groups], classes),
-        ),
-        "public",
-    )
-
-
-def _labelled_groups(results: Sequence[GroupResult], given: Given) -> list[GroupFacts]:
-    accounts = [
-        Account(
-            group=replace(found.group, people=found.group.people or given.people.get(found.id)),
-            sensitivity=found.sensitivity,
-        )
-        for found in results
+    places = None if queries is None else {query: place for place, query in enumerate(queries)}
+    record = Record.of(result, n_public=n_pool)
+    sized = [
+        replace(paid, group=replace(paid.group, people=paid.group.people or people.get(paid.id)))
+        for paid in record.groups
     ]
-    total = sum(account.people for account in accounts) or 1
-    votes = [
-        (found.teachers or 0) * (found.weight or 0.0) if found.teachers else account.people * account.sensitivity
-        for found, account in zip(results, accounts, strict=True)
-    ]
-    return [
-        GroupFacts(
-            account=account,
-            teachers=found.teachers or 0,
-            weight=found.weight,
-            copies=1 if found.weight is not None else max(1, round(found.sensitivity)),
-            participation=1.0,
-            people_share=account.people / total,
-            vote_share=own / (sum(votes) or 1.0),
-        )
-        for found, account, own in zip(results, accounts, votes, strict=True)
-    ]
-
-
-def _labelled_parameters(result: Labelling, extract: Extract, given: Given) -> Parameters:
-    return Parameters(
-        voting=given.voting,
-        variant=given.variant,
-        rule="as given",
-        teachers=given.teachers,
-        sigma=given.sigma,
-        laplace_scale=given.laplace_scale,
-        check_sigma=given.check_sigma,
-        threshold=given.threshold,
-        bound=result.meter.bound,
-        conversion=result.meter.conversion,
-        orders=extract.orders,
-        stop=given.stop,
-        max_labels=given.max_labels,
-        teacher_model=ELSEWHERE,
-        student_model=ELSEWHERE,
-        reason="parameters as given",
-        queries="in the order given",
-        counts=given.counts,
-        design=None if given.design is None else design_facts(given.design),
-    )
-
-
-def _labelled_outcome(result: Labelling, extract: Extract, ids: Sequence[str], classes: tuple[str, ...]) -> Outcome:
-    by_id = {found.id: found for found in result.groups}
-    asked = ~result.repeated
-    free = np.isin(result.queries, list(extract.reused)) & asked
-    labels = np.where(result.answered & asked, result.labels, -1)
-    return Outcome(
-        ended=result.stopped_by,
-        n_labels=result.n_labels,
-        n_queries=result.n_queries,
-        groups=tuple(replace(by_id[name], before=extract.before[name], own=extract.own[name]) for name in ids),
-        history=extract.history,
-        opening=extract.opening,
-        reused_queries=int(np.count_nonzero(free)),
-        reused_labels=int(np.count_nonzero(free & result.answered)),
-        passed=result.passed,
-        by_class=label_counts(labels, classes),
-        notes=label_notes(labels, classes),
-        ballots=result.ballots,
-        composition=extract.composition,
-        reinforced=int(np.count_nonzero(result.reinforced & asked)),
+    return Source(
+        record=replace(record, groups=tuple(sized)),
+        described=described,
+        extract=Extract.of(ledger, places=places),
+        student_model=described.parameters.student_model,
+        data_name=name,
+        classes=tuple(map(str, range(n_classes))),
+        noise_seed=None,
+        split_seed=None,
+        versions=library_versions(),
+        levels=False,
+        identity=Identity(begun=ledger.opened[:10], controller=controller, contact=contact),
+        elsewhere=True,
+        sites=sites,
     )

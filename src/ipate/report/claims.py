@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from ipate.accounting.bounds import find_bound
 from ipate.people.budgets import strictest_first
+from ipate.release.description import DesignFacts, GroupFacts, not_proven
 from ipate.release.results import OVERLAP, SEEDED
-from ipate.report.facts import DesignFacts, Facts, GroupFacts
+from ipate.report.facts import Facts
 from ipate.report.formats import example, factor_of, people_count, percent, plain, small, up, weakness
 
 _MOST = 12  # groups whose promise is spelt out; a table holds the others
@@ -51,12 +52,8 @@ def summary(facts: Facts) -> tuple[str, ...]:
     ]
     if (design := facts.parameters.design) is not None:
         found += _tested(design, None if facts.outcome is None else facts.outcome.passed)
-    elif facts.parameters.ballots:
-        found.append(
-            "Every person cast one ballot, weighted by their budget, and all ballots were released at once, as one "
-            "histogram with noise. Everybody was charged for it before it was seen, whether they cast a ballot or "
-            "not. So the promise to rely on is the budget; the cost shown is what was spent of it."
-        )
+    elif facts.manner.charged:
+        found.append(facts.manner.charged)
     elif facts.stopped_by == "fixed" and facts.parameters.check_sigma is not None:
         found.append(
             "The number of labels was fixed beforehand, but how many queries it took depended on noisy checks. So the "
@@ -74,7 +71,7 @@ def summary(facts: Facts) -> tuple[str, ...]:
             "Earlier runs had spent part of these people's budgets. Everything was charged to one ledger and is "
             "counted together: the budget holds for all of it."
         )
-    return tuple(found)
+    return (*found, *([not_proven(facts.manner.outside)] if facts.manner.outside else []))
 
 
 def nothing(facts: Facts) -> str:
@@ -220,15 +217,10 @@ def covered(facts: Facts) -> tuple[str, ...]:
     """Return what the guarantee covers; empty where there is none."""
     if not facts.publishable:
         return ()
-    voted = "cast the ballots" if facts.parameters.ballots else "taught the teachers"
-    released = "The labels, the queries that got none, and the moment at which labelling stopped."
-    if facts.parameters.ballots:
-        released = "The histogram of all ballots, the labels that were read off it, and how clear each label is."
-    elif facts.parameters.design is not None:
-        released = "The answer of the private test, the labels, and the queries that got none."
+    who = f"Everybody whose data {facts.manner.took_part}{facts.people_counted}"
     found = [
-        f"Everybody whose data {voted}{facts.people_counted}, each with the budget of their own group. {facts.unit}",
-        released,
+        f"{who}, each with the budget of their own group. {facts.unit}",
+        facts.manner.released,
         "The student, its predictions for rows that are not private, and whatever is computed from them, now or later.",
         "The figures of the public report: they follow from budgets, parameters and released answers alone.",
     ]
@@ -238,36 +230,13 @@ def covered(facts: Facts) -> tuple[str, ...]:
         for merge in facts.merged
     ]
     if facts.withdrawn:
-        left = "their places stay empty, and the promise about labels that were already given still holds for them."
-        if facts.parameters.ballots:
-            left = (
-                "whoever left before the histogram was released cast an empty ballot; a ballot that was cast by then "
-                "is in the histogram and stays there, and the promise about it still holds."
-            )
-        found.append(f"{facts.withdrawn:,} {'person' if facts.withdrawn == 1 else 'people'} withdrew: {left}")
+        who = "1 person" if facts.withdrawn == 1 else f"{facts.withdrawn:,} people"
+        found.append(f"{who} withdrew: {facts.manner.withdrew}")
     return tuple(found)
-
-
-def shared_out(facts: Facts) -> str:
-    """Return how people are shared out among teachers: each is with one, or with several where they are copied."""
-    most = max((group.copies for group in facts.groups), default=1)
-    return "disjoint sets of people" if most == 1 else f"sets of people, each person being in at most {most:,} of them"
 
 
 def public_facts(facts: Facts) -> tuple[str, ...]:
     """Return what the guarantee takes as public and does not protect."""
-    who = "Which teacher holds whose data (the partition), and how many withdrew: they leave an empty place."
-    how = (
-        "The number of teachers, the noise parameters, the threshold, the way of accounting and the rule for stopping."
-    )
-    if facts.parameters.ballots:
-        who = (
-            "How many withdrew: before the release their ballots become empty and they are still counted, after it "
-            "the histogram stays as it is."
-        )
-        how = (
-            "The cells, which follow from the pool alone, the weight of a ballot, the noise and the way of accounting."
-        )
     return (
         f"How many people there are{facts.people_counted}, and how many in each group.",
         (
@@ -275,10 +244,10 @@ def public_facts(facts: Facts) -> tuple[str, ...]:
             "it is itself sensitive, the table of groups must not be published. A group of fewer than "
             f"{facts.min_group_size} people is not counted, and beside it no other group is."
         ),
-        who,
+        facts.manner.public_people,
         f"The set of {len(facts.classes)} classes.",
         f"The {facts.n_pool:,} points that could be asked about (the pool), and their order.",
-        how,
+        facts.manner.public_settings,
     )
 
 
@@ -301,9 +270,10 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
             f"{', '.join(facts.replaces)} knows people of this run. Their budgets there and here add up.",
         )
     if not facts.publishable:
-        voted = "cast the ballots" if facts.parameters.ballots else "taught the teachers"
         why = "nothing is promised" if facts.guarantee.kind == "none" else "no guarantee is stated"
-        found.insert(0, f"Everybody whose data {voted}{facts.people_counted}: {why}, so nobody is protected.")
+        found.insert(
+            0, f"Everybody whose data {facts.manner.took_part}{facts.people_counted}: {why}, so nobody is protected."
+        )
     if facts.owner is not None and facts.owner.comparison is not None:
         found.append(
             "The comparison with other ways: it used the private data a second time, and part of it without noise."
@@ -347,17 +317,14 @@ def leaving(facts: Facts) -> tuple[str, ...]:
                 "about it stands."
             ),
         )
-    place = "their place in their teacher stays empty"
-    if facts.parameters.ballots:
-        place = "their ballot stays in the histogram if that was released with it"
     left = "Nobody has left this run so far."
     if facts.withdrawn:
         left = f"{facts.withdrawn:,} {'person has' if facts.withdrawn == 1 else 'people have'} left this run so far."
     found = [
         f"A person tells {whom} that they want to leave; they need not give a reason.",
         (
-            f"The data owner runs ipate withdraw{'' if run is None else f' on the folder of run {run}'}: {place}, and "
-            "nothing more is charged to them. Nobody else moves."
+            f"The data owner runs ipate withdraw{'' if run is None else f' on the folder of run {run}'}: "
+            f"{facts.manner.leaver}, and nothing more is charged to them. Nobody else moves."
         ),
         (
             "What was released before stays released, and what was charged for it stays charged: a release cannot be "

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ipate.accounting.bounds import find_bound
-from ipate.engines.teachers.variants import find_variant
 from ipate.files import json_text
+from ipate.release.description import GroupFacts
 from ipate.release.history import Composition
 from ipate.release.results import GroupResult
 from ipate.report import claims
-from ipate.report.facts import HAS_FIGURE, Facts, GroupFacts, Identity, Outcome, Owner, Scores, for_audience
+from ipate.report.facts import HAS_FIGURE, Facts, Identity, Outcome, Owner, Scores, for_audience
 from ipate.report.odds import RATES, Odds, balance, ending, odds
 from ipate.report.questions import layers_of, questions
 
@@ -163,15 +163,20 @@ def recipe(facts: Facts) -> str | None:
     """Return a program that computes releasable costs from public figures; None if no short one exists."""
     outcome, used = facts.outcome, facts.parameters
     bound = find_bound(used.bound)
-    simple = not find_variant(used.variant).takes_turns and used.stop != "drop"
-    if outcome is None or not facts.publishable or not simple or not outcome.n_queries or bound.recipe is None:
+    if (
+        outcome is None
+        or not facts.publishable
+        or not facts.manner.uniform
+        or not outcome.n_queries
+        or bound.recipe is None
+    ):
         return None
     queries, labels = outcome.n_queries - outcome.reused_queries, outcome.n_labels - outcome.reused_labels
     without = ", without those of earlier runs" if outcome.reused_queries else ""
     teachers = " and not reinforced" if outcome.reinforced else ""
     numbers = f"queries, labels = {queries}, {labels}  # rows of labels.csv; those answered{teachers}{without}\n"
-    if used.ballots:
-        numbers = "labels = 1  # all labels were read off one histogram, which costs as much as one label\n"
+    if not facts.manner.by_query:
+        numbers = "labels = 1  # all labels are of one release, which costs as much as one label\n"
     label, check = bound.recipe
     if used.laplace_scale is None:
         numbers += f"sigma = {used.sigma!r}\n"
@@ -214,15 +219,11 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
     if facts.outcome is None:
         return (f"There is no figure to check. {HAS_FIGURE}",)
     found = ["This report reads every charge from the run's ledger; the costs are the sums of these charges."]
-    if facts.publishable:
-        labels = "answered and not reinforced" if facts.outcome.reinforced else "answered"
-        counted = (
-            f"count the rows of labels.csv (queries) and those that were {labels} (labels), and take noise, weights"
-        )
-        if facts.parameters.ballots:
-            counted = "one histogram was released; take its noise, the weight of a ballot"
+    if facts.publishable and facts.manner.figures:
+        answered = "answered and not reinforced" if facts.outcome.reinforced else "answered"
+        figures = facts.manner.figures.format(answered=answered)
         found.append(
-            f"The costs follow from public figures: {counted} and δ from the tables of this report."
+            f"The costs follow from public figures: {figures} and δ from the tables of this report."
             + (" What earlier runs had spent is added." if facts.outcome.carried else "")
         )
     if facts.parameters.design is not None:
@@ -235,6 +236,8 @@ def ways_to_check(facts: Facts) -> tuple[str, ...]:
         ]
     elif recipe(facts) is not None:
         found.append("The program below does that without ipate.")
+    elif not facts.manner.figures:
+        found.append("No program that recomputes them covers this engine.")
     elif facts.publishable:
         found.append("The function ipate.account_for computes them too; under this bound any votes will do.")
     else:
@@ -302,6 +305,7 @@ def _publishable(facts: Facts) -> dict[str, Any]:
         "scores": None if facts.public_scores is None else _given(facts.public_scores),
         "student_folder": facts.student_folder or None,
         "parameters": asdict(facts.parameters),
+        "outside": list(facts.manner.outside),
         "noise": "seeded" if facts.guarantee.seeded else "secure",
         "split_seed": facts.split_seed,
         "versions": dict(facts.versions),

@@ -9,105 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from ipate.allocation.layout import Merge
-from ipate.ledger.records import Noise
-from ipate.people.budgets import MIN_GROUP_SIZE, Account, Budget, has_small, shown_count, shown_counts
-from ipate.planning.voting import BALLOTS, Voting
+from ipate.people.budgets import MIN_GROUP_SIZE, has_small, shown_count, shown_counts
+from ipate.release.description import GroupFacts, Manner, Parameters
 from ipate.release.history import Composition, Point
 from ipate.release.results import BallotFacts, Ending, GroupResult, Guarantee, StoppedBy
 
 Audience: TypeAlias = Literal["public", "private"]
 WITHHELD = "There is no figure for this run that may be published."
 HAS_FIGURE = "A run has one with secret noise, a bound that holds for all votes, and a pool without private rows."
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupFacts:
-    """The public facts of a group, all of which follow from budgets and numbers of people.
-
-    `account` has its budget, people and sensitivity, and `teachers` is the number of its teachers. `weight` is None
-    where teachers mix groups, `copies` is the number of teachers that learn from each person, and `participation` is
-    the share of queries on which its teachers vote.
-    """
-
-    account: Account
-    teachers: int
-    weight: float | None
-    copies: int
-    participation: float
-    people_share: float
-    vote_share: float  # of all weighted votes, or of all places in teachers where they mix groups
-
-    @property
-    def id(self) -> str:
-        """The group's id."""
-        return self.account.id
-
-    @property
-    def budget(self) -> Budget:
-        """The budget of each of its people."""
-        return self.account.group.budget
-
-    @property
-    def influence(self) -> float:
-        """The influence of one person, relative to the average person."""
-        return self.vote_share / self.people_share if self.people_share else 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class DesignFacts:
-    """The design of a release that is tested as a whole; it was fixed and public before the votes.
-
-    `reserve` is the relative margin of cost over the reference, `likely` the probability that votes as clear as that
-    pass, and `fallback` whether (ε/2, δ/10) was kept for a data-independent run after a failure.
-    """
-
-    queries: int
-    reference: str
-    reserve: float
-    likely: float
-    fallback: bool
-    digest: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parameters:
-    """The parameters of aggregation and accounting, all of which are public.
-
-    σ, σ_T, T and the scale of Laplace noise, which has no σ, are those at this number of teachers.
-    `orders` has the Rényi order that each account fixed beforehand, by group id, under bounds that need one.
-    """
-
-    voting: Voting = "teachers"
-    variant: str
-    rule: str
-    teachers: int
-    sigma: float | None
-    laplace_scale: float | None = None
-    check_sigma: float | None
-    threshold: float | None
-    bound: str
-    conversion: str
-    orders: Mapping[str, float]
-    stop: str
-    max_labels: int | None
-    teacher_model: str
-    student_model: str
-    reason: str
-    design: DesignFacts | None = None
-    queries: str = "random"  # the rule by which points are asked
-    n_queries: int | None = None  # how many were to be asked; None: as many as the budgets afford
-    counts: bool = False  # whether noisy counts are released with labels
-    n_first: int | None = None  # how many points were to be asked before a student was compared with the votes
-
-    @property
-    def ballots(self) -> bool:
-        """Whether people cast ballots instead of teaching teachers."""
-        return self.voting == BALLOTS
-
-    @property
-    def noise(self) -> Noise:
-        """The kind of noise of labels."""
-        return "gaussian" if self.laplace_scale is None else "laplace"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,6 +170,7 @@ class Facts(About):
     withdrawn: int
     notes: tuple[str, ...]
     parameters: Parameters
+    manner: Manner
     guarantee: Guarantee
     stopped_by: StoppedBy | None
     ledger_head: str | None = None

@@ -12,15 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ipate.engines.teachers.account import Comparison
+from ipate._types import Floats
 from ipate.errors import InputError
 from ipate.files import FilePath, replacing
 from ipate.people.budgets import strictest_first
-from ipate.report.facts import GroupFacts, Outcome
+from ipate.release.description import GroupFacts
+from ipate.release.results import GroupResult, Guarantee
+from ipate.report.facts import Outcome
 from ipate.report.formats import Markup, element, percent, plain
 
 if TYPE_CHECKING:
@@ -260,6 +262,38 @@ def _inline(text: str, salt: str) -> Markup:
         body = body.replace(colour, f"var(--series-{index + 1})")
     body = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px; font-family: inherit", body)
     return Markup(body.strip())
+
+
+class Account(Protocol):
+    """What each group has paid under one bound, and the guarantee of that figure."""
+
+    @property
+    def groups(self) -> Sequence[GroupResult]:
+        """What each group has paid in the end."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of these figures."""
+
+
+class Comparison(Protocol):
+    """Costs of the same releases under several bounds, as `compare_bounds` returns them."""
+
+    @property
+    def audits(self) -> Mapping[str, Account]:
+        """The account of every bound."""
+
+    @property
+    def history(self) -> Mapping[str, Floats]:
+        """ε after every query, of shape (queries, groups), by bound."""
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """The ids of the groups."""
+
+    @property
+    def publishable(self) -> bool:
+        """Whether every figure may be published."""
 
 
 FORMATS = (".svg", ".png", ".pdf")

@@ -6,6 +6,7 @@ It is written from a statement that is filtered for the person already, so it ha
 from collections.abc import Iterator
 
 from ipate.errors import InputError
+from ipate.release.description import not_proven
 from ipate.report.formats import Markup, bullets, element, example, factor_of, plain, small, table, up, weakness
 from ipate.report.odds import in_words
 from ipate.report.page import document
@@ -105,6 +106,8 @@ def _promise(statement: Statement) -> Iterator[str]:
         yield f"Nothing is promised to you about the run {statement.run}: {why}."
     else:
         yield f"No guarantee can be stated for the run {statement.run}: {private_costs(statement)}."
+    if statement.outside:
+        yield not_proven(statement.outside)
     if statement.withdrawn is not None:
         kept = ", and the promise about it stands" if statement.guaranteed else ""
         yield (

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ipate.accounting.bounds import find_bound
+from ipate.release.description import DesignFacts, GroupFacts
 from ipate.release.results import GroupResult
 from ipate.report.claims import promised_epsilon
-from ipate.report.facts import DesignFacts, Facts, GroupFacts, Outcome
+from ipate.report.facts import Facts, Outcome
 from ipate.report.formats import up, used
 
 RATES = (0.01, 0.1)  # false positives

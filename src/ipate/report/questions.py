@@ -9,7 +9,8 @@ The ten questions of a data protection officer, each with a short answer and the
 from dataclasses import dataclass
 
 from ipate.accounting.bounds import find_bound
-from ipate.report.claims import agreed, nothing, shared_out
+from ipate.release.description import not_proven
+from ipate.report.claims import agreed, nothing
 from ipate.report.facts import HAS_FIGURE, Facts
 from ipate.report.formats import left, plain, small, up
 from ipate.report.odds import DIFFERENCE, RATES, listed, odds, share
@@ -77,10 +78,7 @@ def _unit(facts: Facts) -> Layer:
 
 def _algorithms(facts: Facts) -> Layer:
     used = facts.parameters
-    how = f"{used.teachers:,} teachers were trained on {shared_out(facts)} and voted ({used.variant}), with "
-    how += f"{used.noise.capitalize()} noise on the counts."
-    if used.ballots:
-        how = "Every person cast one weighted ballot, and one noisy histogram of all ballots was released."
+    how = facts.manner.how
     if facts.elsewhere:
         how += " That happened elsewhere: that nobody moves more than the table of influence says is taken on trust."
     noise = "Noise was drawn from the operating system's secure randomness, independently for every class."
@@ -95,7 +93,9 @@ def _algorithms(facts: Facts) -> Layer:
             how,
             f"Costs were added up by the bound {find_bound(used.bound).describe(used.noise)}.",
             noise,
-            "The accounting is tested against independent computations, and by deliberate errors that tests must find.",
+            not_proven(facts.manner.outside)
+            or "The accounting is tested against independent computations, and by deliberate errors that tests must "
+            "find.",
         ),
         must=(
             check,
@@ -123,9 +123,6 @@ def _utility(facts: Facts) -> Layer:
 
 
 def _models(facts: Facts) -> Layer:
-    asked = "Queries are points of a public pool, asked once; nobody can ask further questions of the private data."
-    if facts.parameters.ballots:
-        asked = "There is one query, for all cells at once; nobody can ask further questions of the private data."
     model = "The model is central: whoever runs the program sees all data, and everybody else sees releases alone."
     if facts.sites:
         model = (
@@ -135,7 +132,7 @@ def _models(facts: Facts) -> Layer:
     return Layer(
         name="Query model and threat model",
         did=(
-            asked,
+            facts.manner.asked,
             model,
             "The attacker may know everybody else's data, all settings and all releases, and compute without limit.",
         ),
@@ -162,9 +159,7 @@ def _security(facts: Facts) -> Layer:
 
 
 def _collection(facts: Facts) -> Layer:
-    did = ["This run collected nothing: it read data that were there. Models of teachers are not kept."]
-    if facts.parameters.ballots:
-        did = ["This run collected nothing: it read data that were there."]
+    did = [facts.manner.collected]
     if facts.unprotected:
         did.append(f"{facts.unprotected:,} people of the same data were used as public or test data, unprotected.")
     return Layer(
@@ -207,7 +202,7 @@ def _protected(facts: Facts) -> str:
         return f"Nobody: {nothing(facts)}."
     if not facts.publishable:
         return "For nobody a guarantee can be stated; the budgets are what people allowed."
-    voted = "cast the ballots" if facts.parameters.ballots else "taught the teachers"
+    voted = facts.manner.took_part
     span = [group.budget.epsilon for group in facts.groups]
     range_ = f"ε = {plain(min(span))}" if min(span) == max(span) else f"ε = {plain(min(span))} to {plain(max(span))}"
     return f"Everybody whose data {voted}{facts.people_counted}, each with the budget of their group ({range_})."
@@ -218,8 +213,7 @@ def _unprotected(facts: Facts) -> str:
     if facts.unprotected:
         others += f", among them {facts.unprotected:,} people of the same file"
     if not facts.publishable:
-        voted = "cast the ballots" if facts.parameters.ballots else "taught the teachers"
-        return f"Everybody: those whose data {voted}{facts.people_counted}, and {others}."
+        return f"Everybody: those whose data {facts.manner.took_part}{facts.people_counted}, and {others}."
     return f"{others[0].upper()}{others[1:]}; and secrets that several people share."
 
 

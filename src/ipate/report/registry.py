@@ -13,7 +13,7 @@ from typing import Any
 
 from ipate.accounting.bounds import find_bound
 from ipate.errors import InputError
-from ipate.report.claims import covered, headline, not_covered, promised_epsilon, promises, public_facts, shared_out
+from ipate.report.claims import covered, headline, not_covered, promised_epsilon, promises, public_facts
 from ipate.report.facts import Facts, for_audience
 from ipate.report.formats import people_count, plain, small, up
 from ipate.report.odds import RATES, odds, share
@@ -73,12 +73,9 @@ def missing_fields(facts: Facts) -> tuple[str, ...]:
 
 
 def _description(facts: Facts) -> str:
-    way = f"{facts.parameters.teachers:,} teachers, trained on {shared_out(facts)}, labelled them with noise"
-    if facts.parameters.ballots:
-        way = "one noisy histogram of everybody's ballots labelled them"
     return (
-        f"A classifier that learnt from labels of {facts.n_pool:,} public points; {way}. Each of the people who took "
-        f"part ({facts.people}) has a budget of their own (individualized PATE)."
+        f"A classifier that learnt from labels of {facts.n_pool:,} public points; {facts.manner.way}. Each of the "
+        f"people who took part ({facts.people}) has a budget of their own (individualized PATE)."
     )
 
 
@@ -137,10 +134,12 @@ def _accounting(facts: Facts) -> dict[str, Any]:
 
 def _implementation(facts: Facts) -> dict[str, Any]:
     used = facts.parameters
-    noise = f"Gaussian noise of standard deviation {plain(used.sigma or 0.0)}"
+    noise = "Noise that the engine states no parameters of"
     if used.laplace_scale is not None:
         noise = f"Laplace noise with scale {plain(used.laplace_scale)}"
-    noise += " on every entry of one histogram" if used.ballots else " on the votes of each class, and their argmax"
+    elif used.sigma is not None:
+        noise = f"Gaussian noise of standard deviation {plain(used.sigma)}"
+    noise += facts.manner.noise_on
     if used.check_sigma is not None and used.threshold is not None:
         noise += (
             f", after a noisy test (σ = {plain(used.check_sigma)}) of the largest count against {plain(used.threshold)}"
@@ -199,7 +198,7 @@ def _front(facts: Facts, student: Mapping[str, Any]) -> dict[str, Any]:
     front: dict[str, Any] = {
         "library_name": "ipate",
         "pipeline_tag": "tabular-classification" if student["image"] is None else "image-classification",
-        "tags": ["differential-privacy", "PATE", facts.parameters.voting, facts.parameters.student_model],
+        "tags": ["differential-privacy", "PATE", facts.parameters.engine, facts.parameters.student_model],
         "datasets": [facts.data_name],
         "privacy": {
             "guarantee": facts.guarantee.kind,

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from ipate.accounting.bounds import find_bound
+from ipate.release.description import not_proven
 from ipate.release.results import SEEDED, Kind
 from ipate.report.claims import assured
 from ipate.report.formats import left as left_of
@@ -95,6 +96,7 @@ class Statement:
     entries: tuple[RunEntry, ...]  # every run on the ledger with this person
     unprotected: tuple[Use, ...] = ()  # runs that used their rows as pool or test data
     agreement: Agreement = Agreement()
+    outside: tuple[str, ...] = ()  # parts of the run that are not part of this package
     odds: tuple[float, ...] | None = None  # true positives of the best test at `ipate.report.odds.RATES`, if promised
 
 
@@ -106,6 +108,7 @@ class Withdrawal:
     when: str  # in UTC
     group: str  # the group that the person counted with
     teachers: tuple[int, ...]  # the teachers that learnt from the person
+    place: str = ""  # what the withdrawal does to the person's data, where no teachers learnt from it
     trained: bool  # whether one of them had voted, so that it must be trained again
     labelling: str  # not begun, begun or complete
     labels: int | None  # released before and possibly changed by the person's data, as are the next two
@@ -208,6 +211,8 @@ def _promise(statement: Statement) -> Iterator[str]:
     else:
         why = f"{private_costs(statement)}, and that is not differential privacy"
         yield f"{who}, allowed {budget}. No guarantee can be stated: {why}."
+    if statement.outside:
+        yield not_proven(statement.outside)
     if statement.asked != statement.group:
         kept = ": they are protected at least as well as they asked" if statement.guaranteed else ""
         yield f"They asked for {statement.asked} and count with the stricter {statement.group}{kept}."
@@ -278,9 +283,7 @@ def _places(entry: "Withdrawal") -> tuple[str, str]:
     teachers = f"teacher{'s' if len(entry.teachers) > 1 else ''} {', '.join(map(str, entry.teachers))}"
     if entry.teachers:
         return teachers, f"their place in {teachers} stays empty"
-    if entry.labelling != "not begun":
-        return teachers, "their ballot is in the released histogram and stays there"
-    return teachers, "their ballot stays empty"
+    return teachers, entry.place
 
 
 def _later(statement: Statement) -> Iterator[str]:
@@ -323,7 +326,9 @@ def left(entry: Withdrawal, run: str) -> tuple[str, ...]:
     """Return sentences on the effects of a withdrawal and on what it cannot undo."""
     teachers, place = _places(entry)
     found = [f"Person {entry.person} has withdrawn from {run}: {place}, and nobody else moves."]
-    if entry.trained:
+    if entry.trained and entry.labelling == "complete":
+        found.append(f"What {teachers} had learnt and voted is erased.")
+    elif entry.trained:
         found.append(
             f"What {teachers} had learnt and voted is erased, and no label is given before they have learnt again "
             f"without this person: ipate run --resume {run} trains them alone."
@@ -344,7 +349,9 @@ def proposed(entry: Withdrawal, run: str) -> tuple[str, ...]:
         f"If person {entry.person} (group {entry.group}) withdraws from {run}, {place}.",
         "Nobody else moves. This cannot be undone.",
     ]
-    if entry.trained:
+    if entry.trained and entry.labelling == "complete":
+        found.append(f"What {teachers} learnt and voted would be erased.")
+    elif entry.trained:
         found.append(
             f"What {teachers} learnt and voted would be erased, and ipate run --resume {run} would train them again "
             "without this person before any further label."

@@ -10,8 +10,8 @@ import numpy as np
 from ipate.accounting.bounds import Meter
 from ipate.ledger.base import Ledger
 from ipate.ledger.carry import Histories, Place
+from ipate.ledger.finding import LEDGER
 from ipate.ledger.records import PersonRecord
-from ipate.ledger.sqlite import SqliteLedger
 from ipate.people.budgets import Account
 from ipate.release.results import Kind, state_guarantee
 from ipate.report.statement import Which
@@ -92,7 +92,7 @@ class Balances:
     def _at(self, run: str) -> Ledger:
         """Return the ledger as of a run, whose accounts decide what a budget is."""
         if run not in self._opened:
-            opened = SqliteLedger.open(ledger_path(self._folder), run=run, readonly=True)
+            opened = LEDGER.read(ledger_path(self._folder), run)
             self._opened[run] = self._stack.enter_context(opened)
         return self._opened[run]
 
@@ -109,7 +109,7 @@ class Balances:
             records=_whole_runs(ledger, records),
             labels=sum(record.labels for record in mine),
             checks=sum(record.checks for record in mine),
-            ballots=sum(record.ballots for record in mine),
+            ballots=sum(record.vectors for record in mine),
             epsilon=ledger.terms[last.account].epsilon(cost) if cost.any() else 0.0,
             budget=last.budget,
             kind=_least_of(kinds | ({"private"} if ledger.private_history else set())),
@@ -149,6 +149,6 @@ def _joined(ledger: Ledger, name: str, parts: list[PersonRecord]) -> PersonRecor
         run=name,
         checks=sum(part.checks for part in parts),
         labels=sum(part.labels for part in parts),
-        ballots=sum(part.ballots for part in parts),
+        vectors=sum(part.vectors for part in parts),
         epsilon=float(meter.epsilon(cost, parts[0].delta)[0]) if cost.any() else 0.0,
     )

@@ -11,10 +11,11 @@ from typing import Any
 
 from ipate._version import library_versions
 from ipate.config import RunConfig
+from ipate.engines.choose import read_settings
+from ipate.engines.context import Settings
 from ipate.errors import InputError
 from ipate.files import FileLock, write_text
 from ipate.models.named import NETS
-from ipate.planning.settings import Settings
 
 _FORMAT = "ipate run 1"
 _PRIVATE_NOTE = """This folder is private: it holds the votes of the teachers, the assignment of people to teachers, the
@@ -96,7 +97,7 @@ class RunFolder:
     @cached_property
     def settings(self) -> Settings:
         """The resolved settings of the run, from `settings.json`; they are never chosen again."""
-        return Settings.read(self.path / "settings.json")
+        return read_settings(self.path / "settings.json")
 
     def note_versions(self) -> None:
         """Record the library versions of a resumed run where they differ from the last ones."""
@@ -127,7 +128,7 @@ class RunFolder:
             "data.json",
             "schema.json",
             "settings.json",
-            "queries.json",
+            "queries.npz",
             self._lock_file.name,
         ):
             (self.path / name).unlink(missing_ok=True)

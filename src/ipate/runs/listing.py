@@ -4,13 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from ipate.errors import InputError, IpateError
-from ipate.planning.voting import BALLOTS
 from ipate.release.results import Record
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import known_heads, ledger_path, read_record, reading, student_folder
+from ipate.runs.task import engine_of
 
 State: TypeAlias = Literal["complete", "interrupted", "running", "broken"]
 STAGES = ("data", "allocation", "teachers", "labels", "student", "scores", "comparison", "report")
@@ -26,7 +24,7 @@ class RunState:
     begun: str = ""
     data: str = ""
     variant: str = ""
-    voting: str = ""  # teachers or ballots; auto before the settings are resolved
+    engine: str = ""  # auto before the settings are resolved
     done: tuple[str, ...] = ()  # the completed stages, of `STAGES`
     teachers: tuple[int, int] | None = None  # how many have voted, of how many; None before the first
     labels: int | None = None
@@ -50,18 +48,21 @@ def state_of(path: Path) -> RunState:
     try:
         folder = RunFolder.open(path)
         record = read_record(folder)
-        teachers = _teachers(folder)
-        done = _done(folder, record, voted=teachers is not None and teachers[0] == teachers[1])
+        engine = engine_of(folder) if folder.begun else None
+        trained = () if engine is None else engine.trained(folder.private).tolist()
+        teachers = (sum(trained), len(trained)) if trained else None
+        done = _done(folder, record, voted=bool(trained) and all(trained), trains=engine is not None and engine.trains)
         if known_heads(folder):  # otherwise nothing has been charged yet
             with reading(folder):
                 pass  # opening it raises if the ledger is missing, does not verify, or was rolled back
-        chosen = folder.settings if folder.begun else folder.config.labelling
-        variant, voting = chosen.variant, chosen.voting
+        variant, named = folder.config.labelling.variant, str(folder.config.labelling.voting)
+        if engine is not None:
+            variant, named = folder.settings.variant, folder.settings.engine
     except (IpateError, OSError, ValueError) as error:
         return RunState(path=path, state="broken", why=" ".join(str(error).split()))
     config = folder.config
     needed = set(STAGES) - (set() if config.compare else {"comparison"})
-    needed -= {"teachers"} if voting == BALLOTS else set()
+    needed -= set() if engine is None or engine.trains else {"teachers"}
     state: State = "complete" if needed <= set(done) else "interrupted"
     return RunState(
         path=path,
@@ -73,19 +74,20 @@ def state_of(path: Path) -> RunState:
         begun=str(folder.facts.get("begun", "")),
         data=config.data.file.name if config.data.file is not None else str(config.data.name),
         variant=variant,
-        voting=voting,
+        engine=named,
         guarantee="" if record is None else record.kind,
         ledger=str(ledger_path(folder)),
     )
 
 
-def _done(folder: RunFolder, record: Record | None, *, voted: bool) -> tuple[str, ...]:
+def _done(folder: RunFolder, record: Record | None, *, voted: bool, trains: bool) -> tuple[str, ...]:
     """Return the stages whose file exists: files are written atomically, so an existing one is complete."""
     shown = folder.private if record is None or not record.publishable else folder.public
     there = {
         "data": (folder.path / "data.json").is_file(),
         "allocation": (folder.private / "allocation.npz").is_file(),
-        "teachers": voted,
+        "teachers": voted
+        or (trains and record is not None),  # after the release, votes that are erased are not cast again
         "labels": record is not None and (shown / "labels.csv").is_file(),
         "student": record is not None and (student_folder(folder, record) / "student.json").is_file(),
         "scores": (folder.private / "metrics.json").is_file(),
@@ -93,11 +95,3 @@ def _done(folder: RunFolder, record: Record | None, *, voted: bool) -> tuple[str
         "report": any((part / "report.html").is_file() for part in (folder.public, folder.private)),
     }
     return tuple(stage for stage in STAGES if there[stage])
-
-
-def _teachers(folder: RunFolder) -> tuple[int, int] | None:
-    votes = folder.private / "votes"
-    if not (votes / "store.json").is_file():
-        return None
-    marks = np.load(votes / "done.npy", allow_pickle=False)
-    return int(marks.sum()), len(marks)

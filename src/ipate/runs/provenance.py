@@ -16,13 +16,13 @@ from typing import Any
 from ipate.files import read_table, write_csv
 from ipate.report.facts import ConsentFacts, Identity
 from ipate.runs.folder import RunFolder
-from ipate.runs.task import Task
+from ipate.runs.task import FileTask
 
 _BLOCK = 1 << 20
 _COLUMNS = ("person", "date", "version")
 
 
-def keep_provenance(folder: RunFolder, task: Task) -> None:
+def keep_provenance(folder: RunFolder, task: FileTask) -> None:
     """Write the records of consent and the keyed fingerprint of the private file, once; both are private."""
     consents = folder.private / "consent.csv"
     if task.consents and not consents.is_file():

@@ -1,6 +1,7 @@
 """The report of a run, written from its folder and its ledger."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from ipate.report.statement import owed, stayed_out
 from ipate.runs.comparison import OTHERS
 from ipate.runs.folder import RunFolder, refuse_public
 from ipate.runs.ledgers import read_record, reading, student_folder
-from ipate.runs.person import left_before, withdrawals
 from ipate.runs.provenance import consent_facts, identity_of, private_fingerprint
+from ipate.runs.task import engine_of
+from ipate.runs.withdrawal import left_before, withdrawals
 
 
 def write_report(
@@ -84,37 +86,31 @@ def write_exports(
     return tuple(texts)
 
 
-def report_fit(model: Any, path: str | Path, *, private: bool, name: str, **responsible: str | None) -> Path:
-    """Write the report of a fitted classifier, and return the path of the HTML file.
+def report_fit(
+    source: Source, path: str | Path, *, private: bool, label_accuracy: float | None, **responsible: str | None
+) -> Path:
+    """Write the report of a fit without a folder, and return the path of the HTML file.
 
-    `responsible` are `controller` and `contact`, as in `[report]` of a run's configuration.
+    Parameters
+    ----------
+    source : Source
+        The record and the allocation of the fit, what its engine states (`Engine.report`), and facts about its data.
+    path : path
+        The HTML file.
+    private : bool
+        Whether the report is for the data owner.
+    label_accuracy : float or None
+        The share of labels that are right, where true labels are known; it is private.
+    **responsible
+        `controller` and `contact`, as in `[report]` of a run's configuration.
     """
-    about = check_report(**responsible)
-    record, extract, html = model._record, model._extract, check_target(path)
-    if extract.answers:
-        record.check_answers(extract.answers)
-    source = Source(
-        record=record,
-        allocation=model.allocation_,
-        settings=model.choice_,
-        extract=extract,
-        data_name=name,
-        unprotected=model._unprotected,
-        min_group_size=model.min_group_size,
-        classes=tuple(str(label) for label in model.classes_.tolist()),
-        teacher_model=type(model._teacher()).__name__,
-        student_model=type(model.student_).__name__,
-        noise_seed=model.noise_seed,
-        split_seed=model.random_state if isinstance(model.random_state, int) else None,
-        versions=model._versions,
-        levels=model._by_level,
-        by_row=model._by_row,
-        overlap=model.allow_overlap,
-        identity=Identity(controller=about.controller, contact=about.contact),
-    )
+    about, html, record = check_report(**responsible), check_target(path), source.record
+    if source.extract.answers and source.described.manner.by_query:
+        record.check_answers(source.extract.answers)
+    source = replace(source, identity=Identity(controller=about.controller, contact=about.contact))
 
     def owner(outcome: Outcome) -> Owner:
-        scores = Scores(labels=record.n_labels, queries=record.n_queries, label_accuracy=model.vote_accuracy_)
+        scores = Scores(labels=record.n_labels, queries=record.n_queries, label_accuracy=label_accuracy)
         return Owner(outcome=outcome, scores=scores)
 
     return write_facts(assemble(source, "private" if private else "public", owner), html).html
@@ -140,12 +136,14 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
         raise InputError(
             f"{folder.path}: the run has not labelled yet; finish it with ipate run --resume {folder.path}"
         )
-    if audience == "private" or record.publishable:
+    allocation = Allocation.load(folder.private / "allocation.npz")
+    described = engine_of(folder).report(folder.settings, allocation)
+    if described.manner.by_query and (audience == "private" or record.publishable):
         record.check_answers(extract.answers)
     return Source(
         record=record,
-        allocation=Allocation.load(folder.private / "allocation.npz"),
-        settings=folder.settings,
+        allocation=allocation,
+        described=described,
         data_name=config.data.file.name if config.data.file is not None else str(data["name"]),
         data_source="" if config.data.file is not None else str(data["source"]),
         data_notes=tuple(data["notes"]),
@@ -156,7 +154,6 @@ def _source(folder: RunFolder, audience: Audience) -> Source:
         min_group_size=config.budgets.min_group_size,
         public_scores=_public_scores(folder, data),
         student_folder=_student(folder, record),
-        teacher_model=config.teachers.model,
         student_model=config.student.model,
         noise_seed=config.seed,
         split_seed=config.split_seed,

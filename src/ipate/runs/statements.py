@@ -18,19 +18,21 @@ from typing import Self
 import numpy as np
 
 from ipate.allocation.allocation import Allocation
+from ipate.engines.context import Bar
 from ipate.errors import InputError, show
 from ipate.files import write_text
 from ipate.ledger.records import PersonRecord
 from ipate.people.budgets import Account
 from ipate.people.ids import plain_id
+from ipate.release.description import from_outside
 from ipate.report.letter import letter
 from ipate.report.odds import power
 from ipate.report.statement import Agreement, RunEntry, Statement, Unprotected, Use, for_the_person
 from ipate.runs.balances import Balance, Balances
 from ipate.runs.folder import RunFolder, refuse_public
-from ipate.runs.ledgers import Bar
-from ipate.runs.person import left_before, withdrawals
 from ipate.runs.provenance import consents_of
+from ipate.runs.task import engine_of
+from ipate.runs.withdrawal import left_before, withdrawals
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")  # ids that are names of files
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)  # names of devices on Windows
@@ -50,6 +52,7 @@ class Statements:
         self._left = {**left_before(folder), **{entry.person: entry.when for entry in withdrawals(folder)}}
         self._consents = consents_of(folder)
         self._stack, self._balances = ExitStack(), Balances(folder)
+        self._outside = from_outside(**engine_of(folder).parts(folder.settings))
         self._odds: dict[tuple[object, ...], tuple[float, ...]] = {}
 
     def __enter__(self) -> Self:
@@ -116,6 +119,7 @@ class Statements:
             entries=tuple(_entry(record) for record in balance.records),
             unprotected=uses,
             agreement=self._agreement(known),
+            outside=self._outside,
             odds=self._best_test(balance, home) if guaranteed else None,
         )
         return full if private else for_the_person(full)
@@ -156,8 +160,8 @@ def state(folder: RunFolder, person: str, *, private: bool = False) -> Statement
 
 
 def _entry(record: PersonRecord) -> RunEntry:
-    same = {name: value for name, value in asdict(record).items() if name not in ("account", "time")}
-    return RunEntry(opened=record.time, **same)
+    same = {name: value for name, value in asdict(record).items() if name not in ("account", "time", "vectors")}
+    return RunEntry(opened=record.time, ballots=record.vectors, **same)
 
 
 def check_letters(folder: RunFolder, target: Path) -> None:

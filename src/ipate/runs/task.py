@@ -9,31 +9,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ipate._types import Ints
+from ipate.accounting.ladder import Design
+from ipate.allocation.allocation import Allocation
 from ipate.config import RunConfig
 from ipate.data import load
 from ipate.data.columns import Roles
 from ipate.data.dataset import Dataset, Partition, partition
+from ipate.data.frames import RowBlocks
 from ipate.data.schema import Declared, Schema
 from ipate.data.sources import Sources, read_parts
+from ipate.engines.ballots.engine import Ballots
+from ipate.engines.base import Engine
+from ipate.engines.choose import Request
+from ipate.engines.context import Task
+from ipate.engines.teachers.engine import Teachers
+from ipate.engines.teachers.reference import Reference, Simulator, read_design
 from ipate.engines.teachers.votes import read_votes
 from ipate.errors import InputError, show
 from ipate.files import fingerprint
+from ipate.ledger.admission import Roster
+from ipate.ledger.records import PolicyTerms
 from ipate.models.named import NETS, import_from, make_model
+from ipate.models.workers import Backend
 from ipate.options import ReferenceConfig
 from ipate.people.grouping import find_rows, refusing_large_delta, row_name
 from ipate.people.ids import warn_alike
 from ipate.people.people import People, make_people
 from ipate.people.policy import agreed_before
-from ipate.planning.choose import group_limit
-from ipate.planning.reference import Reference, Simulator, read_design
-from ipate.public.features import Kind
-from ipate.students.student import STUDENTS, find_student
+from ipate.pipeline import Options, Pupil
+from ipate.runs.folder import RunFolder
+from ipate.students.student import find_student
 
 DEFAULT_POLICY = {"high": 1.0, "average": 2.0, "low": 3.0}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Task:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FileTask(Task):
     """The partitioned data of a run and the people of its private part.
 
     `unprotected` has the ids of the people whose rows of the private file are used as pool or test data. `overlap`
@@ -41,14 +52,30 @@ class Task:
     or not; `public_truth` and `public_test`, that the pool and the test data come from public files with their labels.
     """
 
+    config: RunConfig
     data: Dataset
     parts: Partition
     people: People
-    unprotected: NDArray[np.str_]
-    pool: str  # fingerprint of the public points and the classes
+    unprotected: tuple[str, ...]
+    fingerprint: str
+    name: str
+    classes: tuple[str, ...]
+    seed: int
+    notes: tuple[str, ...] = ()
     overlap: bool = False
     public_truth: bool = False
     public_test: bool = False
+
+    @property
+    def public_metrics(self) -> frozenset[str]:
+        """The names of the metrics that depend on releases and public data alone.
+
+        The student is public, so its scores on a public test file are too; on rows of people they are not.
+        """
+        known = {"labels", "queries", "reinforced", "labels_of_standard_pate", "label_notes"}
+        known |= {"voting_accuracy"} if self.public_truth else set()
+        scores = {"student_accuracy", "balanced_accuracy", "majority_accuracy", "by_class"}
+        return frozenset(known | (scores if self.public_test else set()))
 
     @property
     def consents(self) -> tuple[tuple[str, str, str], ...]:
@@ -67,38 +94,101 @@ class Task:
         return tuple(zip(self.people.ids.tolist(), days[latest].tolist(), versions[latest].tolist(), strict=True))
 
     @property
-    def queries(self) -> Ints:
+    def points(self) -> Ints:
         """The row of each public point in its own file, by which labels.csv names it."""
         n_public, n_test = self.data.separate
         return self.parts.public - (self.data.n_rows - n_public - n_test) if n_public else self.parts.public
 
-    def features(self, rows: Ints, *, model: str) -> NDArray[Any]:
-        """Return rows in the shape that a model needs: channels-first images for nets, vectors otherwise."""
-        if model not in STUDENTS or not STUDENTS[model].images:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of public points and the shape of one."""
+        return (len(self.parts.public), *self.data.X.shape[1:])
+
+    @property
+    def image(self) -> tuple[int, ...] | None:
+        """The shape of one image; None for a table."""
+        return self.shape[1:] if self.data.kind == "image" else None
+
+    def pool(self, form: str = "model") -> NDArray[Any]:
+        """Return the public points."""
+        rows = self.parts.public
+        return np.asarray(self.data.X[rows]) if form == "numbers" else self.features(rows, form)
+
+    def rows(self, form: str = "model") -> Any:
+        """Return the private rows."""
+        rows = self.parts.private
+        return RowBlocks(self.data.X, rows) if form == "numbers" else self.features(rows, form)
+
+    @property
+    def codes(self) -> Ints:
+        """The class id of every private row."""
+        return np.asarray(self.data.y[self.parts.private])
+
+    @property
+    def truth(self) -> Ints:
+        """The class ids of the public points."""
+        return np.asarray(self.data.y[self.parts.public])
+
+    def features(self, rows: Ints, form: str) -> NDArray[Any]:
+        """Return rows as a model reads them: channels-first images for nets, vectors otherwise."""
+        if form != "images":
             return np.asarray(self.data.features(rows))
         if self.data.kind != "image":
-            raise InputError(f"model is {model!r}: it needs images, but {self.data.name} is a table")
+            raise InputError(f"the model is a net: it needs images, but {self.data.name} is a table")
         images = np.asarray(self.data.features(rows, flat=False))
         return np.moveaxis(images, 3, 1) if images.ndim == 4 else images
 
+    def roster(self, allocation: Allocation) -> Roster:
+        """Return the people of the run for its ledger, with the answers of the configuration."""
+        return roster_of(self.config, allocation, self.unprotected)
 
-def prepare(config: RunConfig) -> Task:
+
+def roster_of(config: RunConfig, allocation: Allocation, unprotected: Sequence[str] = ()) -> Roster:
+    """Return the people of a run for its ledger, with the answers of the configuration."""
+    return Roster(
+        people=allocation.members(),
+        unprotected=unprotected,
+        withdrawn=allocation.former(),
+        policy=_policy(config),
+        rows=config.data.file is None or config.data.person is None,
+        overlap=config.data.allow_overlap,
+        new_people=config.new_people,
+        accept_larger_budgets=config.accept_larger_budgets,
+    )
+
+
+def _policy(config: RunConfig) -> PolicyTerms | None:
+    """Return what the people of a run agreed to; None without a version, or where everybody chose their own ε."""
+    given = config.budgets
+    levels = given.policy or ({} if given.epsilon is None else {"everybody": given.epsilon})
+    if given.policy_version is None or not levels:
+        return None
+    delta = None if given.delta == "auto" else given.delta
+    return PolicyTerms(given.policy_version, tuple(sorted(levels.items())), delta)
+
+
+def prepare(config: RunConfig) -> FileTask:
     """Load and partition the data, and find the people of the private part with their budgets."""
     data, parts = (_named if config.data.file is None else _own_files)(config)
     pool = fingerprint(data.classes, data.X[parts.public])
     _check_version(data, parts.private, config)
     people = _people(data, parts.private, config)
     _check_days(data, parts.private, people, config)
-    unprotected = _unprotected(data, parts)
+    unprotected = tuple(_unprotected(data, parts).tolist())
     if data.person_id is not None:
-        warn_alike([*people.ids.tolist(), *unprotected.tolist()], where=data.name)
+        warn_alike([*people.ids.tolist(), *unprotected], where=data.name)
     own_pool, own_test = data.separate
-    return Task(
+    return FileTask(
+        config=config,
         data=data,
         parts=parts,
         people=people,
         unprotected=unprotected,
-        pool=pool,
+        fingerprint=pool,
+        name=data.name,
+        classes=data.classes,
+        seed=config.split_seed,
+        notes=data.notes,
         overlap=config.data.allow_overlap,
         public_truth=own_pool > 0,
         public_test=own_test > 0,
@@ -204,7 +294,7 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
             )
         levels, policy = _drawn(given.shares, len(private), config.split_seed), given.policy or DEFAULT_POLICY
     with refusing_large_delta():
-        people = make_people(
+        return make_people(
             len(private),
             budgets=epsilon,
             levels=levels,
@@ -216,15 +306,6 @@ def _people(data: Dataset, private: Ints, config: RunConfig) -> People:
             merge_within=given.merge_within,
             place=lambda row: _place(data, int(private[row])),
         )
-    most = group_limit(
-        given.max_groups,
-        n_people=people.n_people,
-        n_classes=data.n_classes,
-        n_teachers=config.teachers.number,
-        points_per_teacher=config.teachers.points,
-        voting=config.labelling.voting,
-    )
-    return people.merged(max_groups=most, min_group_size=given.min_group_size)
 
 
 def _drawn(shares: dict[str, float], n: int, seed: int) -> NDArray[np.str_]:
@@ -235,33 +316,61 @@ def _drawn(shares: dict[str, float], n: int, seed: int) -> NDArray[np.str_]:
     return np.random.default_rng([seed, 1]).permutation(levels)
 
 
-def requested_settings(config: RunConfig, *, n_classes: int) -> dict[str, Any]:
-    """Return the requested settings as arguments of `choose_settings`."""
-    wanted = config.labelling
-    return {
-        **wanted.model_dump(exclude={"rule", "power", "min_labels", "embedding"}),
-        "nets": config.teachers.model in NETS,
-        "student": find_student(config.student.model),
-        "options": {name: getattr(wanted, name) for name in ("rule", "power") if getattr(wanted, name) is not None},
-        "n_teachers": config.teachers.number,
-        "points_per_teacher": config.teachers.points,
-        "reference": _reference(config, n_classes),
-        "design": None if config.reference.design is None else read_design(config.reference.design),
-    }
+def request_of(config: RunConfig, *, n_classes: int | None = None) -> Request:
+    """Return the engine that a configuration asks for; without `n_classes` the source of a design is not read."""
+    wanted, teachers = config.labelling, config.teachers
+    asked = wanted.model_dump(exclude={"voting", "min_labels"})
+    shared = {name: asked[name] for name in ("variant", "embedding", "bound", "conversion")}
+    return Request(
+        engine=wanted.voting,
+        teachers=Teachers(
+            model=teachers.model,
+            options=teachers.options,
+            number=teachers.number,
+            points=teachers.points,
+            reference=None if n_classes is None else _reference(config, n_classes),
+            **asked,
+        ),
+        ballots=Ballots(**shared),
+        needed=wanted.min_labels,
+        key="labelling.min_labels or --min-labels",
+    )
 
 
-def embedding(config: RunConfig, shape: Sequence[int]) -> Kind | None:
-    """Return the features in which queries and cells of a run are chosen; "auto" is what suits its student.
-
-    `shape` is that of one point of the pool.
-    """
-    wanted = config.labelling.embedding
-    return find_student(config.student.model).embedding(shape) if wanted == "auto" else wanted
+def engine_of(folder: RunFolder) -> Engine[Any]:
+    """Return the engine of a run whose settings are resolved, with the options of its configuration."""
+    return request_of(folder.config).named(folder.settings.engine)
 
 
-def _reference(config: RunConfig, n_classes: int) -> Reference | None:
-    """Return the reference of a design; None if the configuration has no reference or names a design."""
+def options_of(config: RunConfig, *, n_classes: int, image: tuple[int, ...] | None = None) -> Options:
+    """Return what a configuration asks of a run; `image` is the shape of one image of the data."""
+    return Options(
+        request=request_of(config, n_classes=n_classes),
+        pupil=Pupil(student=find_student(config.student.model), model=make_student(config, image_shape=image)),
+        noise_seed=config.seed,
+        max_groups=config.budgets.max_groups,
+        min_group_size=config.budgets.min_group_size,
+        compute=compute_of(config),
+    )
+
+
+def compute_of(config: RunConfig) -> Backend:
+    """Return where the models of a run are trained; worker processes also for one job, so that a crash stays there."""
+    wanted = config.teachers
+    return Backend(
+        backend=wanted.engine,
+        n_jobs=wanted.n_jobs,
+        address=wanted.address,
+        device=wanted.device,
+        cpu_seconds=wanted.cpu_seconds,
+    )
+
+
+def _reference(config: RunConfig, n_classes: int) -> Reference | Design | None:
+    """Return the reference of a design, or the design; None if the configuration has neither."""
     wanted = config.reference
+    if wanted.design is not None:
+        return read_design(wanted.design)
     if wanted.accuracy is None and wanted.votes is None:
         if wanted != ReferenceConfig(design=wanted.design):
             raise InputError("reference needs accuracy, the expected accuracy of a teacher, or votes")
@@ -292,8 +401,6 @@ def _about(what: str) -> Iterator[None]:
 
 def check_models(config: RunConfig) -> None:
     """Refuse an invalid student, teacher or engine before anything is written."""
-    from ipate.models.workers import Engine
-
     if config.code is not None:
         import_from(config.code)
     wanted = config.teachers
@@ -311,4 +418,4 @@ def check_models(config: RunConfig) -> None:
             f"cpu_seconds is {wanted.cpu_seconds:g}: {wanted.model} takes a fixed number of steps, whatever its rows; "
             "leave cpu_seconds out"
         )
-    Engine(backend=wanted.engine, n_jobs=wanted.n_jobs, address=wanted.address)
+    compute_of(config)

@@ -5,6 +5,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from ipate.data.schema import Feature, Schema
+from ipate.release.description import not_proven
 from ipate.release.results import Record
 from ipate.students.scores import label_counts
 
@@ -21,6 +22,7 @@ def origin(
     record: Record,
     *,
     data: str,
+    how: str,
     classes: Sequence[Any],
     n_people: int,
     unprotected: int,
@@ -30,7 +32,8 @@ def origin(
 ) -> dict[str, Any]:
     """Return the facts of `student.json` about how a student was made and which guarantee holds.
 
-    `made` are further public settings. Costs are given only if the record's figures may be published.
+    `how` says how labels came about, with places for the numbers of `labels` and of points of the `pool`. `made` are
+    further public settings. Costs are given only if the record's figures may be published.
     """
     open_ = record.publishable
     groups = [
@@ -42,6 +45,7 @@ def origin(
     return {
         "made": {
             "data": data,
+            "how": how.format(**labels),
             **made,
             "bound": record.bound,
             "conversion": record.conversion,
@@ -105,22 +109,16 @@ def _what(facts: Mapping[str, Any]) -> list[str]:
 
 def _how(made: Mapping[str, Any]) -> list[str]:
     counts = ", ".join(f"{name} {count:,}" for name, count in made["labels_by_class"].items())
-    settings = [f"{name} {value}" for name, value in made.items() if not isinstance(value, dict) and value is not None]
-    way = (
-        "Models (teachers) were each trained on private rows of some of the people. Their noisy votes labelled "
-        f"{made['labels']:,} of {made['pool']:,} public points; the student was trained on these."
-    )
+    apart = ("how", "not_proven", "labels_by_class")
+    settings = [f"{name} {value}" for name, value in made.items() if name not in apart and value is not None]
+    way = made["how"]
     if made.get("reinforced"):
         way += (
             f" {made['reinforced']:,} further points kept the class of a first student, which had learnt from some of "
             "these labels, because the noisy votes did not contradict it; the student was trained on these points too."
         )
-    if made.get("voting") == "ballots":
-        way = (
-            "Every person cast one ballot, weighted by their budget, for the class of the public cell that their rows "
-            f"fall into. One noisy histogram of all ballots labelled the {made['pool']:,} public points; the student "
-            "was trained on these, each weighted by how clear its label was."
-        )
+    if made.get("not_proven"):
+        way += f" {not_proven((made['not_proven'],))}"
     return [
         "## How it was made",
         way,
@@ -135,11 +133,11 @@ def _promise(promise: Mapping[str, Any]) -> list[str]:
         table.append(f"| {group['group']} | {group['epsilon']:.6g} | {group['delta']:g} | {cost} |")
     if not promise["publishable"]:
         who = (
-            f"Nobody is protected: neither the {promise['people']:,} people whose rows voted or taught teachers, nor "
+            f"Nobody is protected: neither the {promise['people']:,} people with private rows, nor "
             "anybody whose rows were used as public or test data."
         )
         return ["## No promise holds", promise["statement"], who, "What people had allowed:", "\n".join(table)]
-    who = f"It holds for the {promise['people']:,} people whose rows voted or taught teachers."
+    who = f"It holds for the {promise['people']:,} people with private rows."
     if promise["unprotected"]:
         who += (
             f" It does not hold for {promise['unprotected']:,} people of the same data whose rows were used as public "

@@ -12,12 +12,9 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from ipate._types import Floats
-from ipate.data.frames import n_rows
-from ipate.engines.ballots.counting import Decoded
-from ipate.engines.teachers.loop import check_probs
 from ipate.errors import InputError
+from ipate.release.lesson import Lesson
 from ipate.release.noise import STEPS
-from ipate.release.results import Labelling, Record
 from ipate.students.student import Student, class_names, over_all_classes
 
 LEAD = 0.5  # the winner's stated lead as a share of the total weight
@@ -86,36 +83,23 @@ def label_distributions(
     return found
 
 
-def lesson(student: Student, record: Record, *, n_classes: int, total_weight: float) -> dict[str, Any]:
-    """Return what noisy counts tell a student beside the labels: distributions, or how sure every label is."""
-    if record.noisy_votes is None:
-        return {}
-    found = label_distributions(
-        record.labels, n_classes=n_classes, noisy_votes=record.noisy_votes, step=record.step, total_weight=total_weight
-    )
-    return {"targets": found} if student.uses_posterior else {"sample_weight": confidence(found)}
-
-
-def guess(
-    student: Student, model: Any, pool: Any, found: Labelling, *, classes: Sequence[Any], total_weight: float
-) -> Floats | None:
-    """Return the probabilities at every point of the pool of a student that learnt the labels found so far.
+def guess(student: Student, model: Any, pool: Any, lesson: Lesson, *, classes: Sequence[Any]) -> Floats | None:
+    """Return the probabilities at every point of the pool of a student that learnt the labels released so far.
 
     None where these have fewer than two classes, which teach nothing. The labels are released, so this costs nothing.
     Rows are scaled to 1, because the labels are paid for and must not be lost to a student whose rows are not (naive
     Bayes with a feature that does not vary); a row without a finite probability above 0 has equal ones.
     """
-    record = Record.of(found, n_public=n_rows(pool))
-    if np.unique(record.labels[record.labels >= 0]).size < 2:
+    labels = lesson.record.labels
+    if np.unique(labels[labels >= 0]).size < 2:
         return None
-    known = lesson(student, record, n_classes=len(classes), total_weight=total_weight)
-    trained = student.teach(model, pool, record.labels, classes=classes, **known)
+    trained = student.learn(model, pool, lesson, classes=classes)
     seen = np.asarray(trained.classes_)
     probs = over_all_classes(trained.predict_proba(pool), seen, class_names(classes), empty=0.0)
     probs = np.where(np.isfinite(probs) & (probs > 0), probs, 0.0)
     total = probs.sum(axis=1, keepdims=True)
     equal = np.full(probs.shape, 1 / len(classes))
-    return check_probs(np.divide(probs, total, out=equal, where=total > 0), n_rows(pool), len(classes))
+    return np.asarray(np.divide(probs, total, out=equal, where=total > 0))
 
 
 def check_guesses(student: Student, model: Any) -> None:
@@ -125,12 +109,6 @@ def check_guesses(student: Student, model: Any) -> None:
             f"student is {student.name!r}: it has no probabilities (predict_proba), with which the aggregator compares "
             "the votes; choose a student that has them, such as logistic, or the aggregator confident"
         )
-
-
-def ballot_lesson(student: Student, decoded: Decoded) -> dict[str, Any]:
-    """Return what ballots tell a student beside the labels: their weights and, where it is of use, their review."""
-    found: dict[str, Any] = {"sample_weight": decoded.sample_weight}
-    return found | ({"review": decoded.review} if student.reviews and decoded.reviewable else {})
 
 
 def confidence(distributions: Floats) -> Floats:

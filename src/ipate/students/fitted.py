@@ -1,6 +1,5 @@
 """What a fitted `PATEClassifier` does with its student: predict, and deploy it."""
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +15,7 @@ from ipate.data.frames import check_form, without
 from ipate.errors import InputError, IpateError
 from ipate.models.named import DEFAULT
 from ipate.students.card import origin
-from ipate.students.confidence import ballot_lesson, lesson
-from ipate.students.deployed import DeployedStudent, describe
+from ipate.students.deployed import DeployedStudent
 from ipate.students.scores import label_notes
 from ipate.students.student import Student, find_student, over_all_classes
 
@@ -93,43 +91,19 @@ class StudentMethods:
         check_is_fitted(self)
         return self._deployed(name).save(folder)
 
-    def _teach(self, pool: Any, labelled: Any, *, seed: int) -> None:
-        """Train the student on the released labels, and log the notes on them if they may be published."""
-        own: Any = self
-        student, decoded = student_of(own), self.__dict__.pop("_decoded", None)
-        weight = float(own.allocation_.weights.sum())
-        known = lesson(student, own._record, n_classes=len(self.classes_), total_weight=weight)
-        if decoded is not None:
-            known = ballot_lesson(student, decoded)
-        self.student_ = student.teach(
-            student.make({}, seed=seed),
-            pool,
-            own.labels_,
-            classes=self.classes_.tolist(),
-            labelled=labelled,
-            **known,
-        )
-        own._frame = describe(pool)
-        for note in self._notes() if own._record.publishable else ():
-            logging.getLogger("ipate").warning("warning: %s", note)
-
     def _deployed(self, name: str) -> DeployedStudent:
         own: Any = self
         allocation = own.allocation_
-        mechanism = own.choice_.aggregator(allocation.scale).mechanism
+        described = {**own._engine.describe(own.choice_, allocation), "student": type(self.student_).__name__}
         facts = origin(
             own._record,
             data=name,
+            how=own._engine.report(own.choice_, allocation).manner.card,
             classes=self.classes_.tolist(),
             n_people=allocation.people.n_people,
             unprotected=own._unprotected,
             notes=self._notes(),
-            voting=own.choice_.voting,
-            variant=allocation.variant,
-            teachers=allocation.n_teachers,
-            student=type(self.student_).__name__,
-            teacher=None if own.choice_.ballots else type(own._teacher()).__name__,
-            **mechanism.parameters,
+            **described,
         )
         return DeployedStudent(model=self.student_, classes_=self.classes_, frame=own._frame, facts=facts)
 

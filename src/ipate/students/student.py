@@ -7,7 +7,7 @@ of released labels, so it costs nobody anything.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,10 +18,11 @@ from sklearn.utils.metaestimators import available_if
 
 from ipate._types import Floats
 from ipate.data.frames import stacked, take
-from ipate.errors import InputError, check_count, refuse_name
+from ipate.errors import InputError, check_count, import_part, refuse_name
 from ipate.models.named import DEFAULT, MODELS, NETS, make_model
 from ipate.public.features import Kind
 from ipate.public.integers import SMALLEST
+from ipate.release.lesson import Lesson, Review
 
 
 def class_names(classes: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
@@ -93,7 +94,6 @@ def named(trained: Any, classes: Sequence[Any] | NDArray[Any]) -> Any:
 
 
 Labelled = tuple[NDArray[Any], NDArray[np.int64]]
-Review = Callable[[Floats], Floats]  # from class probabilities at the pool to weights of the classes there
 NOTHING_TO_TEACH = (
     "no public point has a label, so there is nothing to teach the student: the budgets pay for no label at this "
     "noise. Use more teachers, larger budgets or a lower threshold (ipate plan shows what they afford)"
@@ -149,7 +149,7 @@ class Student(ABC):
         A net is trained for one step, on two points per class or as many as self-supervised training needs.
         """
         from ipate.models.named import dry_fit
-        from ipate.models.workers import Engine
+        from ipate.models.workers import Backend
 
         if not self.tried:
             return
@@ -158,8 +158,26 @@ class Student(ABC):
             from ipate.torch.contrastive import FEWEST
 
             given = {"estimator": _one_step(model), "each": max(2, -(-FEWEST // n_classes))}
-        engine = Engine(backend="sequential")
+        engine = Backend(backend="sequential")
         dry_fit(**given, points=pool, n_classes=n_classes, rows=0, engine=engine, name=self.name, what="student")
+
+    def known(self, lesson: Lesson) -> dict[str, Any]:
+        """Return what this student can use of a lesson beside its labels, as options of `fit`."""
+        found: dict[str, Any] = {}
+        if lesson.targets is not None and self.uses_posterior:
+            found["targets"] = lesson.targets
+        elif lesson.weights is not None or lesson.targets is not None:
+            found["sample_weight"] = lesson.confidence if lesson.weights is None else lesson.weights
+        if lesson.review is not None and self.reviews:
+            found["review"] = lesson.review
+        return found
+
+    def learn(
+        self, model: Any, pool: Any, lesson: Lesson, *, classes: Sequence[Any], labelled: Labelled | None = None
+    ) -> Any:
+        """Return the model that learnt a lesson, and further public rows with their class ids."""
+        extra = {} if labelled is None else {"labelled": labelled}
+        return self.teach(model, pool, lesson.record.labels, classes=classes, **self.known(lesson), **extra)
 
     def teach(self, model: Any, pool: Any, labels: NDArray[np.int64], *, classes: Sequence[Any], **options: Any) -> Any:
         """Return the trained model, whose predictions and `classes_` are class names; `options` are those of `fit`."""
@@ -482,9 +500,19 @@ def has_gpu() -> bool:
 
 
 def find_student(student: Any) -> Student:
-    """Return the student of this name, or a supervised one for a classifier or its module:attribute."""
+    """Return the student of this name, or a supervised one for a classifier.
+
+    What module:attribute names may be either. A classifier that cannot be imported is refused when its model is made.
+    """
     if not isinstance(student, str):
         return student if isinstance(student, Student) else Supervised(type(student).__name__, estimator=student)
-    if student not in STUDENTS and ":" not in student:
+    if student in STUDENTS:
+        return STUDENTS[student]
+    if ":" not in student:
         refuse_name("model", student, (*STUDENTS, "module:attribute"))
-    return STUDENTS.get(student) or Supervised(student)
+    with suppress(InputError):
+        found = import_part("model", student)
+        made = found() if isinstance(found, type) and issubclass(found, Student) else found
+        if isinstance(made, Student):
+            return made
+    return Supervised(student)

@@ -1,5 +1,7 @@
 """The histogram: the exact sum of all ballots in whole numbers, the noise, and what is read off the rounded result."""
 
+import hashlib
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,8 @@ from numpy.typing import NDArray
 from ipate._types import Floats, Ints
 from ipate.engines.ballots.design import GRID, SIGMA, Design
 from ipate.errors import InputError
+from ipate.files import pack_arrays, unpack_arrays
+from ipate.ledger.base import Ledger
 from ipate.people.people import People
 from ipate.release.noise import STEPS, NoiseSource, in_steps
 
@@ -19,6 +23,40 @@ WEIGHTS = (0.05, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of a label in the stude
 KEPT, SHARPENED = 0.75, 2.0  # of a review: the share of the residual, and the power of the scores
 ENOUGH_FOR_REVIEW = 50.0  # Σw/σ per class: below it, a review would teach the student noise
 _EXACT = 2**53
+
+
+CODEC = "histogram"  # of the payload on a ledger, and the key of the release
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Histogram:
+    """A noisy histogram of (partitions, cells, classes) in whole multiples of σ/8, and the cells it belongs to."""
+
+    counts: Ints
+    cells: str  # the fingerprint of the cells
+
+    def __post_init__(self) -> None:
+        if self.counts.ndim != 3 or self.counts.dtype != np.int64:
+            shown = f"{self.counts.dtype} of the shape {self.counts.shape}"
+            raise InputError(f"a histogram has whole numbers (partitions, cells, classes), not {shown}")
+        self.counts.flags.writeable = False
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the histogram and its cells, which a report can state."""
+        stated = repr((self.cells, json.dumps(self.counts.shape)))
+        return hashlib.sha256(stated.encode() + self.counts.astype("<i8").tobytes()).hexdigest()
+
+    @property
+    def payload(self) -> bytes:
+        """The histogram as a ledger stores it."""
+        return pack_arrays({"counts": self.counts, "cells": np.array(self.cells)})
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> "Histogram | None":
+        """Return the histogram of a run, or of the runs that it continues; None before it was released."""
+        found = [unpack_arrays(released.payload) for released in ledger.released(CODEC, "run")]
+        return cls(counts=found[-1]["counts"].copy(), cells=str(found[-1]["cells"])) if found else None
 
 
 def units_by_person(design: Design, people: People) -> Ints:

@@ -17,10 +17,12 @@ import numpy as np
 from ipate._types import Floats
 from ipate.accounting.bounds import Meter, best_order
 from ipate.allocation.allocation import Allocation
-from ipate.allocation.layout import Layout, check_distinct
-from ipate.engines.teachers.variants import find_variant, lay_out
-from ipate.errors import BudgetExceededError, InputError, check_count
+from ipate.allocation.layout import Layout, check_distinct, strictest_of
+from ipate.engines.base import Table
+from ipate.engines.context import BASELINE
+from ipate.errors import BudgetExceededError, InputError, check_count, counted
 from ipate.ledger.records import Terms
+from ipate.ledger.standing import Standing
 from ipate.people.budgets import Account, Group
 from ipate.people.people import People
 from ipate.public.cells import PARTITIONS, usual_cells
@@ -31,6 +33,7 @@ ENOUGH = 12.0  # Σw/σ per class: below it, labels are unreliable
 POINTS_PER_CLASS = 5  # a smaller pool has fewer cells than classes
 LEAST = 1.0  # Σw/σ per class: below it, labels are noise
 _UP = 2.0**-51  # the root of the partitions and its product are each off by 2^-53 at most (relative)
+VARIANTS = ("weighting", BASELINE)  # by each budget, or at the strictest one
 FULL = 10.0  # Σw/(mσ): beyond it, more weight improves no label, so the rest stays in the accounts
 
 
@@ -43,11 +46,6 @@ def about(weight: float) -> str:
 def figure(weight: float) -> str:
     """Format a weight for a table: three digits, or all of a larger whole number."""
     return f"{weight:,.0f}" if weight >= 100 else f"{weight:.3g}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,12 +269,11 @@ def ballot_layout(variant: str, groups: Sequence[Group], meter: Meter | None = N
 
 def _counted(variant: str, groups: Sequence[Group]) -> tuple[tuple[Group, ...], Mapping[str, str], tuple[str, ...]]:
     """Return the groups that count, where every group counts, and what somebody should know."""
-    chosen = find_variant(variant)
-    if not chosen.individual:
-        whole = lay_out(variant, groups=groups, n_teachers=1)
-        return tuple(account.group for account in whole.groups), whole.home, whole.notes
-    if chosen.takes_turns or chosen.show_influence != "weight":
+    if variant not in VARIANTS:
         raise InputError(f"variant is {variant!r}: ballots are weighted by budgets; use weighting or standard")
+    if variant == BASELINE:
+        everyone, notes = strictest_of(groups)
+        return (everyone,), {group.id: everyone.id for group in groups}, notes
     return tuple(groups), {group.id: group.id for group in groups}, ()
 
 
@@ -295,3 +292,39 @@ def voters(allocation: Allocation) -> People:
     """Return the people of an allocation in the groups that they count with."""
     groups = tuple(account.group for account in allocation.groups)
     return replace(allocation.people, groups=groups, group_of_person=allocation.group_of_person.copy())
+
+
+def state_ballots(design: Design, standing: Standing | None) -> str:
+    """Return the reason for the size of a release of ballots, unless what is left of the budgets is private."""
+    if standing is not None and standing.private:
+        return "ballots; their weight is not stated, because what earlier runs left of the budgets is private"
+    left = "" if standing is None else " from what earlier runs left of the budgets"
+    return (
+        f"ballots with a total weight of {about(design.total)} noise deviations{left}, "
+        f"{about(design.total / design.n_classes)} per class, in {counted(design.partitions, 'partition')} of "
+        f"{counted(design.cells, 'cell')}"
+    )
+
+
+def tabulate(designs: Mapping[str, Design], n_pool: int) -> Table:
+    """Return what ballots weigh, by whose budget counts."""
+    told = (
+        "Every person casts one weighted vote and all labels cost one release (--voting ballots). Labels are reliable "
+        f"from a weight of {ENOUGH:g} per class; about 6 per cell are aimed at."
+    )
+    return Table(
+        title=f"Ballots: one release that labels all {n_pool} points of the pool",
+        columns=("budgets", "all ballots weigh", "per class", "cells", "per cell", "used"),
+        rows=tuple(
+            (
+                "the strictest for all" if name == BASELINE else "individual",
+                figure(design.affordable),
+                figure(design.per_class),
+                f"{design.partitions} × {design.cells}",
+                figure(design.total / design.cells),
+                f"{design.share:.0%}",
+            )
+            for name, design in designs.items()
+        ),
+        notes=(told, *(note for name, design in designs.items() if name != BASELINE for note in design.notes)),
+    )

@@ -7,28 +7,33 @@ cell in every partition), `classes` (their number or names), `queries` (ids of t
 scoring only) and `maps` (the fingerprint of the cells). Pickled objects are never loaded.
 """
 
+import logging
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ipate._types import Ints
 from ipate.accounting.bounds import Meter
-from ipate.engines.ballots.counting import Decoded, add_noise, decode
-from ipate.engines.ballots.design import Design, ballot_terms, state_design
+from ipate.allocation.allocation import Allocation
+from ipate.engines.ballots.counting import Decoded, Histogram, add_noise, decode
+from ipate.engines.ballots.design import SIGMA, Design, allocate_ballots, ballot_terms, state_design
 from ipate.engines.ballots.release import charge_ballots, labelling_of
-from ipate.engines.teachers.votes import read_ids
+from ipate.engines.base import Engine, Means, Round
+from ipate.engines.context import Settings
 from ipate.errors import InputError, check_count, show
-from ipate.files import fingerprint, read_npz
+from ipate.files import fingerprint, read_ids, read_npz
 from ipate.ledger.base import Ledger, MemoryLedger
-from ipate.ledger.records import Histogram
+from ipate.ledger.records import Terms
 from ipate.people.budgets import Group, GroupRow
-from ipate.release.noise import NoiseSource
-from ipate.release.results import Labelling
+from ipate.people.people import People
+from ipate.release.lesson import Lesson
+from ipate.release.noise import NoiseSource, make_noise
+from ipate.release.results import Labelling, Record
 
 _KNOWN = ("ballots", "cells", "groups", "units", "classes", "queries", "labels", "maps")
 _EXACT = 2**53
@@ -129,13 +134,13 @@ def release_given(
     charged.
     """
     book = ledger or MemoryLedger(list(ballots.design.terms.values()))
-    stored = book.stored("ballots").histogram
+    stored = Histogram.of(book)
     if stored is None:
         cells = ballots.maps or fingerprint(ballots.cells)
         stored = Histogram(counts=add_noise(ballots.total, noise), cells=cells)
         charge_ballots(book, replace(ballots.design, terms=book.terms), stored, seeded=noise.seeded)
     decoded = decode(stored.counts, ballots.cells)
-    return labelling_of(book, decoded, ballots.groups), decoded
+    return labelling_of(book, stored, decoded, ballots.groups), decoded
 
 
 def _group(row: GroupRow, delta: float) -> Group:
@@ -200,3 +205,61 @@ def _total(ballots: NDArray[Any], ids: Sequence[str] | None, design: Design) -> 
             raise InputError(f"ballots are given for {len(ballots)} groups: 'groups' must hold their ids in this order")
         ballots = np.sum([check_sum(own, most=most[name]) for name, own in zip(ids, ballots, strict=True)], axis=0)
     return check_sum(ballots, most=sum(most.values()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumSettings(Settings):
+    """The public parameters of a sum of ballots as they were given."""
+
+    engine: ClassVar[str] = "ipate.engines.ballots.given:SummedBallots"
+
+
+@dataclass(kw_only=True, eq=False)
+class SummedBallots(Engine[SumSettings]):
+    """Release a sum of ballots that were cast elsewhere, or at several sites; every parameter is given."""
+
+    name: ClassVar[str] = "ipate.engines.ballots.given:SummedBallots"
+    title: ClassVar[str] = "ballots"
+
+    given: GivenBallots
+
+    @property
+    def meter(self) -> Meter:
+        """The bound and the conversion that count costs."""
+        return self.given.meter
+
+    def chosen(self, means: Means) -> SumSettings:
+        """Return the parameters as they are given."""
+        return SumSettings(variant="weighting", meter=self.meter, reason="parameters as given")
+
+    def read(self, values: dict[str, object]) -> SumSettings:
+        """Refuse: such a release has no folder."""
+        raise InputError("ballots from elsewhere have no stored settings")
+
+    def allocate(self, people: People, settings: SumSettings, seed: int) -> Allocation:
+        """Return the accounts; whose ballots were cast is not known here."""
+        return allocate_ballots("weighting", people=people, seed=seed, meter=self.meter)
+
+    def terms(self, run: Round[SumSettings]) -> list[Terms]:
+        """Return one account per group."""
+        return list(self.given.design.terms.values())
+
+    def prepare(self, run: Round[SumSettings], maps: object) -> GivenBallots:
+        """Return the sum."""
+        return self.given
+
+    def release(self, run: Round[SumSettings], maps: object, inputs: GivenBallots, ledger: Ledger) -> Lesson:
+        """Draw the noise once, and commit it with the charge of everybody."""
+        for note in inputs.design.notes:
+            logging.getLogger("ipate").warning(note)
+        found, decoded = release_given(inputs, noise=make_noise(run.noise_seed), ledger=ledger)
+        arrays = {"labels": decoded.labels, "confidence": decoded.confidence, "sample_weight": decoded.sample_weight}
+        return Lesson(record=run.recorded(found, ledger), weights=decoded.sample_weight, arrays={"confidence": arrays})
+
+    def restore(self, run: Round[SumSettings], maps: object, record: Record, ledger: Ledger) -> Lesson:
+        """Return the labels of a record; a stored histogram comes from the ledger, which the release itself asks."""
+        return Lesson(record=record)
+
+    def describe(self, settings: SumSettings, allocation: Allocation) -> dict[str, object]:
+        """Return the parameters of the release, by name."""
+        return {"engine": "ballots", "variant": None, "teachers": 0, "sigma": SIGMA}

@@ -10,11 +10,20 @@ from numpy.typing import NDArray
 
 from ipate._types import Ints
 from ipate.accounting.bounds import Meter
-from ipate.engines.ballots.counting import Decoded, add_noise, decode, sum_ballots, units_by_person, without
+from ipate.engines.ballots.counting import (
+    CODEC,
+    Decoded,
+    Histogram,
+    add_noise,
+    decode,
+    sum_ballots,
+    units_by_person,
+    without,
+)
 from ipate.engines.ballots.design import SIGMA, Design, ballot_terms, make_design
 from ipate.errors import InputError
 from ipate.ledger.base import Ledger, MemoryLedger
-from ipate.ledger.records import Charge, Histogram, noise_kind, refuse_mixed_noise
+from ipate.ledger.records import Charge, Draw, noise_kind, refuse_mixed_noise
 from ipate.people.budgets import Group
 from ipate.people.people import People
 from ipate.public.cells import PARTITIONS, Cells, make_cells
@@ -86,29 +95,48 @@ class PublicMaps:
         return cls(features=Features.from_arrays(arrays), cells=cells, pool=np.asarray(arrays["pool"], dtype=np.int32))
 
 
-def sum_private(X: Any, y: NDArray[np.integer], people: People, *, design: Design, maps: PublicMaps) -> Ints:
-    """Return the exact sum of the ballots of private rows, in multiples of the grid: private, and without noise.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Placed:
+    """Private rows in their cells: (rows, partitions), and which of them can be read."""
 
-    A site of several sends this sum of its own people; sums of sites are added as they are.
-    """
-    if len(X) != len(y) or len(y) != people.n_rows:
-        raise InputError(f"there are {len(X)} rows, {len(y)} labels and {people.n_rows} rows of people")
-    if maps.cells.centres.shape[:2] != design.shape[:2]:
-        raise InputError(f"the cells have the shape {maps.cells.centres.shape[:2]}, and the design {design.shape[:2]}")
-    cells = np.empty((len(X), design.partitions), dtype=np.int32)
+    cells: NDArray[np.int32]
+    readable: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.cells)
+
+
+def place(X: Any, maps: PublicMaps) -> Placed:
+    """Return the cells of private rows, of which slices are taken; each row's depend on that row alone."""
+    cells = np.empty((len(X), maps.cells.partitions), dtype=np.int32)
     readable = np.empty(len(X), dtype=bool)
     for start in range(0, len(X), _ROWS):
         part = slice(start, start + _ROWS)
         rows = np.asarray(X[part])
         readable[part] = maps.features.readable(rows)
         cells[part] = maps.cells.assign(maps.features.transform(rows))
+    return Placed(cells=cells, readable=readable)
+
+
+def sum_private(X: Any, y: NDArray[np.integer], people: People, *, design: Design, maps: PublicMaps) -> Ints:
+    """Return the exact sum of the ballots of private rows, in multiples of the grid: private, and without noise.
+
+    `X` has the rows, or their places. A site of several sends this sum of its own people; sums of sites are added as
+    they are.
+    """
+    if len(X) != len(y) or len(y) != people.n_rows:
+        raise InputError(f"there are {len(X)} rows, {len(y)} labels and {people.n_rows} rows of people")
+    if maps.cells.centres.shape[:2] != design.shape[:2]:
+        raise InputError(f"the cells have the shape {maps.cells.centres.shape[:2]}, and the design {design.shape[:2]}")
+    placed = X if isinstance(X, Placed) else place(X, maps)
     return sum_ballots(
-        cells,
+        placed.cells,
         y,
         units=units_by_person(design, people),
         person_of_row=people.person_of_row,
         shape=design.shape,
-        readable=readable,
+        readable=placed.readable,
     )
 
 
@@ -161,7 +189,7 @@ def release(
     source = noise or SecureNoise()
     refuse_mixed_noise(str(book.path or "this ledger"), book.noise, noise_kind(seeded=source.seeded))
     _check_accounts(book, people)
-    stored = book.stored("ballots").histogram
+    stored = Histogram.of(book)
     if stored is not None:
         r, m, _ = stored.counts.shape
         maps = maps or PublicMaps.make(
@@ -198,15 +226,14 @@ def charge_ballots(book: Ledger, design: Design, drawn: Histogram, *, seeded: bo
     book.charge(
         Charge(
             cost=design.costs,
-            queries=(),
-            answered=np.zeros(0, dtype=bool),
             sensitivity={account: np.asarray(weight) for account, weight in design.weights.items()},
-            sigma=SIGMA,
-            check_sigma=None,
+            draws=(Draw(mechanism="vector", sigma=SIGMA),),
+            keys=(CODEC,),
+            scope="run",
             bound=bounds.pop(),
             seeded=seeded,
-            kind="ballots",
-            histogram=drawn,
+            codec=CODEC,
+            payload=drawn.payload,
         )
     )
 
@@ -225,7 +252,7 @@ def _result(book: Ledger, drawn: Histogram, maps: PublicMaps, people: People, no
         )
     decoded = decode(drawn.counts, maps.pool)
     return BallotRelease(
-        labelling=labelling_of(book, decoded, people.groups),
+        labelling=labelling_of(book, drawn, decoded, people.groups),
         decoded=decoded,
         histogram=drawn,
         features=maps.features,
@@ -234,7 +261,7 @@ def _result(book: Ledger, drawn: Histogram, maps: PublicMaps, people: People, no
     )
 
 
-def labelling_of(book: Ledger, decoded: Decoded, groups: Sequence[Group]) -> Labelling:
+def labelling_of(book: Ledger, drawn: Histogram, decoded: Decoded, groups: Sequence[Group]) -> Labelling:
     """Return the labels of the pool's points, and every group's cost and weight as the ledger recorded them."""
     size = len(decoded.labels)
     seeded = book.noise == "seeded"
@@ -251,19 +278,19 @@ def labelling_of(book: Ledger, decoded: Decoded, groups: Sequence[Group]) -> Lab
         seeded=seeded,
         meter=meter,
         groups=tuple(_group_results(book, groups)),
-        ballots=_facts(book),
+        ballots=_facts(book, drawn),
         confidence=decoded.confidence,
     )
 
 
 def _weights(book: Ledger) -> dict[str, float]:
     """Return the weight of one person's ballot by account id, as the ledger recorded it."""
-    charges = (charge for charge in book.charges if charge.kind == "ballots")
+    charges = (charge for charge in book.charges if charge.codec == CODEC)
     return {account: float(weight) for charge in charges for account, weight in charge.sensitivity.items()}
 
 
-def _facts(book: Ledger) -> BallotFacts:
-    partitions, cells, classes = next(c.histogram for c in book.charges if c.histogram is not None).counts.shape
+def _facts(book: Ledger, drawn: Histogram) -> BallotFacts:
+    partitions, cells, classes = drawn.counts.shape
     total = math.fsum(
         weight * (book.terms[account].account.group.people or 0) for account, weight in _weights(book).items()
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ipate._types import Floats
 from ipate.accounting.bounds import check_positive
-from ipate.errors import InputError, refuse_name
+from ipate.errors import InputError, import_part, refuse_name
 from ipate.ledger.records import Noise
 from ipate.release.noise import NoiseSource, in_steps
 
@@ -267,13 +267,18 @@ _LACKS = {
 
 
 def find_aggregator(name: str, **options: Any) -> type[NamedAggregator]:
-    """Return the aggregator class of this name; "auto" selects by the given options and defaults to gnmax."""
+    """Return the aggregator class of this name, or one from outside; "auto" selects by options, or else gnmax."""
     if name == "auto":
         given = {option for option, value in options.items() if value is not None}
         return next((made for made in reversed(AGGREGATORS.values()) if given.intersection(made.marks)), GNMax)
-    if name not in AGGREGATORS:
-        refuse_name("aggregator", name, ("auto", *AGGREGATORS))
-    return AGGREGATORS[name]
+    if name in AGGREGATORS:
+        return AGGREGATORS[name]
+    if ":" not in name:
+        refuse_name("aggregator", name, ("auto", *AGGREGATORS, "module:attribute"))
+    found = import_part("aggregator", name)
+    if not (isinstance(found, type) and issubclass(found, NamedAggregator)):
+        raise InputError(f"aggregator is {name!r}: it must be a NamedAggregator of ipate.engines.teachers.aggregators")
+    return found
 
 
 def build_aggregator(name: str, **options: Any) -> NamedAggregator:

@@ -12,13 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ipate._types import Floats, Ints
 from ipate.allocation.allocation import Allocation
-from ipate.allocation.layout import Layout, check_distinct
+from ipate.allocation.layout import Layout, sizes_by_id, strictest_of
 from ipate.engines.teachers.panel import Panel
 from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError, check_count, refuse_name, show
 from ipate.people.budgets import Account, Budget, Group, GroupRow
-
-_EVERYONE = "everyone"  # the id of the one group that several groups become in standard PATE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +71,6 @@ class Variant(ABC):
     show_influence: Literal["weight", "copies", "participation"] = "weight"  # the group's fact in it
     report_note: str | None = None  # a sentence for the report's section on influence
     site_refusal: str | None = "it has no rule for sites that know their own people only; use weighting"
-    flags: Mapping[str, str] = {}  # option → flag of ipate plan, where their names differ
 
     @abstractmethod
     def layout(self, *args: Any, **options: Any) -> Layout:
@@ -123,22 +120,16 @@ class Standard(Variant):
         """Lay out one group, which keeps its id if it is the only one; nothing is drawn from the seed."""
         del seed
         k, sizes = check_groups(groups, n_teachers)
-        strictest = Budget(min(group.epsilon for group in groups), min(group.delta for group in groups))
-        name = groups[0].id if len(groups) == 1 else _EVERYONE
-        people, looser = sum(sizes.values()), sum(sizes[group.id] for group in groups if group.budget != strictest)
-        notes: tuple[str, ...] = ()
-        if looser:
-            note = f"Everyone counts with ε = {strictest.epsilon:g} and δ = {strictest.delta:g}, the strictest of all"
-            notes = (f"{note}: {looser} of {people} people would have allowed more.",)
+        group, notes = strictest_of(groups)
         return Layout(
             variant=self.name,
             rule="strictest",
-            groups=(Account(group=Group(id=name, budget=strictest, people=people), sensitivity=1.0),),
-            teachers={name: k},
-            home=dict.fromkeys(sizes, name),
+            groups=(Account(group=group, sensitivity=1.0),),
+            teachers={group.id: k},
+            home=dict.fromkeys(sizes, group.id),
             weights=np.ones(k),
-            teacher_groups=(name,) * k,
-            copies={name: 1},
+            teacher_groups=(group.id,) * k,
+            copies={group.id: 1},
             notes=notes,
         )
 
@@ -167,13 +158,7 @@ class Standard(Variant):
 
 def check_groups(groups: Sequence[Group], n_teachers: object) -> tuple[int, dict[str, int]]:
     """Return k and every group's number of people by id; refuse what no variant can lay out."""
-    check_distinct(groups)
-    k = check_count("n_teachers", n_teachers)
-    sizes: dict[str, int] = {}
-    for group in groups:
-        if group.people is None:
-            raise InputError(f"group {show(group.id)} has no number of people: every group needs one")
-        sizes[group.id] = group.people
+    sizes, k = sizes_by_id(groups), check_count("n_teachers", n_teachers)
     n_people = sum(sizes.values())
     if k > n_people:
         raise InputError(f"n_teachers is {k}: with {n_people} people it may be {n_people} at most")

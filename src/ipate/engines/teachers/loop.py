@@ -30,19 +30,20 @@ from ipate.engines.teachers.panel import Panel, Tally
 from ipate.engines.teachers.votes import Votes
 from ipate.errors import InputError
 from ipate.ledger.base import Ledger, MemoryLedger
-from ipate.ledger.records import Charge, Terms, noise_kind, refuse_mixed_noise
+from ipate.ledger.records import Charge, Draw, Terms, noise_kind, refuse_mixed_noise
+from ipate.release.answers import CODEC, Answers, paid_answers
 from ipate.release.noise import STEPS, NoiseSource, SecureNoise
 from ipate.release.results import Ending, GroupResult, Guarantee, Labelling, StoppedBy, state_guarantee
 
-Answers = NDArray[np.void]  # of the dtype `Engine.answer`: per query an `Answer` and, if released, its `NoisyVotes`
+Rows = NDArray[np.void]  # of `LabellingState.answer`: per query an `Answer` and, if released, its `NoisyVotes`
 _ANSWER = [("label", np.int64), ("answered", np.bool_), ("reinforced", np.bool_)]
 _MARGIN = 1e-12  # relative: batches are truncated this far below the limit of the ledger
 
 
-class Engine:
+class LabellingState:
     """One labelling run: the answers so far, the current panel and the ledger.
 
-    With `prepaid` the ledger has already charged the whole release: queries are stored at no further cost.
+    With `prepaid`, the key of a release that was charged as a whole, queries are stored at no further cost.
     """
 
     def __init__(
@@ -56,14 +57,14 @@ class Engine:
         noise: NoiseSource,
         probs: Floats | None = None,
         may_repeat: bool = False,
-        prepaid: bool = False,
+        prepaid: str | None = None,
     ) -> None:
         self.votes, self.panel, self.aggregator, self.meter = votes, panel, aggregator, meter
         self.ledger, self.noise, self.probs, self.prepaid = ledger, noise, probs, prepaid
         self.start = panel
         self.n_labels = self.n_asked = 0
-        self.parts: list[tuple[NDArray[np.int64], Answers, NDArray[np.bool_]]] = []
-        self.before = ledger.stored()
+        self.parts: list[tuple[NDArray[np.int64], Rows, NDArray[np.bool_]]] = []
+        self.before, self.progress = paid_answers(ledger), ledger.progress
         self.counts = aggregator.mechanism.counts
         noisy = [("sigma", np.float64), ("votes", np.int64, (votes.n_classes,))]  # σ is 0 where no counts were released
         self.answer = np.dtype(_ANSWER + noisy if self.counts else _ANSWER)
@@ -73,9 +74,9 @@ class Engine:
         self.met: set[str] = set()
         self.may_repeat = may_repeat or bool(self.store)
         self.exhausted: dict[str, int] = {}
-        self.sensitivity = {account: self.before.sensitivity.get(account, 0.0) for account in panel.account_ids}
+        self.sensitivity = {account: self.progress.sensitivity.get(account, 0.0) for account in panel.account_ids}
         self.gone: frozenset[str] = frozenset()
-        _, self.limit = ledger.standing(panel.account_ids)
+        _, self.limit = ledger.balances(panel.account_ids)
         self.earlier = ledger.before  # ε by group id
 
     def resume_after(self, earlier: Labelling) -> None:
@@ -122,7 +123,7 @@ class Engine:
 
     def _answer(
         self, positions: NDArray[np.int64], ids: list[str], new: NDArray[np.bool_]
-    ) -> tuple[Answers, Floats, NDArray[np.bool_], Tally]:
+    ) -> tuple[Rows, Floats, NDArray[np.bool_], Tally]:
         """Answer queries in memory; queries that are not new get their stored answers.
 
         Returns the answers to all queries and, for the new ones, the running cost, which accounts could not pay each of
@@ -147,12 +148,12 @@ class Engine:
         checks, label_cost = self._costs(tally, probs)
         paid = checks + outcome.answered[:, None, None] * label_cost
         total = np.cumsum(paid, axis=0)
-        spent, _ = self.ledger.standing(self.panel.account_ids)
+        spent, _ = self.ledger.balances(self.panel.account_ids)
         running = spent + total
         broke = ~self._payable(running - paid + checks + label_cost, spent)
         return answers, total, broke, tally
 
-    def _stored(self, names: list[str]) -> Answers:
+    def _stored(self, names: list[str]) -> Rows:
         """Return the stored answers of these queries."""
         return np.array([self.store[name] for name in names], dtype=self.answer)
 
@@ -201,7 +202,7 @@ class Engine:
 
     def _costs(self, tally: Tally, probs: Floats | None) -> tuple[Floats, Floats]:
         """Return the costs of checks and labels, (B or 1, accounts, width), in every account's own unit."""
-        if self.prepaid:  # the whole release was charged before the first query
+        if self.prepaid is not None:  # the whole release was charged before the first query
             nothing = np.zeros((1, len(self.panel.account_ids), self.meter.width))
             return nothing, nothing
         mechanism, meter = self.aggregator.mechanism, self.meter
@@ -228,33 +229,38 @@ class Engine:
         paid = within.all(axis=2) if self.meter.fixes_order else within.any(axis=2)
         return np.asarray(paid | free | ~active)
 
-    def _charge(self, names: tuple[str, ...], answers: Answers, total: Floats, tally: Tally) -> None:
+    def _charge(self, names: tuple[str, ...], answers: Rows, total: Floats, tally: Tally) -> None:
         """Charge these new queries, and pass their answers to the ledger with the charge."""
         accounts = self.panel.account_ids
         moved = tally.sensitivity
         columns = [moved[index] if moved.ndim == 1 else moved[: len(names), index] for index in range(len(accounts))]
-        mechanism = self.aggregator.mechanism
+        mechanism, given = self.aggregator.mechanism, answers["answered"]
+        check = () if mechanism.check_sigma is None else (Draw(mechanism="check", sigma=mechanism.check_sigma),)
+        kind: Literal["vector", "argmax"] = "vector" if self.counts else "argmax"
+        found = Answers(
+            labels=answers["label"],
+            answered=given,
+            reinforced=answers["reinforced"],
+            counts=answers["votes"][given] if self.counts else None,
+            sigma=mechanism.sigma,
+        )
         self.ledger.charge(
             Charge(
                 cost=dict(zip(accounts, total, strict=True)),
-                queries=names,
-                answered=answers["answered"],
                 sensitivity={account: np.asarray(own) for account, own in zip(accounts, columns, strict=True)},
-                sigma=mechanism.sigma,
-                check_sigma=mechanism.check_sigma,
+                draws=(*check, Draw(mechanism=kind, sigma=mechanism.sigma, noise=mechanism.noise, where=given)),
+                keys=names,
                 bound=self.meter.bound,
                 seeded=self.noise.seeded,
-                noise=mechanism.noise,
-                kind="counts" if self.counts else "labels",
-                labels=answers["label"],
-                reinforced=answers["reinforced"],
-                counts=answers["votes"][answers["answered"]] if self.counts else None,
+                codec=CODEC,
+                payload=found.payload,
+                paid_by=self.prepaid,
             )
         )
         for account, own in zip(accounts, columns, strict=True):
             self.sensitivity[account] = max(self.sensitivity[account], float(np.max(own)))
 
-    def _release(self, chunk: NDArray[np.int64], first: NDArray[np.bool_], ids: list[str], answers: Answers) -> None:
+    def _release(self, chunk: NDArray[np.int64], first: NDArray[np.bool_], ids: list[str], answers: Rows) -> None:
         """Add paid answers to the result; repeated queries get their stored answers."""
         self.n_asked += len(ids)
         self.n_labels += int(answers["answered"].sum())
@@ -267,7 +273,7 @@ class Engine:
     def resume_drops(self) -> None:
         """Drop the groups that had been dropped before the run was interrupted."""
         here = {group.id for group in self.start.groups if group.sensitivity > 0}
-        left = {group: labels for group, labels in self.before.left.items() if group in here}
+        left = {group: labels for group, labels in self.progress.left.items() if group in here}
         if left and len(left) < len(here) and self.drop(frozenset(left)):
             self.exhausted.update(left)
 
@@ -394,7 +400,9 @@ def label(
     may_repeat = repeats(votes.queries or ()) or (order is not None and len(np.unique(positions)) < len(positions))
     size = batch or batch_size(panel, meter, len(positions))
     check_noise(book, source)
-    run = Engine(votes, panel, aggregator, meter, ledger=book, noise=source, probs=student_probs, may_repeat=may_repeat)
+    run = LabellingState(
+        votes, panel, aggregator, meter, ledger=book, noise=source, probs=student_probs, may_repeat=may_repeat
+    )
     if after is not None:
         run.resume_after(after)
     if stop == "drop":
@@ -412,7 +420,7 @@ def label(
 
 
 def walk(
-    run: Engine,
+    run: LabellingState,
     positions: NDArray[np.int64],
     size: int,
     *,

@@ -6,9 +6,10 @@ charge and its bit again and never draws a second bit, and only the votes that w
 """
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from ipate.accounting.ptr import ORDERS, PtrGroup, Setting
 from ipate.engines.teachers.aggregators import AGGREGATORS, Mechanism, NamedAggregator
 from ipate.engines.teachers.costs import check_supported
 from ipate.engines.teachers.loop import (
-    Engine,
+    LabellingState,
     account_terms,
     batch_size,
     check_fits,
@@ -33,16 +34,33 @@ from ipate.engines.teachers.loop import (
 from ipate.engines.teachers.panel import Panel
 from ipate.engines.teachers.votes import MOST_ALIKE, Votes, count_votes, is_copy
 from ipate.errors import BudgetExceededError, InputError
-from ipate.ledger.base import Ledger, MemoryLedger
-from ipate.ledger.records import Charge, ReleaseKind, ReleaseTest, Stored
+from ipate.ledger.base import Ledger, MemoryLedger, Progress
+from ipate.ledger.records import Charge, Draw, Released, Scope
 from ipate.people.budgets import Budget
+from ipate.release.answers import paid_answers
 from ipate.release.noise import NoiseSource, SecureNoise
 from ipate.release.results import Labelling, StoppedBy, state_guarantee
 
 _UNIT = Meter("ptr")
+_CODEC, _CHARGED, _DRAWN = "test", "test", "bit"  # the form of a test on a ledger, and its two keys
 _BLOCK = 2048  # queries counted at a time
 _HASHED = 4096  # queries hashed at a time; the hash depends on it
 _WEIGHT_GRID, _LATTICE, _NODES = 0.25, 2.0**-8, 2.0**18  # where weights are not whole; nodes of a table at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseTest:
+    """The test of a release: the hashes of its inputs, and its bit, which is None before it is drawn."""
+
+    design: str
+    votes: str
+    passed: bool | None = None
+
+    @classmethod
+    def of(cls, book: Ledger) -> "ReleaseTest | None":
+        """Return the test that a run was charged for; None before that."""
+        kept = {found.keys[0]: json.loads(found.payload) for found in book.released(_CODEC, "run")}
+        return cls(**kept[_CHARGED], **kept.get(_DRAWN, {})) if kept else None
 
 
 def check_tested(aggregator: type[NamedAggregator]) -> None:
@@ -97,23 +115,22 @@ def label_tested(
     test = ReleaseTest(design=design.digest, votes=_hash(votes, panel, positions))
     charge = Charge(
         cost={group.id: np.array([group.epsilon]) for group in panel.groups},
-        queries=(),
-        answered=np.zeros(0, dtype=bool),
         sensitivity={group.id: np.asarray(group.sensitivity) for group in panel.groups},
-        sigma=aggregator.mechanism.sigma,
-        check_sigma=None,
+        draws=(Draw(mechanism="whole", sigma=aggregator.mechanism.sigma),),
+        keys=(_CHARGED,),
+        scope="run",
         bound=_UNIT.bound,
         seeded=source.seeded,
-        kind="test",
-        test=test,
+        codec=_CODEC,
+        payload=json.dumps({"design": test.design, "votes": test.votes}).encode(),
     )
     _pay(book, charge, test)
     counts = count_blocks(votes, panel, positions)
-    passed = _bit(book, charge, test, source, lambda: pass_probability(design, np.concatenate([*counts])))
+    passed = _bit(book, charge, source, lambda: pass_probability(design, np.concatenate([*counts])))
     stopped_by: StoppedBy = "other" if book.private_history else "fixed"  # their stored answers may be returned here
     guarantee = state_guarantee(_UNIT, stopped_by=stopped_by, seeded=source.seeded)
     if passed or not design.fallback:
-        run = Engine(votes, panel, aggregator, _UNIT, ledger=book, noise=source, prepaid=True)
+        run = LabellingState(votes, panel, aggregator, _UNIT, ledger=book, noise=source, prepaid=_CHARGED)
         if not passed:
             return replace(run.result("failed", guarantee), passed=False)
         size = batch or batch_size(panel, _UNIT, len(positions))
@@ -155,7 +172,7 @@ def _pay(book: Ledger, charge: Charge, test: ReleaseTest) -> None:
     """Charge the whole budget of every account once, before any noise is drawn, and store the test with the charge."""
     paid = [bool(book.spent(account).any()) for account in charge.cost]
     if all(paid) and book.durable:  # interrupted after the charge; the ledger records whether the bit was drawn
-        kept = book.stored().test
+        kept = ReleaseTest.of(book)
         if kept is None or (kept.design, kept.votes) != (test.design, test.votes):
             raise InputError(
                 "this run was charged for another design or other votes, whose test may have been drawn, and a budget "
@@ -169,14 +186,15 @@ def _pay(book: Ledger, charge: Charge, test: ReleaseTest) -> None:
     book.charge(charge)
 
 
-def _bit(book: Ledger, charge: Charge, test: ReleaseTest, noise: NoiseSource, chance: Callable[[], float]) -> bool:
+def _bit(book: Ledger, charge: Charge, noise: NoiseSource, chance: Callable[[], float]) -> bool:
     """Return the stored bit of the test, or draw it with the probability `chance` and store it before it is used."""
-    kept = book.stored().test
+    kept = ReleaseTest.of(book)
     if kept is not None and kept.passed is not None:
         return kept.passed
     passed = bool(noise.uniform("test", [f"the test of {book.run}"], 1)[0, 0] < chance())
     free = {account: np.zeros(1) for account in charge.cost}
-    book.charge(replace(charge, cost=free, test=replace(test, passed=passed)))
+    drawn = json.dumps({"passed": passed}).encode()
+    book.charge(replace(charge, cost=free, draws=(), keys=(_DRAWN,), payload=drawn, paid_by=_CHARGED))
     return passed
 
 
@@ -197,7 +215,7 @@ class _Rest(MemoryLedger):
 
     def _spent_of(self, mechanism: Mechanism) -> dict[str, Floats]:
         """Return the cost of the stored answers: a check for each, and a label where one was released."""
-        answers = self.stored().answers.values()
+        answers = paid_answers(self._book).answers.values()
         asked, answered = len(answers), sum(entry[1] for entry in answers)
         spent = {}
         for group in self.panel.groups:
@@ -215,12 +233,18 @@ class _Rest(MemoryLedger):
     def charge(self, charge: Charge) -> None:
         """Commit the answers to the outer ledger at no cost, if the remaining budgets can pay for them."""
         self.require(charge)
-        self._book.charge(replace(charge, cost={account: np.zeros(1) for account in charge.cost}))
+        free = {account: np.zeros(1) for account in charge.cost}
+        self._book.charge(replace(charge, cost=free, paid_by=_CHARGED))
         super().charge(charge)
 
-    def stored(self, kind: ReleaseKind = "labels") -> Stored:
+    def released(self, codec: str, scope: Scope = "pool") -> tuple[Released, ...]:
         """Return what the outer ledger holds."""
-        return self._book.stored(kind)
+        return self._book.released(codec, scope)
+
+    @property
+    def progress(self) -> Progress:
+        """What the outer ledger was charged."""
+        return self._book.progress
 
 
 def setting_for(

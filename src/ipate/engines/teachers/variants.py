@@ -34,7 +34,7 @@ import numpy as np
 
 from ipate._types import Floats
 from ipate.allocation.allocation import Allocation, make_allocation
-from ipate.allocation.layout import Layout, Merge, check_distinct
+from ipate.allocation.layout import Layout, Merge, check_charged, check_distinct
 from ipate.allocation.participation import Participation
 from ipate.engines.teachers.influence import (
     AFFORDANCES,
@@ -47,7 +47,7 @@ from ipate.engines.teachers.influence import (
 )
 from ipate.engines.teachers.panel import Panel
 from ipate.engines.teachers.votes import Votes
-from ipate.errors import InputError, ReproductionWarning, check_count, refuse_name, show
+from ipate.errors import InputError, ReproductionWarning, check_count, import_part, refuse_name, show
 from ipate.people.budgets import Account, Group, shown_count
 from ipate.people.people import People
 
@@ -164,7 +164,6 @@ class Weighting(Variant):
     name = "weighting"
     summary = "votes of teachers weigh what their people's budget affords"
     site_refusal = None
-    flags: Mapping[str, str] = {"rule": "weights"}
 
     def layout(self, *, groups: Sequence[Group], n_teachers: int, seed: int = 0, rule: str = "gdp") -> Layout:
         """Lay out teachers of one group each, with weights by a rule; nothing is drawn from the seed."""
@@ -266,7 +265,6 @@ class Upsampling(Variant):
         "copies are whole numbers in the ratio of all people's budgets, and a site knows its own people only; and "
         "teachers that mix groups cannot be weighted by budgets when votes are merged; use weighting"
     )
-    flags: Mapping[str, str] = {"rule": "copies"}
 
     def layout(
         self,
@@ -412,19 +410,22 @@ class Vanishing(Variant):
 VARIANTS: dict[str, Variant] = {made.name: made for made in (Standard(), Upsampling(), Weighting(), Vanishing())}
 """Every variant by name; a new one is added with `VARIANTS[mine.name] = mine`."""
 
-BASELINE = Standard.name
-"""The variant that plans, reports and `compare` set the others against."""
-
 
 def find_variant(name: str) -> Variant:
-    """Return the variant of this name; refuse a name that does not exist, with the nearest one that does."""
-    if name not in VARIANTS:
-        refuse_name("variant", name, tuple(VARIANTS))
-    return VARIANTS[name]
+    """Return the variant of this name, or one from outside; refuse an unknown name with the nearest one."""
+    if name in VARIANTS:
+        return VARIANTS[name]
+    if ":" not in name:
+        refuse_name("variant", name, (*VARIANTS, "module:attribute"))
+    found = import_part("variant", name)
+    made = found() if isinstance(found, type) else found
+    if not isinstance(made, Variant):
+        raise InputError(f"variant is {name!r}: it must be a Variant of ipate.engines.teachers.influence")
+    return made
 
 
 def lay_out(variant: str, *, groups: Sequence[Group], n_teachers: int, seed: int = 0, **options: Any) -> Layout:
-    """Return what a variant of `VARIANTS` decides from public facts: weights, copies or schedule, groups, scale.
+    """Return what a variant decides from public facts: weights, copies or schedule, groups, scale.
 
     Each group has its number of people; `n_teachers` is k before upsampling scales it; `seed` is the public seed of
     vanishing's schedule. The options are those of the variant's `layout`.
@@ -434,7 +435,9 @@ def lay_out(variant: str, *, groups: Sequence[Group], n_teachers: int, seed: int
         if name not in chosen.options:
             allowed = f"allowed are {', '.join(chosen.options)}" if chosen.options else "it has none"
             raise InputError(f"{show(name)} is no option of variant {variant!r}: {allowed}")
-    return chosen.layout(groups=groups, n_teachers=n_teachers, seed=seed, **options)
+    made = replace(chosen.layout(groups=groups, n_teachers=n_teachers, seed=seed, **options), variant=variant)
+    check_charged(made)
+    return made
 
 
 def allocate(variant: str, *, people: People, n_teachers: int, seed: int, **options: Any) -> Allocation:
@@ -455,16 +458,6 @@ def allocate(variant: str, *, people: People, n_teachers: int, seed: int, **opti
     """
     layout = lay_out(variant, groups=people.groups, n_teachers=n_teachers, seed=seed, **options)
     return make_allocation(people=people, layout=layout, seed=seed)
-
-
-def options_by_variant(flags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return every variant's options from a command's flags, by the names that the variant's flags have."""
-    return {
-        name: {
-            option: flags[flag] for option in variant.options if (flag := variant.flags.get(option, option)) in flags
-        }
-        for name, variant in VARIANTS.items()
-    }
 
 
 def panel_for(variant: str, given: TrainedElsewhere) -> tuple[Votes, Panel, str]:

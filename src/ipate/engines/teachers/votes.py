@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from ipate._types import Integers
 from ipate.errors import ClassesWarning, InputError
-from ipate.files import read_npy, read_npz
+from ipate.files import read_ids, read_npy, read_npz
 
 _BLOCK = 1 << 24  # bytes of a vote matrix read per block
 _ROWS = 128  # teachers compared at once: their number must fit into a byte, and the tile into the cache
@@ -322,20 +322,6 @@ def check_weights(weights: NDArray[np.float64]) -> None:
     bad = weights[~(np.isfinite(weights) & (weights >= 0))]
     if bad.size:
         raise InputError(f"weights contain {bad[0]:g}: each must be a finite number, 0 or above")
-
-
-def read_ids(name: str, array: NDArray[Any] | None) -> tuple[str, ...] | None:
-    """Return ids as strings, so that 1 and '1' are the same id; floats are refused, their text is not stable."""
-    if array is None:
-        return None
-    if array.ndim != 1 or array.dtype.kind not in "iuUS":
-        raise InputError(f"{name} are {array.dtype} of shape {array.shape}: they must be a list of ids")
-    if array.dtype.kind == "S":
-        try:
-            array = np.char.decode(array, "utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{name} contain {error.object!r}: ids must be text in UTF-8") from None
-    return tuple(str(value).strip() for value in array.tolist())
 
 
 MOST_ALIKE = 0.5  # two files that agree on a larger share of either one's queries are copies

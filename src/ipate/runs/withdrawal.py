@@ -7,24 +7,21 @@ recorded on the run's ledger, so that the person's place is empty in every later
 earlier and goes on.
 """
 
-import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ipate.allocation.allocation import Allocation
-from ipate.engines.teachers.store import erase_votes, voted_in
 from ipate.errors import InputError, show
-from ipate.ledger.sqlite import Withdrawals, record_withdrawals, withdrawals_on
+from ipate.ledger.durable import Withdrawals
+from ipate.ledger.finding import LEDGER
 from ipate.report.statement import Withdrawal
 from ipate.runs.balances import Balances
 from ipate.runs.folder import RunFolder
 from ipate.runs.ledgers import ledger_ahead, newest_head, read_record
+from ipate.runs.task import engine_of
 
 
 def find_person(allocation: Allocation, person: str) -> int:
@@ -85,7 +82,7 @@ def withdraw(folder: RunFolder, allocation: Allocation, person: str) -> Withdraw
     entry, known = planned_withdrawal(folder, allocation, person), withdrawals(folder)
     path = ledger_ahead(folder, allocation)
     if path is not None:
-        record_withdrawals(path, [entry.person])
+        LEDGER.withdraw(path, [entry.person])
     if entry not in known:
         _keep(folder, (*known, entry), left_before(folder))
     settle(folder, allocation)
@@ -97,13 +94,13 @@ def readmit(folder: RunFolder, allocation: Allocation, person: str) -> Path:
     """Record that a person who withdrew consented again: runs that begin from now on use their data."""
     known = str(allocation.people.ids[find_person(allocation, person)])
     path = ledger_ahead(folder, allocation)
-    if path is None or known not in withdrawals_on(path, head=newest_head(folder)).withdrawn:
+    if path is None or known not in LEDGER.withdrawals(path, head=newest_head(folder)).withdrawn:
         raise InputError(f"person {show(person)} has not withdrawn from the ledger of this run: nothing was changed")
-    record_withdrawals(path, [known], returned=True)
+    LEDGER.withdraw(path, [known], returned=True)
     return path
 
 
-def begin_without(folder: RunFolder, allocation: Allocation, *, unprotected: NDArray[np.str_]) -> Allocation:
+def begin_without(folder: RunFolder, allocation: Allocation, *, unprotected: Sequence[str]) -> Allocation:
     """Return the allocation of a new run, saved, with empty places for the people who withdrew from its ledger."""
     gone = _on_ledger(folder, ledger_ahead(folder, allocation, unprotected=unprotected)).withdrawn
     ids = set(allocation.people.ids.tolist())
@@ -125,7 +122,7 @@ def settle(folder: RunFolder, allocation: Allocation) -> Allocation:
     begun = datetime.fromisoformat(folder.facts["begun"])
     missing = [entry.person for entry in entries if not _since(found, entry.person, datetime.fromisoformat(entry.when))]
     if missing and path is not None:  # the run was restored from a copy
-        record_withdrawals(path, missing)
+        LEDGER.withdraw(path, missing)
     gone, ids = {entry.person for entry in entries}, set(allocation.people.ids.tolist())
     later = [
         replace(_made(folder, allocation, allocation.people.index_of(person)), when=when)
@@ -148,7 +145,7 @@ def settle(folder: RunFolder, allocation: Allocation) -> Allocation:
 
 
 def _on_ledger(folder: RunFolder, path: Path | None) -> Withdrawals:
-    return Withdrawals(withdrawn={}, latest={}) if path is None else withdrawals_on(path, head=newest_head(folder))
+    return Withdrawals(withdrawn={}, latest={}) if path is None else LEDGER.withdrawals(path, head=newest_head(folder))
 
 
 def _since(found: Withdrawals, person: str, time: datetime) -> bool:
@@ -164,13 +161,15 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
         balance = balances.of(person, group)
     tested = folder.settings.meter.whole and balance.epsilon > 0
     released = tested or balance.labels + balance.checks + balance.ballots > 0
-    voted = voted_in(folder.private / "votes")
+    engine, begun = engine_of(folder), released or read_record(folder) is not None
+    trained, manner = engine.trained(folder.private), engine.report(folder.settings, allocation).manner
     return Withdrawal(
         person=person,
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         group=group.id,
         teachers=teachers,
-        trained=bool(voted.size and voted[list(teachers)].any()),
+        place=manner.after if begun else manner.before,
+        trained=bool(trained.size and trained[list(teachers)].any()),
         labelling="complete" if read_record(folder) is not None else "begun" if released else "not begun",
         labels=balance.labels,
         checks=balance.checks,
@@ -183,7 +182,6 @@ def _made(folder: RunFolder, allocation: Allocation, index: int) -> Withdrawal:
 
 
 def _erase(folder: RunFolder, teachers: tuple[int, ...]) -> None:
-    """Erase the votes of these teachers, and all votes of a comparison, which is repeated if requested."""
-    erase_votes(folder.private / "votes", teachers)
-    for compared in folder.private.glob("votes-*"):
-        shutil.rmtree(compared, ignore_errors=True)
+    """Erase what these teachers learnt."""
+    if folder.begun:
+        engine_of(folder).forget(folder.private, teachers)

@@ -14,7 +14,7 @@ share of the rest, and so on; the last gets the remainder. Given the query, teac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import brentq
@@ -25,11 +25,11 @@ from ipate.accounting.ladder import Design, Profile, hash_queries, make_design, 
 from ipate.accounting.ptr import Setting
 from ipate.engines.teachers.aggregators import Mechanism
 from ipate.engines.teachers.panel import Panel
+from ipate.engines.teachers.plan import Plan, VariantPlan, afforded, labels_in
 from ipate.engines.teachers.tested import count_blocks, on_lattice, setting_for, votes_hash
 from ipate.engines.teachers.votes import Votes, sketch
 from ipate.errors import InputError
 from ipate.files import write_text
-from ipate.planning.plan import Plan, VariantPlan, afforded, labels_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ def read_design(path: Path) -> Design:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forecast:
+class Expectation:
     """The expected numbers of queries and labels of one variant, by bound."""
 
     variant: str
@@ -187,10 +187,10 @@ class Forecast:
     labels: dict[str, int]
 
 
-def forecast(
+def expectations(
     plan: Plan, reference: Reference, *, pool: int, progress: Callable[[int], None] | None = None
-) -> tuple[Forecast, ...]:
-    """Return the forecast of each variant except vanishing for `pool` points, if votes are like the reference's.
+) -> tuple[Expectation, ...]:
+    """Return what to expect of each variant except vanishing for `pool` points, if votes are like the reference's.
 
     `progress` receives the number of variants that are done. Reference votes have a fixed number of teachers, so
     variants with another number (upsampling) are skipped.
@@ -209,7 +209,7 @@ def forecast(
     return tuple(found)
 
 
-def _of_variant(variant: VariantPlan, votes: Votes, n_classes: int, reference: Reference, pool: int) -> Forecast:
+def _of_variant(variant: VariantPlan, votes: Votes, n_classes: int, reference: Reference, pool: int) -> Expectation:
     panel, mechanism = Panel.of(variant.layout), variant.mechanism
     rate = _answer_rate(panel, votes, variant)
     queries = {
@@ -220,7 +220,7 @@ def _of_variant(variant: VariantPlan, votes: Votes, n_classes: int, reference: R
     profile = votes_profile(setting, panel, votes, source="a plan")
     queries["ptr"] = most_queries(profile, pool=pool, reserve=reference.reserve, fallback=reference.fallback)
     labels = {bound: min(labels_in(asked, rate), asked) for bound, asked in queries.items()}
-    return Forecast(variant=variant.variant, answer_rate=rate, queries=queries, labels=labels)
+    return Expectation(variant=variant.variant, answer_rate=rate, queries=queries, labels=labels)
 
 
 def _answer_rate(panel: Panel, votes: Votes, variant: VariantPlan) -> float:
@@ -232,3 +232,8 @@ def _answer_rate(panel: Panel, votes: Votes, variant: VariantPlan) -> float:
     for counts in count_blocks(votes, panel):
         passed += float(ndtr((counts.max(axis=1) - mechanism.threshold) / mechanism.check_sigma).sum())
     return passed / votes.n_queries
+
+
+def read_reference(given: Any) -> tuple[Reference | None, Design | None]:
+    """Return the source of a design and the design, at most one of which is given."""
+    return (None, given) if isinstance(given, Design) else (as_reference(given), None)

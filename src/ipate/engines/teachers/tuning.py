@@ -21,8 +21,8 @@ from ipate.data.frames import take
 from ipate.engines.teachers.variants import lay_out
 from ipate.errors import InputError
 from ipate.ledger.records import Noise
+from ipate.ledger.standing import Left, Standing, left_in
 from ipate.people.budgets import Account, Group
-from ipate.planning.standing import Left, Standing, left_in
 from ipate.students.student import Student
 
 SIGMAS = (0.04, 0.06, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3)  # or scales of Laplace noise
@@ -219,7 +219,7 @@ def _candidates(
     for points, known in candidates.items():
         k = n_teachers or max(1, people // points)
         layout = lay_out(variant, groups=groups, n_teachers=k, **options)
-        left = left_in(standing, layout)
+        left = left_in(standing, layout.groups, layout.home)
         worth = min(
             float(gdp.mu_of(g.epsilon, g.delta)) ** 2 * _share(left.get(g.id), g) / g.sensitivity**2
             for g in layout.groups

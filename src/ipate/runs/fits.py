@@ -1,47 +1,36 @@
-"""The steps of `PATEClassifier.fit`, and the labelling, which `ipate run` shares."""
+"""A fit in memory or in a folder: its arrays as a task, its ledger, and the checks of private rows and labels."""
 
 import logging
 import secrets
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ipate._types import Ints
-from ipate.accounting.bounds import Meter, queries_afforded
+from ipate.accounting.bounds import Meter
 from ipate.allocation.allocation import Allocation
-from ipate.data.frames import check_form, column_of, is_frame, n_rows, numbers_alone
+from ipate.data.frames import as_numbers, check_form, column_of, is_frame, n_rows, numbers_alone
 from ipate.data.overlap import check_overlap
-from ipate.engines.ballots.design import ballot_terms
-from ipate.engines.teachers.loop import account_terms, label, open_ledger
-from ipate.engines.teachers.panel import Panel
-from ipate.engines.teachers.tested import label_tested
-from ipate.engines.teachers.votes import Votes
-from ipate.errors import ClassesWarning, InputError, IpateError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
+from ipate.engines.context import Book, MemoryStore, Settings, Task
+from ipate.errors import ClassesWarning, InputError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
 from ipate.ledger.admission import Roster
-from ipate.ledger.base import Ledger, MemoryLedger
-from ipate.ledger.finding import choose_ledger
-from ipate.ledger.records import NoiseKind, Terms, noise_kind
-from ipate.ledger.sqlite import SqliteLedger
-from ipate.people.budgets import Group
+from ipate.ledger.base import Checked, Ledger, MemoryLedger, Opening
+from ipate.ledger.finding import LEDGER, choose_ledger
+from ipate.ledger.records import NoiseKind
+from ipate.ledger.standing import Standing
 from ipate.people.grouping import refusing_large_delta
 from ipate.people.ids import plain_ids, warn_alike
 from ipate.people.people import People
 from ipate.people.people import make_people as group_people
-from ipate.planning.settings import Settings, designed
-from ipate.planning.standing import Standing, read_standing
 from ipate.release.history import Extract
-from ipate.release.noise import make_noise
-from ipate.release.results import Labelling, Record
-from ipate.students.confidence import check_guesses
-from ipate.students.student import Student
 
-Label: TypeAlias = Callable[[Ledger | None], tuple[Labelling, Ledger]]  # labels a pool on a ledger, or one in memory
 _REPEATS = (  # modules that fit clones of an estimator, or call a function that does, many times
     "sklearn.model_selection.",
     "sklearn.calibration",
@@ -55,8 +44,155 @@ _REPEATS = (  # modules that fit clones of an estimator, or call a function that
     "ray.tune.",
     "skopt.",
 )
-_VALUE_FREE = ("Found array with ", "Input X contains ", "Input y contains ")  # of scikit-learn, without cells
 make_people = refusing_large_delta()(group_people)
+_VALUE_FREE = ("Found array with ", "Input X contains ", "Input y contains ")  # of scikit-learn, without cells
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ArrayTask(Task):
+    """Private rows and public points in memory: arrays, sparse matrices or frames, with people and class ids."""
+
+    name: str
+    people: People
+    classes: tuple[Any, ...]
+    fingerprint: str
+    X: Any
+    y: Ints
+    points_given: Any
+    known: Ints | None = None  # the truth of the pool
+    extra: tuple[Any, Ints] | None = None
+    unprotected: tuple[str, ...] = ()
+    everybody: tuple[str, ...] = ()  # ids of all people of the rows that were given, also of those taken as public
+    overlap: bool = False
+    seed: int = 0
+    new_people: bool = False
+    accept_larger_budgets: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of public points and the shape of one."""
+        return (n_rows(self.points_given), *getattr(self.points_given, "shape", ())[1:])
+
+    def pool(self, form: str = "model") -> Any:
+        """Return the public points."""
+        return as_numbers(self.X, self.points_given)[1] if form == "numbers" else self.points_given
+
+    def rows(self, form: str = "model") -> Any:
+        """Return the private rows."""
+        return as_numbers(self.X, self.points_given)[0] if form == "numbers" else self.X
+
+    @property
+    def codes(self) -> Ints:
+        """The class id of every private row."""
+        return self.y
+
+    @property
+    def truth(self) -> Ints | None:
+        """The class ids of the public points, for scoring only."""
+        return self.known
+
+    @property
+    def labelled(self) -> tuple[Any, Ints] | None:
+        """Further public rows with their class ids."""
+        return self.extra
+
+    def roster(self, allocation: Allocation) -> Roster:
+        """Return the people of the fit for its ledger, with the answers that the classifier's parameters give."""
+        return Roster(
+            people=allocation.members(),
+            unprotected=self.unprotected,
+            new_people=self.new_people,
+            accept_larger_budgets=self.accept_larger_budgets,
+            overlap=self.overlap,
+            withdrawn=allocation.former(),
+        )
+
+
+class FitBook(Book):
+    """The ledger of a fit: a file that several fits share, in which each is a run of its own."""
+
+    def __init__(
+        self, path: str | Path, task: ArrayTask, *, noise: NoiseKind, fresh: bool, run: str | None = None
+    ) -> None:
+        self.named, self.task, self.noise, self.fresh = Path(path), task, noise, fresh
+        self.run = run or f"fit {secrets.token_hex(8)}"
+        self.ledger: Ledger | None = None
+        self.extract: Extract | None = None
+
+    def _chosen(self, people: frozenset[str]) -> tuple[Path, str | None]:
+        """Return the ledger, found by its people where noise is secure, and others whose charges it does not count."""
+        if self.noise != "secure":
+            return self.named, None
+        chosen = choose_ledger(self.named, beside=None, people=people, run=self.run, fresh=self.fresh)
+        return chosen.path, chosen.replaces
+
+    def standing(self, people: People, meter: Meter) -> Standing | None:
+        """Return what earlier fits left of the budgets; None if there are none."""
+        if self.fresh:
+            return None
+        everybody = frozenset(self.task.everybody)
+        roster = Roster(
+            people=dict.fromkeys(people.ids.tolist(), ""),
+            unprotected=set(everybody) - set(people.ids.tolist()),
+            overlap=self.task.overlap,
+        )
+        return LEDGER.standing(self._chosen(everybody)[0], people, roster, meter=meter, noise=self.noise)
+
+    @property
+    def begun(self) -> bool:
+        """Whether this fit was opened on its ledger before."""
+        return False
+
+    def withdrawn(self, people: People) -> tuple[int, ...]:
+        """Return the people, by index, who withdrew from the ledger."""
+        gone = LEDGER.withdrawals(self.named).withdrawn
+        return tuple(index for index, person in enumerate(people.ids.tolist()) if person in gone)
+
+    def check(self, opening: Opening) -> Checked:
+        """Refuse a fit that the ledger does not admit, before any teacher is trained."""
+        path, _ = self._chosen(opening.roster.everybody)
+        return LEDGER.check(path, replace(opening, run=self.run))
+
+    @contextmanager
+    def begin(self, opening: Opening) -> Iterator[Ledger]:
+        """Open the ledger; every label is charged there before it is used."""
+        everybody = opening.roster.everybody
+        path, replaces = self._chosen(everybody)
+        if self.noise == "secure":
+            chosen = choose_ledger(self.named, beside=None, people=everybody, run=self.run, fresh=self.fresh)
+            logging.getLogger("ipate").info(chosen.announcement)
+        with LEDGER.begin(path, replace(opening, run=self.run, replaces=replaces)) as book:
+            yield book
+            self.keep(book)
+
+    @contextmanager
+    def read(self) -> Iterator[Ledger]:
+        """Open the ledger of the fit read-only."""
+        with LEDGER.read(self._chosen(frozenset(self.task.everybody))[0], self.run) as book:
+            yield book
+            self.keep(book)
+
+    def keep(self, book: Ledger) -> None:
+        """Keep the balances and the history in memory, after the file is closed."""
+        opening = {account: book.spent(account) for account in book.terms}
+        self.ledger = MemoryLedger(tuple(book.terms.values()), opening=opening, noise=self.noise)
+        self.extract = Extract.of(book)
+
+
+class FitStore(MemoryStore):
+    """The memory of a fit: people who withdrew from its ledger keep empty places, and notes are told."""
+
+    def __init__(self, book: Book, say: Callable[..., None]) -> None:
+        super().__init__()
+        self.book, self.say = book, say
+
+    def allocation(self, made: Allocation, task: Task) -> Allocation:
+        """Return the allocation without the people who withdrew from the ledger."""
+        return made.without(self.book.withdrawn(task.people))
+
+    def tell(self, settings: Settings, allocation: Allocation) -> None:
+        """Tell what was decided from public facts."""
+        self.say(settings.reason, *allocation.notes)
 
 
 def find_classes(y: NDArray[Any], classes: Sequence[Any] | None) -> NDArray[Any]:
@@ -109,32 +245,6 @@ def check_copies(private: Any, public: Any, table: Any, *, what: str, ids: tuple
     else:
         own = np.array(ids[1])
         check_overlap(private, public, what=what, private_ids=own, public_ids=np.array(plain_ids(named)), advice=advice)
-
-
-def roster_of(model: Any, everybody: Sequence[str]) -> Roster:
-    """Return the people of a fit for its ledger, with the answers that the classifier's parameters give."""
-    people = model.allocation_.people.ids.tolist()
-    return Roster(
-        people=model.allocation_.members(),
-        unprotected=set(everybody) - set(people),
-        new_people=model.new_people,
-        accept_larger_budgets=model.accept_larger_budgets,
-        overlap=model.allow_overlap,
-        withdrawn=model.allocation_.former(),
-    )
-
-
-def standing_of(model: Any, people: People, everybody: Sequence[str]) -> Standing | None:
-    """Return what earlier fits on a classifier's ledger left of the budgets; None if there are none."""
-    if model.ledger is None or model.fresh_ledger:
-        return None
-    path, seeded = Path(model.ledger), model.noise_seed is not None
-    if not seeded:
-        path = choose_ledger(path, beside=None, people=frozenset(everybody)).path
-    unprotected = set(everybody) - set(people.ids.tolist())
-    roster = Roster(people=dict.fromkeys(people.ids.tolist(), ""), unprotected=unprotected, overlap=model.allow_overlap)
-    meter = Meter(model.bound, model.conversion)
-    return read_standing(path, people, roster, meter=meter, noise=noise_kind(seeded=seeded))
 
 
 def encode(classes: NDArray[Any], y: ArrayLike, what: str) -> Ints:
@@ -264,144 +374,3 @@ def split_public(people: People, share: float | None, *, seed: int) -> tuple[Int
         stacklevel=3,
     )
     return np.flatnonzero(~public), np.flatnonzero(public)
-
-
-def try_student(student: Student, model: Any, points: Any, *, settings: Settings, n_classes: int) -> None:
-    """Refuse a student that cannot learn made-up labels of public points, or give probabilities where they are needed.
-
-    `model` is the untrained student. Nothing is charged before this.
-    """
-    if settings.n_first is not None:
-        check_guesses(student, model)
-    student.try_on(model, points, n_classes=n_classes)
-
-
-def run_labelling(
-    votes: Votes,
-    allocation: Allocation,
-    settings: Settings,
-    *,
-    noise_seed: int | None = None,
-    ledger: Ledger | None = None,
-    order: Ints | None = None,
-    overlap: bool = False,
-    progress: Callable[[int], None] | None = None,
-    after: Labelling | None = None,
-    student_probs: NDArray[np.float64] | None = None,
-) -> tuple[Labelling, Ledger]:
-    """Label the pool with the votes of the teachers of an allocation; return the labelling and its ledger.
-
-    With `overlap`, private data is also in the pool or the test data, and the labelling has no guarantee. `after` is
-    the labelling that this one continues. An aggregator that compares votes with a student needs `student_probs`;
-    without them its check compares votes alone, at the same cost.
-    """
-    aggregator = settings.aggregator(allocation.scale)
-    aggregator = aggregator.without_student() if student_probs is None else aggregator
-    ballot = replace(votes, groups=allocation.teacher_groups, weights=allocation.weights)
-    if allocation.participation is not None:
-        asked = order if after is None or order is None else np.concatenate([after.queries, order])
-        present = allocation.participation.in_order(votes.n_queries, asked)
-        ballot = replace(ballot, participation=present, weights=None)
-    panel = Panel.of(allocation.layout)
-    book = open_ledger(panel, settings.meter, aggregator) if ledger is None else ledger
-    if settings.meter.whole:
-        listed = np.arange(votes.n_queries) if order is None else order
-        chosen = designed(settings, allocation, n_classes=votes.n_classes, queries=[str(i) for i in listed.tolist()])
-        if chosen.design is None:
-            raise InputError("bound is 'ptr' without a design or a reference to make one from")
-        tested = label_tested(
-            ballot,
-            panel,
-            aggregator,
-            chosen.design,
-            order=order,
-            noise=make_noise(noise_seed),
-            ledger=book,
-            progress=progress,
-        )
-        return (tested.overlapping() if overlap else tested), book
-    result = label(
-        ballot,
-        panel,
-        aggregator,
-        settings.meter,
-        stop=settings.stop,
-        max_labels=settings.max_labels,
-        order=order,
-        noise=make_noise(noise_seed),
-        ledger=book,
-        progress=progress,
-        after=after,
-        student_probs=student_probs,
-    )
-    return (result.overlapping() if overlap else result), book
-
-
-def charged_terms(allocation: Allocation, settings: Settings) -> list[Terms]:
-    """Return the accounts that a labelling of this allocation charges, by ballots or by teachers."""
-    if settings.ballots:
-        return ballot_terms([account.group for account in allocation.groups], settings.meter)
-    return account_terms(Panel.of(allocation.layout), settings.meter, settings.aggregator(allocation.scale))
-
-
-def check_passed(record: Record, passed: bool | None) -> None:
-    """Raise `IpateError` if the private test of the bound ptr was not passed and there is nothing to learn from."""
-    if passed is False and not record.n_labels:
-        raise IpateError(
-            "the private test was not passed: no label was released, but the budgets are spent as after a pass; "
-            "fitting the same people again would spend them twice"
-        )
-
-
-def standard_labels(settings: Settings, groups: Sequence[Group], record: Record) -> int:
-    """Return how many labels standard PATE affords at the strictest budget, by data-independent accounting.
-
-    The pool and the share of queries that are answered are those of the record.
-    """
-    answer_rate = record.n_labels / max(1, record.n_queries)
-    known = settings.meter.data_independent and not settings.meter.whole
-    meter = settings.meter if known else Meter("gdp")
-    noise = settings.aggregator().mechanism
-    queries = queries_afforded(
-        meter,
-        epsilon=min(group.epsilon for group in groups),
-        delta=min(group.delta for group in groups),
-        sensitivity=1.0,
-        sigma=noise.sigma,
-        check_sigma=noise.check_sigma,
-        noise=noise.noise,
-        answer_rate=answer_rate,
-    )
-    labels = int(min(queries, len(record.labels)) * answer_rate)
-    return labels if settings.max_labels is None else min(labels, settings.max_labels)
-
-
-def charge_labels(
-    label: Label,
-    terms: Sequence[Terms],
-    *,
-    path: str | Path | None,
-    pool: str,
-    noise: NoiseKind,
-    roster: Roster,
-    fresh: bool,
-) -> tuple[Labelling, Ledger, Extract]:
-    """Label the pool; with a path, every label is charged to that ledger before it is released.
-
-    Fits that share a ledger carry balances over, and fits with the same `pool` fingerprint share answers.
-    """
-    if path is None:
-        result, ledger = label(None)
-        return result, ledger, Extract.of(ledger)
-    replaces = None
-    if noise == "secure":
-        chosen = choose_ledger(Path(path), beside=None, people=roster.everybody, fresh=fresh)
-        path, replaces = chosen.path, chosen.replaces
-        logging.getLogger("ipate").info(chosen.announcement)
-    with SqliteLedger.open(
-        path, terms, run=f"fit {secrets.token_hex(8)}", pool=pool, people=roster, noise=noise, replaces=replaces
-    ) as book:
-        result, _ = label(book)
-        opening = {account: book.spent(account) for account in book.terms}
-        kept = MemoryLedger(tuple(book.terms.values()), opening=opening, noise=noise)
-        return result, kept, Extract.of(book)

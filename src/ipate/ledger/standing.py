@@ -1,20 +1,13 @@
 """What earlier runs on a ledger left of people's budgets, for the chooser of settings and for plans."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from ipate._types import Floats
 from ipate.accounting.bounds import Meter
-from ipate.allocation.layout import Layout
-from ipate.ledger.admission import Roster
-from ipate.ledger.carry import usual_order
-from ipate.ledger.records import NoiseKind, Terms
-from ipate.ledger.sqlite import SqliteLedger, opening_accounts, runs_on
 from ipate.people.budgets import Account, Budget
-from ipate.people.people import People
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,52 +68,15 @@ class Standing:
         return replace(self, groups={**self.groups, into: both})
 
 
-def left_in(standing: Standing | None, layout: Layout) -> dict[str, Left]:
-    """Return what is left to the accounts of a layout, by id; an account whose people paid nothing is left out."""
+def left_in(standing: Standing | None, accounts: Sequence[Account], homes: Mapping[str, str]) -> dict[str, Left]:
+    """Return what is left to accounts, by id; an account whose people paid nothing is left out.
+
+    `homes` says for every group of people in which account they are.
+    """
     found: dict[str, Left] = {}
-    budgets = {account.id: account.group.budget for account in layout.groups}
-    for group, home in layout.home.items():
+    budgets = {account.id: account.group.budget for account in accounts}
+    for group, home in homes.items():
         if standing is not None and group in standing.groups:
             own = standing.groups[group]
             found[home] = own if home not in found else found[home].joined(own, budgets[home])
     return found
-
-
-def read_standing(path: Path, people: People, roster: Roster, *, meter: Meter, noise: NoiseKind) -> Standing | None:
-    """Return what a ledger's runs left to the groups of `people`; None if they have spent nothing.
-
-    Nothing is written, and questions that a ledger asks before a run are left to the run itself. `meter` is the run's.
-    After private charges no balance is looked at: even whether a budget is spent would tell about them, for any ε that
-    somebody cares to try.
-    """
-    if runs_on(path) and private_history(path):
-        return Standing(ledger=path.name, groups={}, private=True)
-    unit = meter.planning if meter.whole else meter
-    fixed = unit.fixes_order
-    terms = [
-        Terms(
-            account=Account(group=group, sensitivity=1.0),
-            meter=unit.at_order(usual_order(group.epsilon, group.delta)) if fixed else unit,
-        )
-        for group in people.groups
-    ]
-    names = [group.id for group in people.groups]
-    homes = {
-        person: names[place] for person, place in zip(people.ids.tolist(), people.group_of_person.tolist(), strict=True)
-    }
-    asked = replace(roster, people=homes, new_people=True, accept_larger_budgets=True)
-    rows = opening_accounts(path, terms, run="", noise=noise, people=asked)
-    if not any(row.opening.any() for row in rows):
-        return None
-    groups = {
-        row.id: Left(meter=row.terms.meter.planning, spent=row.opening, fixed=fixed)
-        for row in rows
-        if row.opening.any()
-    }
-    return Standing(ledger=path.name, groups=groups)
-
-
-def private_history(path: Path) -> bool:
-    """Whether what is left of budgets on a ledger may depend on private votes."""
-    with SqliteLedger.open(path, readonly=True) as ledger:
-        return bool(ledger.private_history)

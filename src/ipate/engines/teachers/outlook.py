@@ -1,21 +1,19 @@
 """What a student can expect before any training: labels and their accuracy by the stated profiles of teachers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from ipate.engines.ballots.design import ENOUGH, about, counted
+from ipate.engines.base import Means
+from ipate.engines.teachers.plan import expect
+from ipate.engines.teachers.settings import TeacherOptions, TeacherSettings, changed, choose_settings
+from ipate.engines.teachers.tuning import SKILLS, reference_profile
 from ipate.engines.teachers.variants import VARIANTS, find_variant
-from ipate.errors import MOST_EPSILON, InputError, check_count
+from ipate.errors import MOST_EPSILON, InputError, TooFewLabelsError, check_count, counted
 from ipate.people.budgets import Budget, Group
-from ipate.planning.choose import SKILLS, reference_profile
-from ipate.planning.forecast import expect
-from ipate.planning.settings import Settings, choose_settings
-from ipate.planning.standing import Standing
-from ipate.planning.voting import ballot_designs
 
 LABELS_PER_CLASS = 3  # a run that expects fewer is refused: of random points, a class would often have no label
 COVERED = 1  # the same where points are chosen so that every part of the pool has some
@@ -66,22 +64,14 @@ class Step:
     labels: int
 
 
-def foresee(
-    settings: Settings,
-    groups: Sequence[Group],
-    *,
-    n_public: int,
-    n_classes: int,
-    seed: int = 0,
-    standing: Standing | None = None,
-) -> Outlook:
-    """Return what the settings afford these groups on a pool of `n_public` points, by the reference profiles.
+def foresee(settings: TeacherSettings, means: Means) -> Outlook:
+    """Return what the settings afford these groups on this pool, by the reference profiles.
 
-    A bound that depends on votes is replaced by the one that plans for it. `standing` is what earlier runs left.
+    A bound that depends on votes is replaced by the one that plans for it.
     """
-    points = max(1, sum(group.people or 0 for group in groups) // settings.n_teachers)
+    points, n_classes = max(1, means.n_people // settings.n_teachers), means.n_classes
     profiles = [reference_profile(n_classes, points, skill=skill) for skill in SKILLS]
-    found = expect(settings, groups, profiles, n_public=n_public, seed=seed, standing=standing)
+    found = expect(settings, means, profiles)
     labels, right = np.array(found.labels), np.array(found.right)
     skill = np.maximum(0.0, (right - 1 / n_classes) / (1 - 1 / n_classes))
     needed = labels_per_class(settings) * n_classes
@@ -98,50 +88,38 @@ def foresee(
     )
 
 
-def labels_per_class(settings: Settings) -> int:
+def labels_per_class(settings: TeacherSettings) -> int:
     """Return how many labels per class a student needs, by the rule that chooses the points."""
     return LABELS_PER_CLASS if settings.queries == "random" else COVERED
 
 
-def check_useful(
-    choose: Callable[[Sequence[Group]], Settings],
-    groups: Sequence[Group],
-    *,
-    n_public: int,
-    n_classes: int,
-    seed: int,
-    needed: int | str = "auto",
-    key: str = "min_labels",
-    standing: Standing | None = None,
-) -> Settings:
-    """Refuse budgets and a pool from which a student could learn nothing useful, before training; return the settings.
+def check_enough(
+    asked: TeacherOptions, settings: TeacherSettings, means: Means, *, needed: int | str, key: str
+) -> None:
+    """Refuse budgets and a pool from which a student could learn nothing useful, before training.
 
     The rule is public: on average over the reference profiles they must afford 3 labels per class, or `needed`, which
-    the message calls `key`. Bounds that depend on votes may afford more than a plan knows, and are not refused; nor are
-    ballots, which warn. The message says what ballots would afford.
+    the message calls `key`. Bounds that depend on votes may afford more than a plan knows, and are not refused.
     """
-    asked = None if needed == "auto" else check_count(key, needed, least=0)
-    settings = choose(groups)
-    if settings.ballots or settings.meter.whole or not settings.meter.data_independent:
-        return settings
-    sizes: dict[str, Any] = {"n_public": n_public, "n_classes": n_classes, "seed": seed, "standing": standing}
-    found = foresee(settings, groups, **sizes)
-    least = found.needed if asked is None else asked
+    least = None if needed == "auto" else check_count(key, needed, least=0)
+    if settings.meter.whole or not settings.meter.data_independent:
+        return
+    found, standing = foresee(settings, means), means.standing
+    why = f"by {key}" if least is not None else f"{labels_per_class(settings)} per class; set {key} to accept fewer"
+    least = found.needed if least is None else least
     spent = standing is not None and not standing.private and not found.most
     if found.labels >= least or (spent and find_variant(settings.variant).show_influence != "participation"):
-        return settings  # the ledger itself refuses budgets that are spent and names the group, unless teachers rotate
-    doubled = [replace(group, budget=_doubled(group.budget)) for group in groups]
-    more = foresee(choose(doubled), doubled, **sizes).labels
+        return  # the ledger itself refuses budgets that are spent and names the group, unless teachers rotate
+    doubled = replace(means, groups=tuple(replace(group, budget=_doubled(group.budget)) for group in means.groups))
+    more = foresee(choose_settings(asked, doubled), doubled).labels
     budgets = "these budgets" if standing is None else "what earlier runs left of these budgets"
     if standing is not None and standing.private:
         budgets = "these budgets, counted whole,"
-    why = f"by {key}" if asked is not None else f"{labels_per_class(settings)} per class; set {key} to accept fewer"
-    raise InputError(
-        f"{budgets} and this pool afford about {counted(found.labels, 'label')} for {n_classes} classes "
+    raise TooFewLabelsError(
+        f"{budgets} and this pool afford about {counted(found.labels, 'label')} for {means.n_classes} classes "
         f"({found.most} with the best teachers), and a student needs {least} ({why}): nothing was trained and nobody's "
         f"budget was spent. Larger budgets (twice every ε affords about {more}), more people, a larger pool (it has "
-        f"{counted(n_public, 'point')}) or fewer classes would help; ipate plan shows what affords how much"
-        f"{_ballots(groups, n_public, n_classes, standing)}"
+        f"{counted(means.n_pool, 'point')}) or fewer classes would help; ipate plan shows what affords how much"
     )
 
 
@@ -150,24 +128,11 @@ def _doubled(budget: Budget) -> Budget:
     return Budget(min(2 * budget.epsilon, MOST_EPSILON), budget.delta)
 
 
-def _ballots(groups: Sequence[Group], n_public: int, n_classes: int, standing: Standing | None) -> str:
-    """Return what ballots would afford the same people, to be added to a refusal of teachers."""
-    designs = ballot_designs(groups, n_public=n_public, n_classes=n_classes, standing=standing)
-    if "weighting" not in designs:
-        return ""
-    found = designs["weighting"]
-    reliable = "which is reliable" if found.per_class >= ENOUGH else f"where {ENOUGH:g} are reliable"
-    return (
-        f". Ballots (voting = 'ballots') would label all {n_public:,} points at once: together they weigh "
-        f"{about(found.per_class)} noise deviations per class, {reliable}"
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Prospect:
     """The chosen settings and what they afford, every other variant with its own settings, and more consent."""
 
-    settings: Settings
+    settings: TeacherSettings
     outlook: Outlook
     others: tuple[Outlook, ...]
     steps: tuple[Step, ...]
@@ -178,59 +143,41 @@ class Prospect:
         return {"outlook": outlook, "more_consent": [asdict(step) for step in self.steps]}
 
 
-def prospect(
-    groups: Sequence[Group],
-    *,
-    n_public: int,
-    n_classes: int,
-    request: Mapping[str, Any],
-    options: Mapping[str, Mapping[str, Any]] | None = None,
-    seed: int = 0,
-    standing: Standing | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Prospect:
-    """Return what these people and this pool afford, by the chooser that a run uses.
-
-    `request` holds the other arguments of `choose_settings`, `options` those of the other variants by name, and
-    `standing` is what earlier runs left of the budgets.
-    """
+def prospect(asked: TeacherOptions, means: Means, *, progress: Callable[[int], None] | None = None) -> Prospect:
+    """Return what these people and this pool afford, by the chooser that a run uses."""
     done = 0
 
-    def chosen(groups: Sequence[Group], left: Standing | None = standing, **change: Any) -> Settings:
-        return choose_settings(
-            groups=groups, n_public=n_public, n_classes=n_classes, standing=left, **{**request, **change}
-        )
-
-    def found(settings: Settings, groups: Sequence[Group], left: Standing | None = standing) -> Outlook:
+    def found(settings: TeacherSettings, means: Means) -> Outlook:
         nonlocal done
-        made = foresee(settings, groups, n_public=n_public, n_classes=n_classes, seed=seed, standing=left)
+        made = foresee(settings, means)
         done += 1
         if progress is not None:
             progress(done)
         return made
 
-    settings = chosen(groups)
+    settings = choose_settings(asked, means)
     tested: dict[str, Any] = {}
     if settings.meter.whole:  # a design is for one layout; what it adds is not known here
-        tested = {"reference": None, "design": None, "bound": "gdp"}
+        tested = {"reference": None, "bound": "gdp"}
     others = []
     for name, variant in VARIANTS.items():
         if name == settings.variant or (settings.stop == "drop" and not variant.groups_can_leave):
             continue
-        own = {"options": (options or {}).get(name, {}), "variant": name, **tested}
+        own = {"variant": name, "rule": None, "power": None, **tested}
         try:
-            others.append(found(chosen(groups, **own), groups))
+            others.append(found(choose_settings(changed(asked, **own), means), means))
         except InputError:  # this variant needs more teachers
             continue
     steps = []
-    for group, epsilon, moved in more_consent(groups):
-        left = standing
-        if standing is not None:  # what a person has spent goes with them
+    for group, epsilon, moved in more_consent(means.groups):
+        left = means.standing
+        if left is not None:  # what a person has spent goes with them
             into = next(other for other in moved if other.epsilon == epsilon)
-            left = standing.joined(group.id, into.id, into.budget)
-        labels = found(chosen(moved, left, **tested), moved, left).labels
+            left = left.joined(group.id, into.id, into.budget)
+        after = replace(means, groups=moved, standing=left)
+        labels = found(choose_settings(changed(asked, **tested), after), after).labels
         steps.append(Step(group=group.id, people=group.people or 0, epsilon=group.epsilon, to=epsilon, labels=labels))
-    return Prospect(settings=settings, outlook=found(settings, groups), others=tuple(others), steps=tuple(steps))
+    return Prospect(settings=settings, outlook=found(settings, means), others=tuple(others), steps=tuple(steps))
 
 
 def more_consent(groups: Sequence[Group]) -> Iterator[tuple[Group, float, tuple[Group, ...]]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ipate._types import Floats, Ints
 from ipate.data.frames import n_rows
-from ipate.planning.settings import Settings
+from ipate.engines.teachers.settings import TeacherSettings
 from ipate.public.features import Kind, neighbourly
 from ipate.public.graph import Graph, make_graph
 from ipate.public.queries import choose_queries, next_queries, second_round
@@ -37,7 +37,7 @@ class Asking:
 
 def plan_queries(
     pool: Any,
-    settings: Settings,
+    settings: TeacherSettings,
     *,
     n_classes: int,
     seed: int,
@@ -67,7 +67,7 @@ def plan_queries(
     return Asking(first=first, later=later, points=points, graph=graph, seed=seed)
 
 
-def _in_rounds(order: Ints, settings: Settings) -> Asking:
+def _in_rounds(order: Ints, settings: TeacherSettings) -> Asking:
     """Return points to ask, in one round or, for a student between them, in two."""
     if settings.n_first is None:
         return Asking(first=order)
