@@ -628,3 +628,22 @@ def test_student_without_probabilities_cannot_be_asked(tmp_path):
     with pytest.raises(InputError, match=r"student is 'LinearSVC': it has no probabilities.*confident"):
         model.fit(**data, person_id=np.arange(1200))
     assert not list(tmp_path.iterdir())
+
+
+class Broken(GaussianNB):
+    """It learns made-up labels, and fails on true ones."""
+
+    def fit(self, X, y, sample_weight=None):
+        if len(X) > 350:
+            raise RuntimeError("no")
+        return super().fit(X, y, sample_weight)
+
+
+def test_paid_labels_survive_a_student_that_fails():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 2))
+    model = PATEClassifier(student=Broken(), voting="ballots", classes=[0, 1], verbose=0, random_state=0)
+    with pytest.raises(RuntimeError):
+        model.fit(X, (X[:, 0] > 0).astype(int), budgets=np.full(4000, 2.0), X_public=rng.normal(size=(400, 2)))
+    assert len(model.labels_) == 400
+    assert all(model.ledger_.epsilon(account) > 0 for account in model.ledger_.terms)

@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ipate._version import library_versions
+from ipate.allocation.allocation import Allocation
 from ipate.data import cells
 from ipate.data.frames import check_form, check_shared, is_frame, matched, n_rows, parts, take, without
 from ipate.engines.ballots.engine import Ballots
@@ -30,6 +31,7 @@ from ipate.people.budgets import MIN_GROUP_SIZE
 from ipate.people.policy import Policy
 from ipate.pipeline import Options, Pupil, train
 from ipate.release.history import Extract
+from ipate.release.lesson import Lesson
 from ipate.runs import fits
 from ipate.runs.fits import ArrayTask, FitBook, FitStore
 from ipate.students.deployed import describe
@@ -299,18 +301,21 @@ class PATEClassifier(StudentMethods, ClassifierMixin, BaseEstimator):  # type: i
         book: FitBook | MemoryBook = MemoryBook()
         if self.ledger is not None:
             book = FitBook(self.ledger, task, noise=noise, fresh=self.fresh_ledger)
-        store = FitStore(book, self._tell)
+
+        def keep(lesson: Lesson, allocation: Allocation) -> None:
+            """Keep what was paid for, before the student is trained."""
+            if book.ledger is None:
+                raise InputError("the fit charged nothing")
+            self._record, self.allocation_, self.labelling_ = lesson.record, allocation, store.labelling
+            self.ledger_ = book.ledger
+            self._extract = (book.extract if isinstance(book, FitBook) else None) or Extract.of(book.ledger)
+            self.private_notes_ = {**store.notes, "rows_without_class": int((task.codes < 0).sum())}
+            self.labels_, self.noisy_votes_ = lesson.record.labels, lesson.record.noisy_votes
+
+        store = FitStore(book, self._tell, keep)
         trained = train(task, self._options(task), book=book, store=store)
-        if book.ledger is None:
-            raise InputError("the fit charged nothing")
-        record = self._record = trained.lesson.record
-        self.ledger_ = book.ledger
-        self._extract = (book.extract if isinstance(book, FitBook) else None) or Extract.of(book.ledger)
-        self.allocation_, self.choice_, self.labelling_ = trained.allocation, trained.settings, store.labelling
-        self._engine = trained.engine
-        self.private_notes_ = {**store.notes, "rows_without_class": int((task.codes < 0).sum())}
-        self.labels_, given_label = record.labels, record.labels >= 0
-        self.noisy_votes_ = record.noisy_votes
+        record, given_label = self._record, self.labels_ >= 0
+        self.choice_, self._engine = trained.settings, trained.engine
         if trained.lesson.failed:
             raise IpateError(
                 "the private test was not passed: no label was released, but the budgets are spent as after a pass; "

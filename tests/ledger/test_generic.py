@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -163,3 +164,10 @@ def test_cached_limit_follows_the_bound_of_that_name():
         del BOUNDS["scaled"]
     assert limits[1] == pytest.approx(2 * limits[0])
     assert limits[0] == Meter().limit(1.0, DELTA)[0]
+
+
+def test_cost_without_a_draw_is_refused():
+    """Later runs count the draws: such a cost would be forgotten, and the budget spent twice."""
+    with pytest.raises(InputError, match="a cost and no draw"):
+        replace(class_counts(Meter("gdp")), draws=())
+    assert replace(class_counts(Meter("gdp")), draws=(), paid_by="class counts").draws == ()

@@ -3,8 +3,8 @@
 Charges are kept in a ledger on disk, by default beside the file; the same command continues an interrupted run.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ipate.engines.context import GivenBook, GivenTask
     from ipate.engines.teachers.votes import Votes
     from ipate.ledger.base import Ledger
+    from ipate.ledger.records import Terms
     from ipate.release.history import StoredAnswers
     from ipate.release.lesson import Lesson
     from ipate.release.results import Labelling
@@ -236,8 +237,6 @@ def command(
     stored: list[StoredAnswers] = []
 
     def describe(result: "Labelling", book: "Ledger | None") -> None:
-        if test is not None:
-            write_design(out.with_name(f"{out.name}.design.json"), test)
         facts = described_elsewhere(
             result,
             chosen,
@@ -251,7 +250,14 @@ def command(
         describer.write(result, book, facts, queries=ballot.queries, **sizes)
         stored.extend(stored_answers(result, book, ballot.queries))
 
-    charged = GivenBook(partial(charging, run=run, pool=pool), describe)
+    @contextmanager
+    def opened(terms: "list[Terms]") -> "Iterator[Ledger | None]":
+        with charging(terms, run=run, pool=pool) as book:
+            if test is not None:  # before anything is paid, so that the same command finds it again
+                write_design(out.with_name(f"{out.name}.design.json"), test)
+            yield book
+
+    charged = GivenBook(opened, describe)
     result, _ = _trained(engine, task, charged, seed=seed, quiet=as_json)
     _write_counts(_counts_file(out), ballot, result)
     counted = None if result.noisy_votes is None else str(_counts_file(out))

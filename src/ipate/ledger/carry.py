@@ -122,7 +122,7 @@ def recharge(releases: Releases, meter: Meter) -> Floats:
     such a unit so is the cost of releases that were charged one by one.
     """
     old = releases.meter
-    if meter.whole or releases.whole:
+    if meter.whole or old.whole or releases.whole:
         if meter.whole and old.whole:
             return releases.cost
         return np.full(meter.width, np.inf if releases.cost.any() else 0.0)

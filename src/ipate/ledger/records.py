@@ -140,6 +140,8 @@ class Charge:
         size = len(self.keys)
         if not size:
             raise InputError("a charge has no key: a release is known by its key, and refused twice")
+        if not self.draws and self.paid_by is None and any(np.any(cost) for cost in self.cost.values()):
+            raise InputError("a charge has a cost and no draw: later runs count the draws, so they would forget it")
         for draw in self.draws:
             if draw.where is not None and draw.where.shape != (size,):
                 raise InputError(f"a draw is marked for {draw.where.shape} keys: there are {size}")

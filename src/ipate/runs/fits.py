@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ipate.engines.context import Book, MemoryStore, Settings, Task
 from ipate.errors import ClassesWarning, InputError, LedgerWarning, PublicRowsWarning, RepeatedFitWarning
 from ipate.ledger.admission import Roster
 from ipate.ledger.base import Checked, Ledger, MemoryLedger, Opening
-from ipate.ledger.finding import LEDGER, choose_ledger
+from ipate.ledger.finding import LEDGER, Choice, choose_ledger
 from ipate.ledger.records import NoiseKind
 from ipate.ledger.standing import Standing
 from ipate.people.grouping import refusing_large_delta
@@ -30,6 +31,7 @@ from ipate.people.ids import plain_ids, warn_alike
 from ipate.people.people import People
 from ipate.people.people import make_people as group_people
 from ipate.release.history import Extract
+from ipate.release.lesson import Lesson
 
 _REPEATS = (  # modules that fit clones of an estimator, or call a function that does, many times
     "sklearn.model_selection.",
@@ -75,7 +77,7 @@ class ArrayTask(Task):
 
     def pool(self, form: str = "model") -> Any:
         """Return the public points."""
-        return as_numbers(self.X, self.points_given)[1] if form == "numbers" else self.points_given
+        return as_numbers(self.points_given, self.points_given)[1] if form == "numbers" else self.points_given
 
     def rows(self, form: str = "model") -> Any:
         """Return the private rows."""
@@ -119,12 +121,13 @@ class FitBook(Book):
         self.ledger: Ledger | None = None
         self.extract: Extract | None = None
 
-    def _chosen(self, people: frozenset[str]) -> tuple[Path, str | None]:
-        """Return the ledger, found by its people where noise is secure, and others whose charges it does not count."""
+    @cached_property
+    def chosen(self) -> Choice:
+        """The ledger, found by its people where noise is secure, and others whose charges it does not count."""
         if self.noise != "secure":
-            return self.named, None
-        chosen = choose_ledger(self.named, beside=None, people=people, run=self.run, fresh=self.fresh)
-        return chosen.path, chosen.replaces
+            return Choice(path=self.named, announcement="")
+        people = frozenset(self.task.everybody)
+        return choose_ledger(self.named, beside=None, people=people, run=self.run, fresh=self.fresh)
 
     def standing(self, people: People, meter: Meter) -> Standing | None:
         """Return what earlier fits left of the budgets; None if there are none."""
@@ -136,7 +139,7 @@ class FitBook(Book):
             unprotected=set(everybody) - set(people.ids.tolist()),
             overlap=self.task.overlap,
         )
-        return LEDGER.standing(self._chosen(everybody)[0], people, roster, meter=meter, noise=self.noise)
+        return LEDGER.standing(self.chosen.path, people, roster, meter=meter, noise=self.noise)
 
     @property
     def begun(self) -> bool:
@@ -145,30 +148,27 @@ class FitBook(Book):
 
     def withdrawn(self, people: People) -> tuple[int, ...]:
         """Return the people, by index, who withdrew from the ledger."""
-        gone = LEDGER.withdrawals(self.named).withdrawn
+        gone = LEDGER.withdrawals(self.chosen.path).withdrawn
         return tuple(index for index, person in enumerate(people.ids.tolist()) if person in gone)
 
     def check(self, opening: Opening) -> Checked:
         """Refuse a fit that the ledger does not admit, before any teacher is trained."""
-        path, _ = self._chosen(opening.roster.everybody)
-        return LEDGER.check(path, replace(opening, run=self.run))
+        return LEDGER.check(self.chosen.path, replace(opening, run=self.run))
 
     @contextmanager
     def begin(self, opening: Opening) -> Iterator[Ledger]:
         """Open the ledger; every label is charged there before it is used."""
-        everybody = opening.roster.everybody
-        path, replaces = self._chosen(everybody)
-        if self.noise == "secure":
-            chosen = choose_ledger(self.named, beside=None, people=everybody, run=self.run, fresh=self.fresh)
-            logging.getLogger("ipate").info(chosen.announcement)
-        with LEDGER.begin(path, replace(opening, run=self.run, replaces=replaces)) as book:
+        if self.chosen.announcement:
+            logging.getLogger("ipate").info(self.chosen.announcement)
+        asked = replace(opening, run=self.run, replaces=self.chosen.replaces)
+        with LEDGER.begin(self.chosen.path, asked) as book:
             yield book
             self.keep(book)
 
     @contextmanager
     def read(self) -> Iterator[Ledger]:
         """Open the ledger of the fit read-only."""
-        with LEDGER.read(self._chosen(frozenset(self.task.everybody))[0], self.run) as book:
+        with LEDGER.read(self.chosen.path, self.run) as book:
             yield book
             self.keep(book)
 
@@ -182,13 +182,20 @@ class FitBook(Book):
 class FitStore(MemoryStore):
     """The memory of a fit: people who withdrew from its ledger keep empty places, and notes are told."""
 
-    def __init__(self, book: Book, say: Callable[..., None]) -> None:
+    def __init__(self, book: Book, say: Callable[..., None], keep: Callable[[Lesson, Allocation], None]) -> None:
         super().__init__()
-        self.book, self.say = book, say
+        self.book, self.say, self.keep = book, say, keep
+        self._allocation: Allocation | None = None
 
     def allocation(self, made: Allocation, task: Task) -> Allocation:
         """Return the allocation without the people who withdrew from the ledger."""
-        return made.without(self.book.withdrawn(task.people))
+        self._allocation = made.without(self.book.withdrawn(task.people))
+        return self._allocation
+
+    def publish(self, lesson: Lesson) -> None:
+        """Pass on what was paid for, before a student is trained that may fail."""
+        if self._allocation is not None:
+            self.keep(lesson, self._allocation)
 
     def tell(self, settings: Settings, allocation: Allocation) -> None:
         """Tell what was decided from public facts."""

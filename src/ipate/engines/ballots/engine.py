@@ -173,7 +173,8 @@ class Ballots(Engine[BallotSettings]):
         """Refuse a release whose labels would be noise, because little is left of the budgets; warn where it is few."""
         opening = {row.id: row.opening for row in checked.accounts}
         terms = [row.terms for row in checked.accounts] or self.terms(run)
-        design = make_design(terms, n_classes=run.task.n_classes, n_pool=run.task.shape[0], spent=opening)
+        sizes = {"n_classes": run.task.n_classes, "n_pool": run.task.shape[0], "cells": run.settings.cells}
+        design = make_design(terms, spent=opening, **sizes)
         design.check_useful(private=checked.private)
         for note in () if checked.private else design.notes:
             logging.getLogger("ipate").warning("warning: %s", note)
@@ -206,6 +207,8 @@ class Ballots(Engine[BallotSettings]):
         stored = Histogram.of(ledger)
         if stored is None:
             raise InputError("the ledger holds no ballots of this run; its files do not belong together")
+        if stored.cells != maps.cells.fingerprint:
+            raise InputError("cells.npz has other cells than the stored histogram belongs to; restore the file")
         decoded = decode(stored.counts, maps.pool)
         if not np.array_equal(decoded.labels, record.labels):
             raise InputError(
