@@ -132,9 +132,9 @@ MUTANTS = (
     # The two rounds of interactive, with a student between them.
     Mutant(
         "a student of private labels is public",
-        "pipeline.py",
-        'store.once("student-probs", make)',
-        'store.once("student-probs", make, public=True)',
+        "runs/store.py",
+        "(self.folder.path if public else self.folder.private)",
+        "(self.folder.path if public else self.folder.public)",
         (f"{INTERACTIVE}::test_files_tell_teachers_labels_from_own_classes",),
     ),
     Mutant(
