@@ -17,7 +17,7 @@ from pydantic import (
 
 from ipate.data.proposal import UNKNOWN
 from ipate.data.schema import ORIGIN
-from ipate.errors import InputError, check_number
+from ipate.errors import InputError, check_number, nearest
 from ipate.models.named import DEFAULT
 from ipate.people.budgets import MIN_GROUP_SIZE
 from ipate.people.policy import check_date, check_version
@@ -43,6 +43,14 @@ def _day(what: str, value: Any) -> date:
         return check_date(value, what=what)
     except InputError as error:
         raise ValueError(str(error)) from None
+
+
+def _engine(value: str) -> str:
+    names = ("auto", "ballots", "teachers")
+    if value not in names and ":" not in value:
+        near = nearest(value, names)
+        raise ValueError(f"allowed are {', '.join(names)} and module:attribute; nearest is {near!r}")
+    return value
 
 
 class Section(BaseModel):
@@ -228,7 +236,7 @@ class LabellingConfig(Section):
     their labels; "auto" is what suits the student.
     """
 
-    voting: Annotated[str, Field(pattern=r"^(teachers|ballots|auto|[\w.]+:\w+)$")] = "teachers"
+    voting: Annotated[str, AfterValidator(_engine)] = "teachers"
     """Who votes: teachers, one ballot per person, auto (what public figures suggest), or module:attribute."""
     embedding: Literal["auto", "given", "learnt"] = "auto"
     """The features in which cells of ballots are cut."""

@@ -52,6 +52,7 @@ BASE = '[data]\nname = "synthetic"\n'
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        (BASE + "[labelling]\nvoting = 'ballot'\n", "labelling.voting is 'ballot': allowed are auto, ballots"),
         (BASE + "[labelling]\nvarient = 'weighting'\n", "unknown key 'labelling.varient': nearest is 'variant'"),
         (BASE + "[laballing]\n", "nearest is 'labelling'"),
         ("seed = 1\n", "there is no section [data]: add it, with name or file"),

@@ -30,7 +30,7 @@ Progress: TypeAlias = Callable[[int], None]
 Bar: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]  # a title and a total
 StandingOf: TypeAlias = Callable[[People, Meter], Standing | None]
 FORMAT = "ipate settings 2"
-BASELINE = "standard"  # the variant in which everybody counts at the strictest budget
+BASELINE = "standard"  # the variant in which every person counts at the strictest budget
 
 
 @contextmanager

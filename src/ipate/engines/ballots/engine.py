@@ -19,7 +19,6 @@ from ipate.engines.ballots.design import (
     allocate_ballots,
     ballot_layout,
     ballot_terms,
-    figure,
     make_design,
     state_ballots,
     tabulate,
@@ -27,8 +26,8 @@ from ipate.engines.ballots.design import (
 )
 from ipate.engines.ballots.release import Placed, PublicMaps, place, release
 from ipate.engines.ballots.wording import described
-from ipate.engines.base import Attacks, Engine, Forecast, Means, Round, Table
-from ipate.engines.context import BASELINE, Bar, Facts, Settings, silent
+from ipate.engines.base import Attacks, Engine, Forecast, Means, Round
+from ipate.engines.context import Bar, Facts, Settings, silent
 from ipate.errors import BudgetExceededError, InputError, TooFewLabelsError
 from ipate.ledger.base import Checked, Ledger
 from ipate.ledger.records import Terms
@@ -58,14 +57,14 @@ class BallotSettings(Settings):
 
 @dataclass(kw_only=True)
 class Ballots(Engine[BallotSettings]):
-    """Release the weighted histogram of everybody's ballots once: all labels have one cost together."""
+    """Release the weighted histogram of all ballots once: all labels have one cost together."""
 
     name: ClassVar[str] = "ballots"
     title: ClassVar[str] = "ballots"
     attacks: ClassVar[Attacks | None] = Attacks(by="ipate.audit.ballots:attack")
 
     variant: str = "weighting"
-    """Whose budget decides a ballot's weight: everybody's own (weighting), or the strictest (standard)."""
+    """Whose budget decides a ballot's weight: each person's own (weighting), or the strictest (standard)."""
     embedding: str = "auto"
     """The features in which cells are cut: auto, given (the columns as they are) or learnt (images)."""
     bound: str = "gdp"
@@ -234,30 +233,6 @@ class Ballots(Engine[BallotSettings]):
         """Return what the engine states about a release for its report."""
         outside, rule = from_outside(**self.parts(settings)), allocation.layout.rule
         return described(allocation.variant, settings.meter, rule=rule, reason=settings.reason, outside=outside)
-
-
-def _table(designs: Mapping[str, Design], n_pool: int) -> Table:
-    """Return what ballots weigh, by whose budget counts."""
-    told = (
-        "Every person casts one weighted vote and all labels cost one release (--voting ballots). Labels are reliable "
-        f"from a weight of {ENOUGH:g} per class; about 6 per cell are aimed at."
-    )
-    return Table(
-        title=f"Ballots: one release that labels all {n_pool} points of the pool",
-        columns=("budgets", "all ballots weigh", "per class", "cells", "per cell", "used"),
-        rows=tuple(
-            (
-                "the strictest for all" if name == BASELINE else "individual",
-                figure(design.affordable),
-                figure(design.per_class),
-                f"{design.partitions} × {design.cells}",
-                figure(design.total / design.cells),
-                f"{design.share:.0%}",
-            )
-            for name, design in designs.items()
-        ),
-        notes=(told, *(note for name, design in designs.items() if name != BASELINE for note in design.notes)),
-    )
 
 
 def lesson_of(record: Record, decoded: Decoded, histogram: Histogram, maps: PublicMaps) -> Lesson:
